@@ -1,0 +1,61 @@
+//! Configuration on the command line: the layers every training command takes, and `arpo config`.
+
+use crate::Failure;
+use arpo_core::config::presets::PRESETS;
+use arpo_core::config::{Config, Layer, reference, resolve};
+use clap::{Args, Subcommand};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// What makes a configuration; later ones win.
+#[derive(Args)]
+pub(crate) struct Layers {
+    /// Start from a preset: quick (the default), paper, released
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// Then a TOML file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// Then single keys, like seed=7; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Layers {
+    /// The configuration they make.
+    pub(crate) fn resolve(&self) -> Result<Config, Failure> {
+        let default = PRESETS[0].0;
+        let mut layers =
+            vec![Layer::preset(self.preset.as_deref().unwrap_or(default)).map_err(Failure::usage)?];
+        for path in &self.config {
+            let name = path.display().to_string();
+            let text = fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("--config {name}: {error}")))?;
+            layers.push(Layer::toml(&name, &text).map_err(Failure::usage)?);
+        }
+        for assignment in &self.set {
+            layers.push(Layer::set(assignment).map_err(Failure::usage)?);
+        }
+        resolve(&layers).map_err(Failure::usage)
+    }
+}
+
+/// What `arpo config` takes.
+#[derive(Args)]
+pub(crate) struct ConfigArguments {
+    #[command(subcommand)]
+    topic: Topic,
+}
+
+#[derive(Subcommand)]
+enum Topic {
+    /// Every key with its default, its values and its meaning, as Markdown
+    Reference,
+}
+
+pub(crate) fn run(arguments: &ConfigArguments, out: &mut impl Write) -> Result<(), Failure> {
+    match arguments.topic {
+        Topic::Reference => Ok(write!(out, "{}", reference::markdown())?),
+    }
+}

@@ -1,0 +1,86 @@
+//! The program `arpo`: reads the command line, does one thing, says how it went.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 the command line or the
+//! configuration is wrong.
+
+mod config;
+mod doctor;
+mod train;
+
+use clap::{Parser, Subcommand};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Trains vision-language GUI agents with reinforcement learning (ARPO).
+#[derive(Parser)]
+#[command(name = "arpo", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train an agent
+    Train(train::TrainArguments),
+    /// Say what this machine has, what is missing, and how to add it
+    Doctor(doctor::DoctorArguments),
+    /// Explain the configuration
+    Config(config::ConfigArguments),
+}
+
+/// How a command can end badly.
+pub(crate) enum Failure {
+    /// The user's words are wrong: exit code 2.
+    Usage(String),
+    /// Something did not work: exit code 1.
+    Failed(String),
+    /// What did not work has been said already: exit code 1.
+    Reported,
+    /// Whoever read the result has read enough: no failure at all.
+    ReaderLeft,
+}
+
+impl Failure {
+    pub(crate) fn usage(problem: impl Display) -> Self {
+        Self::Usage(problem.to_string())
+    }
+
+    pub(crate) fn failed(problem: impl Display) -> Self {
+        Self::Failed(problem.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderLeft,
+            _ => Self::failed(format!("cannot write the result: {error}")),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = run(command, &mut out);
+    // what was found before a failure is still the result
+    let written = out.flush().map_err(Failure::from);
+    let (problem, code) = match done.and(written) {
+        Ok(()) | Err(Failure::ReaderLeft) => return ExitCode::SUCCESS,
+        Err(Failure::Reported) => return ExitCode::FAILURE,
+        Err(Failure::Failed(problem)) => (problem, ExitCode::FAILURE),
+        Err(Failure::Usage(problem)) => (problem, ExitCode::from(2)),
+    };
+    let _ = writeln!(io::stderr(), "error: {problem}");
+    code
+}
+
+fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        Command::Train(arguments) => train::run(&arguments, out),
+        Command::Doctor(arguments) => doctor::run(&arguments, out),
+        Command::Config(arguments) => config::run(&arguments, out),
+    }
+}

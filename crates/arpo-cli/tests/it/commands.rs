@@ -1,0 +1,158 @@
+//! Commands run as a user runs them: what they print, where, and how they exit.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::{env, fs};
+
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn arpo(arguments: &[&str]) -> Ran {
+    ran(Command::new(env!("CARGO_BIN_EXE_arpo")).args(arguments))
+}
+
+fn ran(command: &mut Command) -> Ran {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// A file of this test's own.
+fn temporary(name: &str, text: &str) -> PathBuf {
+    let path = env::temp_dir().join(format!("arpo-{}-{name}", std::process::id()));
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn dry_run_prints_the_resolved_configuration() {
+    let quick = arpo(&["train", "--dry-run", "--preset", "quick"]);
+    assert_eq!((quick.code, quick.stderr.as_str()), (0, ""));
+    let table: toml::Table = quick.stdout.parse().unwrap();
+    assert_eq!(table["optimiser"]["learning_rate"].as_float(), Some(1e-4));
+    assert_eq!(table["loss"]["clip_high"].as_float(), Some(0.3), "defaults are there too");
+    assert_eq!(arpo(&["train", "--dry-run"]).stdout, quick.stdout, "quick is the default");
+
+    let json = arpo(&["train", "--dry-run", "--json", "--preset", "paper", "--set", "replay.enabled=false"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["replay"]["enabled"], false);
+    assert_eq!(json["reward"]["format_weight"], 1.0);
+}
+
+#[test]
+fn what_dry_run_prints_can_be_used() {
+    let printed = arpo(&["train", "--dry-run", "--preset", "released", "--set", "seed=7"]).stdout;
+    let path = temporary("printed.toml", &printed);
+    let again = arpo(&["train", "--dry-run", "--config", path.to_str().unwrap()]);
+    fs::remove_file(path).unwrap();
+    assert_eq!(again.stdout, printed);
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_2() {
+    let unknown = temporary("unknown.toml", "[loss]\nclip_hihg = 0.3\n");
+    let unknown = unknown.to_str().unwrap();
+    for (arguments, answer) in [
+        (["--set", "loss.clip_hihg=0.3"], "error: --set loss.clip_hihg=0.3: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n".to_owned()),
+        (["--set", "loss.clip_high=wide"], "error: --set loss.clip_high=wide: `loss.clip_high` = \"wide\": expected a number from 0 to 100\n".to_owned()),
+        (["--set", "collect.group_size=0"], "error: --set collect.group_size=0: `collect.group_size` = 0: expected a whole number from 1 to 10000\n".to_owned()),
+        (["--preset", "fast"], "error: --preset: there is no preset \"fast\": expected one of quick, paper, released\n".to_owned()),
+        (["--config", "nowhere.toml"], "error: --config nowhere.toml: No such file or directory (os error 2)\n".to_owned()),
+        (["--config", unknown], format!("error: {unknown}: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n")),
+    ] {
+        let ran = arpo(&[&["train", "--dry-run"][..], &arguments[..]].concat());
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", answer));
+    }
+    fs::remove_file(unknown).unwrap();
+    assert_eq!(arpo(&["train", "--no-such-flag"]).code, 2);
+    assert_eq!(arpo(&["no-such-command"]).code, 2);
+}
+
+#[test]
+fn training_says_that_it_cannot_yet() {
+    let ran = arpo(&["train"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn doctor_finds_the_embedded_default_ready() {
+    let ran = arpo(&["doctor"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.lines().last().unwrap().starts_with("ready: "));
+
+    let json: serde_json::Value = serde_json::from_str(&arpo(&["doctor", "--json"]).stdout).unwrap();
+    assert_eq!(json["ready"], true);
+    let findings = json["findings"].as_array().unwrap();
+    let names: Vec<&str> = findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["libtorch", "processor", "CUDA", "Docker", "Chromium", "Ray"]);
+    for finding in findings {
+        let there = finding["status"] == "usable";
+        assert_eq!(finding["needed_for"].is_null(), there, "{finding}");
+    }
+}
+
+#[test]
+fn doctor_names_a_wrong_libtorch() {
+    let ran = ran(Command::new(env!("CARGO_BIN_EXE_arpo")).arg("doctor").env("LIBTORCH", "/nowhere"));
+    assert_eq!(ran.code, 1);
+    let line = ran.stdout.lines().find(|line| line.contains("libtorch")).unwrap();
+    assert!(
+        line.contains("broken") && line.contains("LIBTORCH=/nowhere has no lib/libtorch_cpu.so"),
+        "{line}"
+    );
+    assert!(ran.stdout.lines().last().unwrap().starts_with("not ready: "));
+}
+
+/// `LIBTORCH` at run time wins over the folder of the build: here the same libraries under another name.
+#[test]
+fn doctor_uses_the_libtorch_it_is_told_to() {
+    let json = |command: &mut Command| -> serde_json::Value {
+        serde_json::from_str(&ran(command.args(["doctor", "--json"])).stdout).unwrap()
+    };
+    let libtorch_line = |json: &serde_json::Value| json["findings"][0]["detail"].as_str().unwrap().to_owned();
+    let built = env::var("LIBTORCH").map(PathBuf::from).expect("cargo's configuration sets it");
+    let other = env::temp_dir().join(format!("arpo-libtorch-copy-{}", std::process::id()));
+    fs::create_dir_all(other.join("lib")).unwrap();
+    for entry in fs::read_dir(built.join("lib")).unwrap() {
+        let file = entry.unwrap().path();
+        // hard links have a path of their own, as copies would, without their size
+        if fs::hard_link(&file, other.join("lib").join(file.file_name().unwrap())).is_err() {
+            fs::copy(&file, other.join("lib").join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    fs::copy(built.join("version.py"), other.join("version.py")).unwrap();
+    let told = json(Command::new(env!("CARGO_BIN_EXE_arpo")).env("LIBTORCH", &other));
+    let detail = libtorch_line(&told);
+    let here = other.canonicalize().unwrap().join("lib").display().to_string();
+    fs::remove_dir_all(&other).unwrap();
+    assert!(detail.contains(&here), "{detail}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_crash() {
+    let program = env!("CARGO_BIN_EXE_arpo");
+    let ran = ran(Command::new("sh").args(["-c", &format!("{program} config reference | head -n 1")]));
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("# Configuration\n", ""));
+}
+
+/// `./x help` names every command there is.
+#[test]
+fn the_entry_script_knows_every_command() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../x");
+    let listed = ran(Command::new(script).arg("help")).stdout;
+    let help = arpo(&["--help"]).stdout;
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"train"), "{help}");
+    for name in names.iter().filter(|name| **name != "help") {
+        assert!(
+            listed.lines().any(|line| line.split_whitespace().next() == Some(name)),
+            "./x help lacks {name}"
+        );
+    }
+}

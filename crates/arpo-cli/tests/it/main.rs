@@ -1,0 +1,6 @@
+//! The program as a user meets it, and the workspace as the design says it is.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod commands;
+mod structure;

@@ -1,0 +1,124 @@
+//! What the NVIDIA driver says of its devices, asked directly: it answers also where libtorch has no CUDA half,
+//! and that difference is what a user needs to hear.
+
+use libloading::os::unix::Library;
+use std::ffi::{CStr, c_char, c_int};
+
+/// What the driver says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driver {
+    /// The CUDA version it supports, as (major, minor).
+    pub cuda_version: (i32, i32),
+    /// Its devices.
+    pub devices: Vec<GpuDevice>,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuDevice {
+    /// The model's name.
+    pub name: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+}
+
+/// Why the driver cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// There is no driver.
+    #[error("no NVIDIA driver (libcuda.so.1 is not there)")]
+    Absent,
+    /// It is there and refuses.
+    #[error("the NVIDIA driver answers {call} with error {code}")]
+    Refused {
+        /// The call.
+        call: &'static str,
+        /// The driver's number for what is wrong.
+        code: i32,
+    },
+    /// It is there, but not as expected.
+    #[error("the NVIDIA driver has no {0}")]
+    MissingCall(&'static str),
+}
+
+/// Long enough for every device name, by the driver's documentation.
+const NAME_BYTES: u16 = 256;
+
+/// Asks the driver.
+pub fn ask() -> Result<Driver, DriverError> {
+    // SAFETY: libcuda's initialisers have no preconditions; it is only opened here, and closed again after.
+    let library = unsafe { Library::new("libcuda.so.1") }.map_err(|_| DriverError::Absent)?;
+    let calls = Calls { library: &library };
+    calls.init()?;
+    let version = calls.int("cuDriverGetVersion")?;
+    let count = calls.int("cuDeviceGetCount")?;
+    let devices = (0..count).map(|ordinal| calls.device(ordinal)).collect::<Result<_, _>>()?;
+    // the driver writes 13.0 as 13000
+    Ok(Driver { cuda_version: (version / 1000, version % 1000 / 10), devices })
+}
+
+struct Calls<'a> {
+    library: &'a Library,
+}
+
+impl Calls<'_> {
+    /// SAFETY of the callers: `Function` is the C signature of the call, as in `cuda.h`.
+    unsafe fn find<Function: Copy>(&self, call: &'static str) -> Result<Function, DriverError> {
+        // SAFETY: by this function's own condition.
+        let symbol = unsafe { self.library.get::<Function>(call) };
+        symbol.map(|symbol| *symbol).map_err(|_| DriverError::MissingCall(call))
+    }
+
+    fn init(&self) -> Result<(), DriverError> {
+        // SAFETY: CUresult cuInit(unsigned int Flags), which is 0.
+        let code = unsafe { self.find::<unsafe extern "C" fn(u32) -> c_int>("cuInit")?(0) };
+        accepted("cuInit", code)
+    }
+
+    /// A call that answers with one number.
+    fn int(&self, call: &'static str) -> Result<c_int, DriverError> {
+        let mut answer = 0;
+        // SAFETY: CUresult call(int *answer); the pointer is valid for the call.
+        let code = unsafe { self.find::<unsafe extern "C" fn(*mut c_int) -> c_int>(call)?(&raw mut answer) };
+        accepted(call, code).map(|()| answer)
+    }
+
+    fn device(&self, ordinal: c_int) -> Result<GpuDevice, DriverError> {
+        let mut handle: c_int = 0;
+        // SAFETY: CUresult cuDeviceGet(CUdevice *device, int ordinal), CUdevice being an int.
+        let code = unsafe {
+            self.find::<unsafe extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet")?(
+                &raw mut handle,
+                ordinal,
+            )
+        };
+        accepted("cuDeviceGet", code)?;
+
+        let mut name = [0; NAME_BYTES as usize];
+        // SAFETY: CUresult cuDeviceGetName(char *name, int len, CUdevice dev); `name` holds `len` bytes.
+        let code = unsafe {
+            self.find::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>("cuDeviceGetName")?(
+                name.as_mut_ptr().cast(),
+                c_int::from(NAME_BYTES),
+                handle,
+            )
+        };
+        accepted("cuDeviceGetName", code)?;
+        let name = CStr::from_bytes_until_nul(&name).map_or_else(|_| "?".into(), CStr::to_string_lossy);
+
+        let mut memory_bytes: usize = 0;
+        // SAFETY: CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev).
+        let code = unsafe {
+            self.find::<unsafe extern "C" fn(*mut usize, c_int) -> c_int>("cuDeviceTotalMem_v2")?(
+                &raw mut memory_bytes,
+                handle,
+            )
+        };
+        accepted("cuDeviceTotalMem_v2", code)?;
+        Ok(GpuDevice { name: name.into_owned(), memory_bytes: memory_bytes as u64 })
+    }
+}
+
+fn accepted(call: &'static str, code: c_int) -> Result<(), DriverError> {
+    if code == 0 { Ok(()) } else { Err(DriverError::Refused { call, code }) }
+}

@@ -1,0 +1,197 @@
+//! Starting libtorch: which one, and with or without CUDA.
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+/// The libtorch that this program speaks to: another one has other symbols.
+pub const TORCH_VERSION: &str = "2.11";
+
+/// Set in a process that was started again for `LIBTORCH`, so that it is not started a third time.
+const STARTED_AGAIN: &str = "ARPO_STARTED_FOR_LIBTORCH";
+
+/// A libtorch that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TorchError {
+    /// `LIBTORCH` leads nowhere.
+    #[error(
+        "LIBTORCH={0} has no lib/libtorch_cpu.so: expected the folder of an installed PyTorch {TORCH_VERSION}"
+    )]
+    NotLibtorch(PathBuf),
+    /// `LIBTORCH` leads to another version.
+    #[error("LIBTORCH={folder} is PyTorch {found}: expected {TORCH_VERSION}")]
+    WrongVersion {
+        /// Where it leads.
+        folder: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// The program could not be started again with the right library path.
+    #[error("cannot start again with LIBTORCH's libraries: {0}")]
+    StartAgain(io::Error),
+}
+
+/// The libtorch in use.
+#[derive(Debug)]
+pub struct Torch {
+    /// Where its libraries lie; `None` if the system does not say.
+    pub folder: Option<PathBuf>,
+    /// Its version, as its own files name it.
+    pub version: Option<String>,
+    /// Its CUDA half.
+    pub cuda: CudaHalf,
+}
+
+/// What became of `libtorch_cuda.so`.
+#[derive(Debug)]
+pub enum CudaHalf {
+    /// Open: CUDA can be used if there is a device.
+    Open,
+    /// Not there: a libtorch for CPUs.
+    Absent,
+    /// There, but it does not open; the loader's words.
+    Refused(String),
+}
+
+/// Call this before anything else of libtorch. If `LIBTORCH` names another libtorch than the loader found, the
+/// program starts again with that one, and this does not return.
+pub fn start() -> Result<Torch, TorchError> {
+    let mut folder = loaded_folder();
+    if let Some(wanted) = env::var_os("LIBTORCH").map(PathBuf::from) {
+        let wanted_lib = libraries_of(&wanted)?;
+        if env::var_os(STARTED_AGAIN).is_none() && folder.as_ref() != Some(&wanted_lib) {
+            return Err(TorchError::StartAgain(start_again(&wanted_lib)));
+        }
+        folder = Some(wanted_lib);
+    }
+    let version = folder.as_deref().and_then(Path::parent).and_then(version_of);
+    let cuda = folder.as_deref().map_or(CudaHalf::Absent, open_cuda_half);
+    Ok(Torch { folder, version, cuda })
+}
+
+/// Multiplies two small matrices and compares: the shortest proof that libtorch works on a device.
+pub fn computes_on(device: tch::Device) -> Result<(), String> {
+    let product = || -> Result<f64, tch::TchError> {
+        let ones = tch::Tensor::f_ones([16, 16], (tch::Kind::Float, device))?;
+        ones.f_matmul(&ones)?.f_sum(tch::Kind::Double)?.f_double_value(&[])
+    };
+    match product() {
+        Ok(sum) if (sum - 4096.0).abs() < 1e-6 => Ok(()),
+        Ok(sum) => Err(format!("16 x 16 ones times themselves sum to {sum}, expected 4096")),
+        Err(error) => Err(error.to_string().lines().next().unwrap_or("").to_owned()),
+    }
+}
+
+/// The number of CUDA devices libtorch can use.
+pub fn usable_cuda_devices() -> usize {
+    usize::try_from(tch::Cuda::device_count()).unwrap_or(0)
+}
+
+/// The folder the loader took `libtorch_cpu.so` from, as the kernel lists it.
+fn loaded_folder() -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
+    Path::new(&line[line.find('/')?..]).parent().map(Path::to_path_buf)
+}
+
+fn libraries_of(libtorch: &Path) -> Result<PathBuf, TorchError> {
+    let missing = || TorchError::NotLibtorch(libtorch.to_path_buf());
+    // the kernel lists real paths, so these are compared as such
+    let library = libtorch.join("lib/libtorch_cpu.so").canonicalize().map_err(|_| missing())?;
+    match version_of(libtorch) {
+        Some(found) if !is_right(&found) => {
+            Err(TorchError::WrongVersion { folder: libtorch.to_path_buf(), found })
+        }
+        _ => library.parent().map(Path::to_path_buf).ok_or_else(missing),
+    }
+}
+
+fn is_right(version: &str) -> bool {
+    version.strip_prefix(TORCH_VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+']))
+}
+
+/// `__version__ = '2.11.0+cu130'` in PyTorch's own file.
+fn version_of(libtorch: &Path) -> Option<String> {
+    let text = fs::read_to_string(libtorch.join("version.py")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("__version__"))?;
+    Some(line.split_once('=')?.1.trim().trim_matches(['\'', '"']).to_owned())
+}
+
+/// Replaces this process by itself with `lib` first on the loader's path. Returns only if that fails.
+fn start_again(lib: &Path) -> io::Error {
+    let mut path = OsString::from(lib);
+    if let Some(before) = env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {
+        path.push(":");
+        path.push(before);
+    }
+    match env::current_exe() {
+        Ok(program) => Command::new(program)
+            .args(env::args_os().skip(1))
+            .env("LD_LIBRARY_PATH", path)
+            .env(STARTED_AGAIN, "1")
+            .exec(),
+        Err(error) => error,
+    }
+}
+
+fn open_cuda_half(folder: &Path) -> CudaHalf {
+    let library = folder.join("libtorch_cuda.so");
+    if !library.exists() {
+        return CudaHalf::Absent;
+    }
+    // SAFETY: opening runs the library's initialisers, which register CUDA kernels with the libtorch_cpu of the
+    // same folder and version; no thread of ours runs yet that could race with them.
+    match unsafe { Library::open(Some(&library), RTLD_NOW | RTLD_GLOBAL) } {
+        Ok(opened) => {
+            // it has to stay for the life of the process: kernels are registered in it
+            std::mem::forget(opened);
+            CudaHalf::Open
+        }
+        Err(error) => CudaHalf::Refused(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtorch_is_found_and_computes() {
+        let torch = start().unwrap();
+        assert!(torch.folder.unwrap().join("libtorch_cpu.so").is_file());
+        assert!(is_right(&torch.version.unwrap()));
+        computes_on(tch::Device::Cpu).unwrap();
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_parts() {
+        for (version, right) in
+            [("2.11.0+cu130", true), ("2.11", true), ("2.11+cpu", true), ("2.110.0", false), ("2.1", false)]
+        {
+            assert_eq!(is_right(version), right, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_libtorch_is_named() {
+        let folder = env::temp_dir().join(format!("arpo-libtorch-{}", std::process::id()));
+        assert_eq!(
+            libraries_of(&folder).unwrap_err().to_string(),
+            format!(
+                "LIBTORCH={} has no lib/libtorch_cpu.so: expected the folder of an installed PyTorch 2.11",
+                folder.display()
+            )
+        );
+        fs::create_dir_all(folder.join("lib")).unwrap();
+        fs::write(folder.join("lib/libtorch_cpu.so"), "").unwrap();
+        fs::write(folder.join("version.py"), "__version__ = '2.10.1+cpu'\n").unwrap();
+        assert_eq!(
+            libraries_of(&folder).unwrap_err().to_string(),
+            format!("LIBTORCH={} is PyTorch 2.10.1+cpu: expected 2.11", folder.display())
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
