@@ -1,0 +1,83 @@
+//! Layers of configuration, and how they become one.
+
+use super::{Config, ConfigError, check, presets};
+use toml::{Table, Value};
+
+/// One layer, with the name it has in error messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    name: String,
+    table: Table,
+}
+
+impl Layer {
+    /// A preset by name.
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let Some(text) = presets::preset(name) else {
+            let known: Vec<&str> = presets::PRESETS.iter().map(|(known, _)| *known).collect();
+            let problem = format!("there is no preset {name:?}: expected one of {}", known.join(", "));
+            return Err(ConfigError { layer: "--preset".into(), problem });
+        };
+        Self::toml(&format!("preset {name}"), text)
+    }
+
+    /// TOML text; `name` is the file's.
+    pub fn toml(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let table = text.parse::<Table>().map_err(|error| {
+            let before = &text[..error.span().map_or(0, |span| span.start)];
+            let line = before.matches('\n').count() + 1;
+            let message = error.message().replace('\n', ", ");
+            ConfigError { layer: name.into(), problem: format!("line {line} is not TOML: {message}") }
+        })?;
+        Ok(Self { name: name.into(), table })
+    }
+
+    /// `a.b=c`: the value is read as TOML where it can be, as plain text otherwise.
+    pub fn set(assignment: &str) -> Result<Self, ConfigError> {
+        let name = format!("--set {assignment}");
+        let wrong = |problem: &str| ConfigError { layer: name.clone(), problem: problem.into() };
+        let (path, text) = assignment.split_once('=').ok_or_else(|| wrong("expected key=value"))?;
+        let keys: Vec<&str> = path.split('.').map(str::trim).collect();
+        if keys.iter().any(|key| key.is_empty()) {
+            return Err(wrong("expected key=value with a key like loss.clip_high"));
+        }
+        let value = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| {
+            // text that closes the value and goes on with keys of its own is text, not TOML
+            if table.len() == 1 { table.remove("value") } else { None }
+        });
+        let mut value = value.unwrap_or_else(|| Value::String(text.trim().into()));
+        for key in keys.into_iter().rev() {
+            value = Value::Table(Table::from_iter([(key.to_owned(), value)]));
+        }
+        let Value::Table(table) = value else { unreachable!("split yields at least one key") };
+        Ok(Self { name, table })
+    }
+}
+
+/// The configuration that these layers make, later ones winning over earlier ones and all over the defaults.
+pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
+    let mut merged = Table::new();
+    for layer in layers {
+        check::against_schema(&layer.table)
+            .map_err(|problem| ConfigError { layer: layer.name.clone(), problem })?;
+        merge(&mut merged, layer.table.clone());
+    }
+    let whole = |problem: String| ConfigError { layer: "configuration".into(), problem };
+    let config: Config = Value::Table(merged).try_into().map_err(|error: toml::de::Error| {
+        // the schema has let through what the types refuse; still one line
+        whole(error.message().replace('\n', ", "))
+    })?;
+    config.check_together().map_err(whole)?;
+    Ok(config)
+}
+
+fn merge(below: &mut Table, above: Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
+    }
+}

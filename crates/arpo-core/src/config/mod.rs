@@ -1,0 +1,119 @@
+//! Every option of a run: typed, documented, checked.
+//!
+//! A configuration is made of layers, later ones winning: the defaults, a preset, TOML files, `--set a.b=c`.
+//! Each layer is held against the schema of [`Config`] before it counts, so a mistake is answered with the
+//! layer, the key, the value and what would be right. The doc comments here are the documentation: the schema
+//! carries them into `docs/configuration.md` (see [`reference`]).
+//!
+//! Sections lie beside the code they steer; this file only puts them together.
+
+mod check;
+mod layers;
+pub mod presets;
+pub mod reference;
+mod sections;
+
+pub use layers::{Layer, resolve};
+pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, Schedule};
+
+use crate::advantage::AdvantageConfig;
+use crate::loss::LossConfig;
+use crate::replay::ReplayConfig;
+use crate::reward::RewardConfig;
+use crate::sampler::SamplingConfig;
+use crate::selection::SelectionConfig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The resolved configuration of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// All randomness of a run follows from it.
+    #[schemars(range(max = 9_223_372_036_854_775_807u64))]
+    pub seed: u64,
+    /// Collect-and-learn rounds of a run.
+    #[schemars(range(min = 1))]
+    pub iterations: u64,
+    /// What the agent is shown and how its words are read.
+    pub agent: AgentConfig,
+    /// How episodes are collected.
+    pub collect: CollectConfig,
+    /// How the tasks to train on are selected beforehand.
+    pub selection: SelectionConfig,
+    /// How tasks are drawn while training.
+    pub sampling: SamplingConfig,
+    /// How a score becomes a reward.
+    pub reward: RewardConfig,
+    /// How rewards become advantages.
+    pub advantage: AdvantageConfig,
+    /// What is minimised.
+    pub loss: LossConfig,
+    /// When stored successes are trained on again.
+    pub replay: ReplayConfig,
+    /// How weights are updated.
+    pub optimiser: OptimiserConfig,
+    /// The methods that learn from collected episodes.
+    pub offline: OfflineConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            iterations: 100,
+            agent: AgentConfig::default(),
+            collect: CollectConfig::default(),
+            selection: SelectionConfig::default(),
+            sampling: SamplingConfig::default(),
+            reward: RewardConfig::default(),
+            advantage: AdvantageConfig::default(),
+            loss: LossConfig::default(),
+            replay: ReplayConfig::default(),
+            optimiser: OptimiserConfig::default(),
+            offline: OfflineConfig::default(),
+        }
+    }
+}
+
+/// A mistake in a configuration, as one line for the person who made it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{layer}: {problem}")]
+pub struct ConfigError {
+    /// Which layer: a preset, a file, `--set`.
+    pub layer: String,
+    /// The key, its value, and what would be right.
+    pub problem: String,
+}
+
+impl Config {
+    /// What no single key can be wrong about: rules between keys.
+    fn check_together(&self) -> Result<(), String> {
+        let LossConfig { clip_dual, .. } = self.loss;
+        if clip_dual > 0.0 && clip_dual <= 1.0 {
+            return Err(format!(
+                "`loss.clip_dual` = {clip_dual}: expected a number above 1, or 0 to switch the dual clip off"
+            ));
+        }
+        let AgentConfig { min_pixels, max_pixels, .. } = self.agent;
+        if min_pixels > max_pixels {
+            return Err(format!(
+                "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
+            ));
+        }
+        let ReplayConfig { enabled, injections, .. } = self.replay;
+        let group = self.collect.group_size;
+        if enabled && injections >= group && group > 1 {
+            return Err(format!(
+                "`replay.injections` = {injections}: expected less than `collect.group_size` = {group}, \
+                 because a group needs a member of its own"
+            ));
+        }
+        Ok(())
+    }
+
+    /// As TOML that reads back as this configuration.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a configuration holds only what TOML can say")
+    }
+}

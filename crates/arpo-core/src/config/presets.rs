@@ -1,0 +1,13 @@
+//! The configurations that ship with the program: the TOML files under `configs/`.
+
+/// Names and TOML texts, the default first.
+pub const PRESETS: [(&str, &str); 3] = [
+    ("quick", include_str!("../../../../configs/quick.toml")),
+    ("paper", include_str!("../../../../configs/paper.toml")),
+    ("released", include_str!("../../../../configs/released.toml")),
+];
+
+/// The TOML text of a preset.
+pub fn preset(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

@@ -1,0 +1,57 @@
+//! The configuration's documentation, written from its schema, so that it cannot differ from the code.
+
+use super::{check, presets};
+use serde_json::Value as Json;
+use std::fmt::Write;
+
+/// `docs/configuration.md`, whole.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         Written by the program from its own types: `arpo config reference > docs/configuration.md`.\n\n\
+         Layers, later ones winning: the defaults below, `--preset NAME`, `--config FILE.toml` (may be repeated), \
+         `--set key=value` (may be repeated). `arpo train --dry-run` prints the result, as TOML or with `--json`.\n\n",
+    );
+    let names: Vec<String> = presets::PRESETS.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let _ = writeln!(page, "Presets: {} (the first is the default); see `configs/`.\n", names.join(", "));
+    let schema = check::schema();
+    section(&mut page, "", schema.as_value());
+    page
+}
+
+fn section(page: &mut String, path: &str, schema: &Json) {
+    let is_section = |schema: &Json| schema.get("properties").is_some();
+    let (sections, keys): (Vec<_>, Vec<_>) =
+        check::properties(schema).into_iter().partition(|(_, schema)| is_section(schema));
+    if !keys.is_empty() {
+        let title = if path.is_empty() { "At the top".to_owned() } else { format!("`[{path}]`") };
+        let _ = writeln!(page, "## {title}\n\n{}\n", words(schema));
+        page.push_str("| key | default | takes | meaning |\n|---|---|---|---|\n");
+        for (name, schema) in keys {
+            let (takes, meaning) = (takes(schema), words(schema));
+            let _ = writeln!(page, "| `{name}` | `{}` | {takes} | {meaning} |", schema["default"]);
+        }
+        page.push('\n');
+    }
+    for (name, schema) in sections {
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        section(page, &path, schema);
+    }
+}
+
+fn takes(schema: &Json) -> String {
+    let choices = check::choices(schema);
+    if choices.is_empty() {
+        return check::expected(schema);
+    }
+    let each = |(choice, meaning): &(&str, &str)| format!("`\"{choice}\"`: {}", one_line(meaning));
+    choices.iter().map(each).collect::<Vec<_>>().join("<br>")
+}
+
+fn words(schema: &Json) -> String {
+    one_line(schema["description"].as_str().unwrap_or(""))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}

@@ -1,0 +1,125 @@
+//! The sections that steer what lies in other crates: the agent, the collecting, the optimiser.
+
+use crate::loss::offline::{DpoConfig, KtoConfig};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the agent is shown and how its words are read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentConfig {
+    /// Screenshots the model sees at once; older turns keep their words and lose their picture.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_screenshots: usize,
+    /// A screenshot is enlarged to at least this many pixels ...
+    #[schemars(range(min = 1))]
+    pub min_pixels: u64,
+    /// ... and reduced to at most this many.
+    #[schemars(range(min = 784))]
+    pub max_pixels: u64,
+    /// Also train the tokens that open an agent's turn, as the released code does.
+    pub train_header: bool,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self { max_screenshots: 15, min_pixels: 3136, max_pixels: 2_116_800, train_header: false }
+    }
+}
+
+/// How episodes are collected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CollectConfig {
+    /// Tasks per iteration.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub tasks: usize,
+    /// Rollouts per task: the group whose rewards are compared.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub group_size: usize,
+    /// An episode is cut off after this many turns.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_steps: usize,
+    /// Sampling temperature while training.
+    #[schemars(range(min = 0.01, max = 10.0))]
+    pub temperature: f64,
+}
+
+impl Default for CollectConfig {
+    fn default() -> Self {
+        Self { tasks: 8, group_size: 8, max_steps: 15, temperature: 1.0 }
+    }
+}
+
+/// How weights are updated (AdamW).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimiserConfig {
+    /// Learning rate after the warm-up.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub learning_rate: f64,
+    /// How it goes on from there.
+    pub schedule: Schedule,
+    /// Updates over which the learning rate rises from 0.
+    pub warmup_updates: u64,
+    /// Decay of the mean of gradients.
+    #[schemars(range(min = 0.0, max = 0.9999))]
+    pub beta1: f64,
+    /// Decay of the mean of squared gradients.
+    #[schemars(range(min = 0.0, max = 0.999_999))]
+    pub beta2: f64,
+    /// Added to the root of the mean of squared gradients.
+    #[schemars(range(min = 1e-12, max = 0.1))]
+    pub epsilon: f64,
+    /// Decoupled weight decay.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub weight_decay: f64,
+    /// Gradients are scaled down to this norm. 0 switches it off.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub max_grad_norm: f64,
+    /// Trajectories per update.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub trajectories_per_update: usize,
+    /// Times each batch of an iteration is gone through.
+    #[schemars(range(min = 1, max = 1000))]
+    pub epochs: usize,
+}
+
+impl Default for OptimiserConfig {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-6,
+            schedule: Schedule::Constant,
+            warmup_updates: 0,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.01,
+            max_grad_norm: 1.0,
+            trajectories_per_update: 64,
+            epochs: 1,
+        }
+    }
+}
+
+/// How the learning rate goes on after the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// It stays.
+    Constant,
+    /// It falls in a straight line to 0 at the last iteration.
+    Linear,
+    /// It falls along a half cosine to 0 at the last iteration.
+    Cosine,
+}
+
+/// The methods that learn from collected episodes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OfflineConfig {
+    /// Preference of a success over a failure of the same task.
+    pub dpo: DpoConfig,
+    /// Successes are desirable, failures undesirable.
+    pub kto: KtoConfig,
+}

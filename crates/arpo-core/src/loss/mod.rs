@@ -1,0 +1,38 @@
+//! What is minimised, and its gradient with respect to every token's log-probability.
+//!
+//! Every loss of this project depends on the model only through the log-probabilities of the chosen tokens.
+//! So a loss is a pure function that returns its value and dL/dlogp per token; the learner back-propagates
+//! `sum(coefficient * logp)` and gets the exact gradient without knowing which loss it was.
+//! An entropy bonus would need the whole distribution and is not of this kind.
+//!
+//! [`policy`] is the clipped objective of GRPO and ARPO, [`kl`] its optional tie to a reference model,
+//! [`normaliser`] the weight of a token in the batch, [`offline`] the methods that need no fresh rollouts.
+
+pub mod kl;
+pub mod normaliser;
+pub mod offline;
+pub mod policy;
+
+pub use kl::KlKind;
+pub use normaliser::{Normaliser, token_scales};
+pub use policy::{LossConfig, LossStatistics, PolicyLoss, PolicySample, policy_loss, sample_loss};
+
+/// Sums go through here: in f64, so that the order of millions of small terms does not show.
+fn sum(values: &[f32]) -> f64 {
+    values.iter().map(|&value| f64::from(value)).sum()
+}
+
+/// 1 / (1 + exp(-x)), without overflow at either end.
+fn sigmoid(x: f64) -> f64 {
+    if x >= 0.0 {
+        1.0 / (1.0 + (-x).exp())
+    } else {
+        let e = x.exp();
+        e / (1.0 + e)
+    }
+}
+
+/// log(sigmoid(x)), without overflow at either end.
+fn log_sigmoid(x: f64) -> f64 {
+    x.min(0.0) - (-x.abs()).exp().ln_1p()
+}

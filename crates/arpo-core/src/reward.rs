@@ -1,0 +1,44 @@
+//! From an episode's score to its reward: the task's score plus a penalty for words that are no action.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the reward is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardConfig {
+    /// Weight of the format reward, which is -1 for an episode with an unparsable response and 0 otherwise.
+    /// The paper has 1.0, the released code 0.5.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub format_weight: f64,
+}
+
+impl Default for RewardConfig {
+    fn default() -> Self {
+        Self { format_weight: 0.5 }
+    }
+}
+
+/// score + weight x format.
+pub fn reward(score: f64, well_formed: bool, config: &RewardConfig) -> f64 {
+    score + config.format_weight * format_reward(well_formed)
+}
+
+/// 0 for an episode whose responses could all be parsed, -1 otherwise.
+pub fn format_reward(well_formed: bool) -> f64 {
+    if well_formed { 0.0 } else { -1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paper_and_released_code() {
+        let with = |format_weight| RewardConfig { format_weight };
+        assert_eq!(reward(1.0, true, &with(1.0)).to_bits(), 1.0f64.to_bits());
+        assert_eq!(reward(0.0, false, &with(1.0)).to_bits(), (-1.0f64).to_bits());
+        assert_eq!(reward(0.0, false, &with(0.5)).to_bits(), (-0.5f64).to_bits());
+        assert_eq!(reward(0.25, false, &with(0.0)).to_bits(), 0.25f64.to_bits());
+    }
+}

@@ -1,0 +1,119 @@
+//! Which tasks are worth training on: the paper's selection by baseline rollouts, and sampling weights that
+//! follow a task's success while training goes on.
+
+use crate::task::TaskId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How tasks are selected before training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SelectionConfig {
+    /// Rollouts of the base model per task (the paper: 16).
+    #[schemars(range(min = 1, max = 10_000))]
+    pub rollouts_per_task: usize,
+    /// A rollout is a success if its score is above this.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub success_above: f64,
+    /// Also drop tasks whose every rollout succeeds: they teach nothing.
+    pub drop_always_solved: bool,
+}
+
+impl Default for SelectionConfig {
+    fn default() -> Self {
+        Self { rollouts_per_task: 16, success_above: 0.1, drop_always_solved: false }
+    }
+}
+
+/// What the base model made of a task. A rollout that an environment error ended is not in `scores`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// The task.
+    pub task: TaskId,
+    /// The score of each rollout.
+    pub scores: Vec<f64>,
+}
+
+/// Whether a task is trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Solved at least once.
+    Kept,
+    /// Every rollout failed.
+    NeverSolved,
+    /// Every rollout succeeded, and such tasks are dropped.
+    AlwaysSolved,
+    /// No success yet, and fewer rollouts than asked for.
+    Undecided,
+}
+
+/// The verdict on one task.
+pub fn verdict(baseline: &Baseline, config: &SelectionConfig) -> Verdict {
+    let rollouts = baseline.scores.len();
+    let successes = baseline.scores.iter().filter(|&&score| score > config.success_above).count();
+    match successes {
+        0 if rollouts < config.rollouts_per_task => Verdict::Undecided,
+        0 => Verdict::NeverSolved,
+        _ if config.drop_always_solved && successes == rollouts => Verdict::AlwaysSolved,
+        _ => Verdict::Kept,
+    }
+}
+
+/// The tasks to train on, in the order given.
+pub fn selected_tasks(baselines: &[Baseline], config: &SelectionConfig) -> Vec<TaskId> {
+    let kept = |baseline: &&Baseline| verdict(baseline, config) == Verdict::Kept;
+    baselines.iter().filter(kept).map(|baseline| baseline.task.clone()).collect()
+}
+
+/// How often a task is drawn, relative to others, given its latest rollouts: most where success and failure are
+/// mixed, because only there a group teaches something. `unsolved_weight` is the least weight of a task that is
+/// not solved yet; one solved `window` times in a row is skipped (weight 0).
+pub fn dynamic_weight(successes: usize, rollouts: usize, window: usize, unsolved_weight: f64) -> f64 {
+    if rollouts >= window && successes == rollouts {
+        return 0.0;
+    }
+    // Laplace's estimate: a task never tried counts as one half
+    let rate = (successes as f64 + 1.0) / (rollouts as f64 + 2.0);
+    (4.0 * rate * (1.0 - rate)).max(unsolved_weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Verdict::{AlwaysSolved, Kept, NeverSolved, Undecided};
+    use super::*;
+
+    fn baseline(name: &str, scores: &[f64]) -> Baseline {
+        Baseline { task: TaskId::new(name), scores: scores.to_vec() }
+    }
+
+    #[test]
+    fn one_success_is_enough() {
+        let config = SelectionConfig { rollouts_per_task: 4, ..SelectionConfig::default() };
+        let tasks = [
+            baseline("sometimes", &[0.0, 0.0, 0.11, 0.0]),
+            baseline("never", &[0.0, 0.1, 0.0, 0.0]),
+            baseline("always", &[1.0, 1.0, 0.5, 1.0]),
+            baseline("too few", &[0.0]),
+            baseline("few, but solved", &[1.0]),
+            baseline("none", &[]),
+        ];
+        let verdicts = |config: &SelectionConfig| tasks.each_ref().map(|task| verdict(task, config));
+        assert_eq!(verdicts(&config), [Kept, NeverSolved, Kept, Undecided, Kept, Undecided]);
+        let strict = SelectionConfig { drop_always_solved: true, ..config };
+        assert_eq!(verdicts(&strict), [Kept, NeverSolved, AlwaysSolved, Undecided, AlwaysSolved, Undecided]);
+        assert_eq!(selected_tasks(&tasks, &strict), [TaskId::new("sometimes")]);
+    }
+
+    #[test]
+    fn the_middle_weighs_most() {
+        let weight = |successes, rollouts| dynamic_weight(successes, rollouts, 16, 0.25);
+        assert!((weight(0, 0) - 1.0).abs() < 1e-12);
+        assert!((weight(8, 16) - 1.0).abs() < 1e-12);
+        assert!(weight(2, 16) < weight(8, 16) && weight(14, 16) < weight(8, 16));
+        assert!((weight(0, 16) - 0.25).abs() < 1e-12);
+        assert!(weight(16, 16).abs() < 1e-12);
+        assert!(weight(8, 8) > 0.0);
+    }
+}

@@ -1,0 +1,319 @@
+//! An episode as it is stored and trained on: one token sequence with the agent's tokens marked.
+//!
+//! The whole episode (prompt, screenshots, responses) is ONE sequence, as in the paper; only the tokens inside
+//! the steps' spans are trained, and each of them has the log-probability it was sampled with.
+
+use crate::action::Action;
+use crate::task::TaskId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One token of the model's vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenId(pub u32);
+
+/// Counts the updates behind the weights that acted; the base model is version 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PolicyVersion(pub u64);
+
+/// The name of an episode, unique in its run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EpisodeId(String);
+
+impl EpisodeId {
+    /// The `index`-th episode of `task` in an iteration.
+    pub fn new(iteration: u64, task: &TaskId, index: usize) -> Self {
+        Self(format!("{iteration}:{task}:{index}"))
+    }
+}
+
+impl fmt::Display for EpisodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A picture by reference: its bytes lie in the run folder under this name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageRef {
+    /// Names the content, so that equal screenshots are stored and encoded once.
+    pub digest: String,
+    /// In screen pixels.
+    pub width: u32,
+    /// In screen pixels.
+    pub height: u32,
+}
+
+/// What the agent sees before it acts. The instruction is the task's and is not repeated here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observation {
+    /// The screen.
+    pub screenshot: ImageRef,
+}
+
+/// A half-open range of positions in the trajectory's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenSpan {
+    /// First position.
+    pub start: usize,
+    /// One past the last position.
+    pub end: usize,
+}
+
+impl TokenSpan {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// True if it holds no token.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One turn: a screenshot, the agent's words, and what they meant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// What the agent saw.
+    pub observation: Observation,
+    /// What it said, as sampled.
+    pub response: String,
+    /// What was done; empty if the response could not be parsed.
+    pub actions: Vec<Action>,
+    /// The response's trained tokens.
+    pub span: TokenSpan,
+}
+
+/// How an episode ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Outcome {
+    /// The agent said so: finished, or the task cannot be done.
+    Finished {},
+    /// The step limit was reached.
+    StepLimit {},
+    /// A response was no action.
+    Unparsable {
+        /// Why, as the parser put it.
+        reason: String,
+    },
+    /// The desktop failed: nobody's fault here, never trained on.
+    EnvironmentError {
+        /// What the environment said.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The episode came to its own end.
+    pub fn is_terminated(&self) -> bool {
+        matches!(self, Self::Finished {} | Self::Unparsable { .. })
+    }
+
+    /// The episode was cut off from outside.
+    pub fn is_truncated(&self) -> bool {
+        !self.is_terminated()
+    }
+
+    /// The score says something about the agent.
+    pub fn is_trainable(&self) -> bool {
+        !matches!(self, Self::EnvironmentError { .. })
+    }
+}
+
+/// A whole episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trajectory {
+    /// Unique in its run.
+    pub id: EpisodeId,
+    /// The task attempted.
+    pub task: TaskId,
+    /// The weights that acted.
+    pub policy_version: PolicyVersion,
+    /// The whole sequence: prompt, screenshots' placeholders, responses.
+    pub tokens: Vec<TokenId>,
+    /// The turns, in order.
+    pub steps: Vec<Step>,
+    /// For every trained token, in order, the log-probability it was sampled with.
+    pub sampler_logp: Vec<f32>,
+    /// The evaluator's verdict, in [0, 1].
+    pub score: f64,
+    /// Every response could be parsed.
+    pub well_formed: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// A trajectory that contradicts itself.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TrajectoryError {
+    /// Spans must lie one behind the other within the tokens.
+    #[error("{id}: step {step} spans tokens {start}..{end}, expected {from} <= start <= end <= {tokens}")]
+    Span {
+        /// The episode.
+        id: EpisodeId,
+        /// The turn.
+        step: usize,
+        /// Its first token.
+        start: usize,
+        /// One past its last token.
+        end: usize,
+        /// Where the turn before ended.
+        from: usize,
+        /// How many tokens there are.
+        tokens: usize,
+    },
+    /// Every trained token has one log-probability.
+    #[error("{id}: {logps} sampler log-probabilities for {trained} trained tokens")]
+    LogpCount {
+        /// The episode.
+        id: EpisodeId,
+        /// How many are there.
+        logps: usize,
+        /// How many there should be.
+        trained: usize,
+    },
+    /// Scores and log-probabilities are finite, and scores in range.
+    #[error("{id}: {what} is {value}, expected {expected}")]
+    Value {
+        /// The episode.
+        id: EpisodeId,
+        /// Which number.
+        what: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+impl Trajectory {
+    /// Number of trained tokens.
+    pub fn trained_tokens(&self) -> usize {
+        self.steps.iter().map(|step| step.span.len()).sum()
+    }
+
+    /// For every token, whether it is trained.
+    pub fn action_mask(&self) -> Vec<bool> {
+        let mut mask = vec![false; self.tokens.len()];
+        for step in &self.steps {
+            mask[step.span.start..step.span.end].fill(true);
+        }
+        mask
+    }
+
+    /// Holds what other code relies on: call it on everything read from outside.
+    pub fn check(&self) -> Result<(), TrajectoryError> {
+        let id = || self.id.clone();
+        let mut from = 0;
+        for (step, TokenSpan { start, end }) in self.steps.iter().map(|step| step.span).enumerate() {
+            let tokens = self.tokens.len();
+            if start < from || end < start || tokens < end {
+                return Err(TrajectoryError::Span { id: id(), step, start, end, from, tokens });
+            }
+            from = end;
+        }
+        let (logps, trained) = (self.sampler_logp.len(), self.trained_tokens());
+        if logps != trained {
+            return Err(TrajectoryError::LogpCount { id: id(), logps, trained });
+        }
+        if !(0.0..=1.0).contains(&self.score) {
+            let (what, expected) = ("the score", "a number in [0, 1]");
+            return Err(TrajectoryError::Value { id: id(), what, value: self.score, expected });
+        }
+        if let Some(&logp) = self.sampler_logp.iter().find(|logp| !logp.is_finite() || **logp > 0.0) {
+            let (what, expected) = ("a log-probability", "a finite number, at most 0");
+            return Err(TrajectoryError::Value { id: id(), what, value: f64::from(logp), expected });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(start: usize, end: usize) -> Step {
+        let screenshot = ImageRef { digest: "d".into(), width: 1920, height: 1080 };
+        let observation = Observation { screenshot };
+        Step { observation, response: String::new(), actions: vec![], span: TokenSpan { start, end } }
+    }
+
+    fn trajectory() -> Trajectory {
+        let task = TaskId::new("t");
+        Trajectory {
+            id: EpisodeId::new(3, &task, 1),
+            task,
+            policy_version: PolicyVersion(3),
+            tokens: (0..8).map(TokenId).collect(),
+            steps: vec![step(2, 4), step(6, 7)],
+            sampler_logp: vec![-0.5, 0.0, -1.0],
+            score: 1.0,
+            well_formed: true,
+            outcome: Outcome::Finished {},
+        }
+    }
+
+    #[test]
+    fn mask_marks_the_spans() {
+        let mask: Vec<u8> = trajectory().action_mask().into_iter().map(u8::from).collect();
+        assert_eq!(mask, [0, 0, 1, 1, 0, 0, 1, 0]);
+        assert_eq!(trajectory().check(), Ok(()));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let broken = |change: fn(&mut Trajectory)| {
+            let mut trajectory = trajectory();
+            change(&mut trajectory);
+            trajectory.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            broken(|t| t.steps[1].span.start = 3),
+            "3:t:1: step 1 spans tokens 3..7, expected 4 <= start <= end <= 8"
+        );
+        assert_eq!(
+            broken(|t| t.steps[1].span.end = 9),
+            "3:t:1: step 1 spans tokens 6..9, expected 4 <= start <= end <= 8"
+        );
+        assert_eq!(
+            broken(|t| t.sampler_logp.truncate(1)),
+            "3:t:1: 1 sampler log-probabilities for 3 trained tokens"
+        );
+        assert_eq!(broken(|t| t.score = 1.5), "3:t:1: the score is 1.5, expected a number in [0, 1]");
+        assert_eq!(
+            broken(|t| t.sampler_logp[0] = f32::NAN),
+            "3:t:1: a log-probability is NaN, expected a finite number, at most 0"
+        );
+    }
+
+    #[test]
+    fn outcomes_know_what_they_are() {
+        let reason = || "x".to_owned();
+        for (outcome, terminated, trainable) in [
+            (Outcome::Finished {}, true, true),
+            (Outcome::StepLimit {}, false, true),
+            (Outcome::Unparsable { reason: reason() }, true, true),
+            (Outcome::EnvironmentError { reason: reason() }, false, false),
+        ] {
+            assert_eq!(outcome.is_terminated(), terminated);
+            assert_eq!(outcome.is_truncated(), !terminated);
+            assert_eq!(outcome.is_trainable(), trainable);
+        }
+    }
+
+    #[test]
+    fn json_is_read_back_equal() {
+        let json = serde_json::to_string(&trajectory()).unwrap();
+        assert_eq!(serde_json::from_str::<Trajectory>(&json).unwrap(), trajectory());
+    }
+}

@@ -1,0 +1,132 @@
+//! The configuration as a user meets it: presets, layers, mistakes.
+
+use arpo_core::config::presets::PRESETS;
+use arpo_core::config::{Config, Layer, reference, resolve};
+
+fn set(assignment: &str) -> Result<Config, String> {
+    Layer::set(assignment).and_then(|layer| resolve(&[layer])).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_shipped_config_loads() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let mut shipped = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let layer = Layer::toml(&path.display().to_string(), &text).unwrap();
+        resolve(&[layer]).unwrap_or_else(|error| panic!("{error}"));
+        shipped.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+    }
+    shipped.sort();
+    let mut presets = PRESETS.map(|(name, _)| name).to_vec();
+    presets.sort_unstable();
+    assert_eq!(shipped, presets, "every file under configs/ is a preset");
+}
+
+#[test]
+fn resolved_toml_reads_back_the_same() {
+    for (name, _) in PRESETS {
+        let config = resolve(&[Layer::preset(name).unwrap()]).unwrap();
+        let again = resolve(&[Layer::toml("printed", &config.to_toml()).unwrap()]).unwrap();
+        assert_eq!(again, config);
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), config);
+    }
+}
+
+#[test]
+fn presets_hold_the_published_constants() {
+    let preset = |name| resolve(&[Layer::preset(name).unwrap()]).unwrap();
+    let (paper, released) = (preset("paper"), preset("released"));
+    for config in [&paper, &released] {
+        assert_eq!((config.loss.clip_low, config.loss.clip_high), (0.2, 0.3));
+        assert_eq!((config.collect.tasks, config.collect.group_size, config.collect.max_steps), (16, 8, 15));
+        assert_eq!((config.replay.capacity, config.replay.success_above), (8, 0.1));
+        assert_eq!((config.replay.fail_mean_below, config.replay.fail_std_below), (0.2, 0.05));
+        assert_eq!((config.optimiser.learning_rate, config.optimiser.max_grad_norm), (1e-6, 1.0));
+        assert_eq!((config.agent.max_screenshots, config.loss.kl_coefficient), (15, 0.0));
+    }
+    assert_eq!((paper.reward.format_weight, paper.loss.clip_dual), (1.0, 0.0));
+    assert_eq!((released.reward.format_weight, released.loss.clip_dual), (0.5, 3.0));
+}
+
+#[test]
+fn later_layers_win_and_leave_the_rest() {
+    let layers = [
+        Layer::preset("released").unwrap(),
+        Layer::toml("my.toml", "seed = 3\n[loss]\nclip_high = 0.28\n").unwrap(),
+        Layer::set("loss.clip_high=0.25").unwrap(),
+        Layer::set("loss.kl=mse").unwrap(),
+        Layer::set("replay.enabled = false").unwrap(),
+    ];
+    let config = resolve(&layers).unwrap();
+    assert_eq!((config.seed, config.loss.clip_high, config.loss.clip_dual), (3, 0.25, 3.0));
+    assert_eq!((config.loss.kl, config.replay.enabled), (arpo_core::loss::KlKind::Mse, false));
+}
+
+#[test]
+fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
+    for (assignment, answer) in [
+        (
+            "loss.clip_hihg=0.3",
+            "`loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?",
+        ),
+        ("clip_high=0.3", "`clip_high` = 0.3: there is no such key; did you mean `loss.clip_high`?"),
+        ("reward.zzz=1", "`reward.zzz` = 1: there is no such key; expected one of format_weight"),
+        ("loss.clip_high=wide", "`loss.clip_high` = \"wide\": expected a number from 0 to 100"),
+        ("loss.clip_low=1.5", "`loss.clip_low` = 1.5: expected a number from 0 to 0.99"),
+        ("loss.clip_low=nan", "`loss.clip_low` = nan: expected a number from 0 to 0.99"),
+        ("seed=-1", "`seed` = -1: expected a whole number, at least 0"),
+        ("seed=1.5", "`seed` = 1.5: expected a whole number, at least 0"),
+        ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 1 to 10000"),
+        ("replay.enabled=1", "`replay.enabled` = 1: expected true or false"),
+        ("advantage.kind=gae", "`advantage.kind` = \"gae\": expected one of \"grpo\", \"dr_grpo\", \"rloo\""),
+        ("reward=1", "`reward` = 1: expected a section with the keys format_weight"),
+        ("seed.x=1", "`seed` = { x = 1 }: expected a whole number, at least 0"),
+        ("loss", "expected key=value"),
+        ("loss..x=1", "expected key=value with a key like loss.clip_high"),
+    ] {
+        assert_eq!(set(assignment).unwrap_err(), format!("--set {assignment}: {answer}"));
+    }
+}
+
+#[test]
+fn rules_between_keys_are_answered_too() {
+    assert_eq!(
+        set("loss.clip_dual=0.5").unwrap_err(),
+        "configuration: `loss.clip_dual` = 0.5: expected a number above 1, or 0 to switch the dual clip off"
+    );
+    assert_eq!(
+        set("agent.min_pixels=3000000").unwrap_err(),
+        "configuration: `agent.min_pixels` = 3000000: expected at most `agent.max_pixels` = 2116800"
+    );
+    assert_eq!(
+        set("replay.injections=8").unwrap_err(),
+        "configuration: `replay.injections` = 8: expected less than `collect.group_size` = 8, \
+         because a group needs a member of its own"
+    );
+}
+
+#[test]
+fn files_are_answered_with_their_name_and_line() {
+    let broken = Layer::toml("my.toml", "seed = 1\nloss = = 2\n").unwrap_err().to_string();
+    assert!(broken.starts_with("my.toml: line 2 is not TOML: "), "{broken}");
+    assert!(!broken.contains('\n'), "{broken}");
+    let unknown = resolve(&[Layer::toml("my.toml", "speed = 1").unwrap()]).unwrap_err().to_string();
+    assert!(unknown.starts_with("my.toml: `speed` = 1: there is no such key; "), "{unknown}");
+    assert_eq!(
+        Layer::preset("fast").unwrap_err().to_string(),
+        "--preset: there is no preset \"fast\": expected one of quick, paper, released"
+    );
+}
+
+#[test]
+fn the_committed_reference_is_what_the_program_writes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == reference::markdown(),
+        "docs/configuration.md is out of date: ./x config reference > docs/configuration.md"
+    );
+}

@@ -1,0 +1,20 @@
+//! Where the reference's answers lie: `$ARPO_GOLDEN_DIR`, or the project's own set.
+
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+
+/// Reads one golden file.
+pub(crate) fn read<T: DeserializeOwned>(name: &str) -> T {
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+    let folder = std::env::var_os("ARPO_GOLDEN_DIR").map_or_else(|| PathBuf::from(own), PathBuf::from);
+    let path = folder.join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Agreement to 1e-5 of the expected value. The reference computed in f32, so a value that is a difference of
+/// larger ones is only as exact as those: `scale` is their size.
+pub(crate) fn assert_close(actual: f64, expected: f64, scale: f64, what: &str) {
+    let tolerance = 1e-5 * expected.abs().max(scale);
+    assert!((actual - expected).abs() <= tolerance, "{what}: {actual}, the reference has {expected}");
+}

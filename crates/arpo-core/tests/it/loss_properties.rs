@@ -1,0 +1,228 @@
+//! What must hold of advantages and losses whatever the numbers.
+
+use arpo_core::advantage::{AdvantageKind, group_advantages};
+use arpo_core::loss::offline::{DpoConfig, KtoConfig, OfflineSample, dpo_loss, kto_loss, supervised_loss};
+use arpo_core::loss::policy::Behaviour;
+use arpo_core::loss::{
+    KlKind, LossConfig, LossStatistics, Normaliser, PolicySample, policy_loss, sample_loss, token_scales,
+};
+use proptest::prelude::*;
+
+fn any_advantage_kind() -> impl Strategy<Value = AdvantageKind> {
+    prop_oneof![Just(AdvantageKind::Grpo), Just(AdvantageKind::DrGrpo), Just(AdvantageKind::Rloo)]
+}
+
+fn any_loss_config() -> impl Strategy<Value = LossConfig> {
+    let normaliser =
+        prop_oneof![Just(Normaliser::Trajectory), Just(Normaliser::Token), Just(Normaliser::Constant)];
+    let kl = prop_oneof![Just(KlKind::Kl), Just(KlKind::Abs), Just(KlKind::Mse), Just(KlKind::LowVarKl)];
+    let dual = prop_oneof![Just(0.0), 1.5..10.0];
+    (0.05..0.5, 0.05..0.5, dual, normaliser, kl, prop_oneof![Just(0.0), 0.001..1.0]).prop_map(
+        |(clip_low, clip_high, clip_dual, normaliser, kl, kl_coefficient)| LossConfig {
+            clip_low,
+            clip_high,
+            clip_dual,
+            normaliser,
+            constant_tokens: 64,
+            kl,
+            kl_coefficient,
+            importance_truncation: 0.0,
+        },
+    )
+}
+
+/// One trajectory: its advantage, and (new, old, reference, behaviour) for every token.
+type Tokens = (f64, Vec<(f32, f32, f32, f32)>);
+
+fn any_trajectory() -> impl Strategy<Value = Tokens> {
+    let logp = || -4.0f32..-0.01;
+    (-2.0..2.0, prop::collection::vec((logp(), logp(), logp(), logp()), 0..6))
+}
+
+/// Calls `f` with the samples of a batch; `behaviour` switches importance weights on.
+fn with_samples<R>(batch: &[Tokens], behaviour: bool, f: impl FnOnce(&[PolicySample]) -> R) -> R {
+    let column = |pick: fn(&(f32, f32, f32, f32)) -> f32| -> Vec<Vec<f32>> {
+        batch.iter().map(|(_, tokens)| tokens.iter().map(pick).collect()).collect()
+    };
+    let (new, old, reference, sampler) = (column(|t| t.0), column(|t| t.1), column(|t| t.2), column(|t| t.3));
+    let samples: Vec<PolicySample> = (0..batch.len())
+        .map(|row| PolicySample {
+            advantage: batch[row].0,
+            new_logp: &new[row],
+            old_logp: &old[row],
+            reference_logp: Some(&reference[row]),
+            behaviour: behaviour.then(|| Behaviour { logp: &sampler[row], truncation: 2.0 }),
+        })
+        .collect();
+    f(&samples)
+}
+
+/// True if no clip, clamp or kink lies within `margin` of this token, where finite differences are blind.
+fn is_smooth(advantage: f64, token: (f32, f32, f32, f32), config: &LossConfig, margin: f64) -> bool {
+    let ratio = (f64::from(token.0) - f64::from(token.1)).exp();
+    let difference = f64::from(token.0) - f64::from(token.2);
+    let away = |value: f64, corner: f64| (value - corner).abs() > margin * corner.abs().max(1.0);
+    let clips = away(ratio, 1.0 - config.clip_low) && away(ratio, 1.0 + config.clip_high);
+    let dual = config.clip_dual == 0.0 || away(ratio, config.clip_dual);
+    let k3 = (-difference).exp() + difference - 1.0;
+    clips && dual && away(difference, 0.0) && away(k3, 10.0) && advantage.abs() > margin
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn advantages_sum_to_zero(rewards in prop::collection::vec(-1.0..2.0, 0..17), kind in any_advantage_kind()) {
+        let advantages = group_advantages(&rewards, kind);
+        prop_assert_eq!(advantages.len(), rewards.len());
+        let largest = advantages.iter().fold(1.0, |largest: f64, advantage| largest.max(advantage.abs()));
+        prop_assert!(advantages.iter().sum::<f64>().abs() < 1e-9 * largest * (rewards.len() as f64 + 1.0));
+    }
+
+    #[test]
+    fn permuting_a_group_permutes_its_advantages(
+        (rewards, order) in prop::collection::vec(-1.0..2.0, 1..17).prop_flat_map(|rewards| {
+            let order: Vec<usize> = (0..rewards.len()).collect();
+            (Just(rewards), Just(order).prop_shuffle())
+        }),
+        kind in any_advantage_kind(),
+    ) {
+        let advantages = group_advantages(&rewards, kind);
+        let permuted: Vec<f64> = order.iter().map(|&member| rewards[member]).collect();
+        for (advantage, &member) in group_advantages(&permuted, kind).into_iter().zip(&order) {
+            prop_assert!((advantage - advantages[member]).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn higher_reward_higher_advantage(rewards in prop::collection::vec(-1.0..2.0, 2..17), kind in any_advantage_kind()) {
+        let advantages = group_advantages(&rewards, kind);
+        for a in 0..rewards.len() {
+            for b in 0..rewards.len() {
+                prop_assert!(rewards[a] <= rewards[b] || advantages[a] > advantages[b]);
+            }
+        }
+    }
+
+    /// Whatever the ratio, a token's value lies between what its clips allow, and outside them it has no pull.
+    #[test]
+    fn clip_bounds_hold(advantage in -2.0..2.0, new in -8.0f32..0.0, old in -8.0f32..0.0, config in any_loss_config()) {
+        let config = LossConfig { kl_coefficient: 0.0, ..config };
+        let sample = PolicySample {
+            advantage, new_logp: &[new], old_logp: &[old], reference_logp: None, behaviour: None,
+        };
+        let (value, gradient, _) = sample_loss(&sample, 1.0, &config);
+        let ratio = (f64::from(new) - f64::from(old)).exp();
+        if advantage >= 0.0 {
+            prop_assert!(value >= -advantage * (1.0 + config.clip_high) - 1e-9);
+            prop_assert!(ratio <= 1.0 + config.clip_high || gradient[0] == 0.0);
+        } else {
+            prop_assert!(value >= -advantage * (1.0 - config.clip_low) - 1e-9);
+            prop_assert!(ratio >= 1.0 - config.clip_low || gradient[0] == 0.0);
+            if config.clip_dual > 0.0 {
+                prop_assert!(value <= -advantage * config.clip_dual.max(1.0 - config.clip_low) + 1e-9);
+                prop_assert!(ratio <= config.clip_dual || gradient[0] == 0.0);
+            }
+        }
+        prop_assert!(f64::from(gradient[0]) * advantage <= 0.0, "a good token may only become likelier");
+    }
+
+    #[test]
+    fn finite_differences_agree_with_the_gradient(
+        batch in prop::collection::vec(any_trajectory(), 1..4),
+        config in any_loss_config(),
+        behaviour in any::<bool>(),
+    ) {
+        let loss = with_samples(&batch, behaviour, |samples| policy_loss(samples, &config));
+        for (row, (advantage, tokens)) in batch.iter().enumerate() {
+            for (token, &logps) in tokens.iter().enumerate() {
+                if !is_smooth(*advantage, logps, &config, 5e-3) {
+                    continue;
+                }
+                let value_at = |new: f32| {
+                    let mut moved = batch.clone();
+                    moved[row].1[token].0 = new;
+                    with_samples(&moved, behaviour, |samples| policy_loss(samples, &config).value)
+                };
+                let (above, below) = (logps.0 + 1e-3, logps.0 - 1e-3);
+                let slope = (value_at(above) - value_at(below)) / (f64::from(above) - f64::from(below));
+                let gradient = f64::from(loss.gradient[row][token]);
+                prop_assert!((slope - gradient).abs() < 1e-5 * gradient.abs().max(1.0), "{slope} and {gradient}");
+            }
+        }
+    }
+
+    /// Micro-batches see the scales of the whole batch, so splitting it changes nothing.
+    #[test]
+    fn the_parts_of_a_batch_add_up(batch in prop::collection::vec(any_trajectory(), 0..5), config in any_loss_config()) {
+        let whole = with_samples(&batch, false, |samples| policy_loss(samples, &config));
+        let lengths: Vec<usize> = batch.iter().map(|(_, tokens)| tokens.len()).collect();
+        let scales = token_scales(&lengths, config.normaliser, config.constant_tokens);
+        with_samples(&batch, false, |samples| {
+            let mut value = 0.0;
+            let mut statistics = LossStatistics::default();
+            for (row, (sample, scale)) in samples.iter().zip(scales).enumerate() {
+                let part = sample_loss(sample, scale, &config);
+                value += part.0;
+                statistics.add(&part.2);
+                prop_assert_eq!(&part.1, &whole.gradient[row]);
+            }
+            prop_assert!((value - whole.value).abs() < 1e-12);
+            prop_assert_eq!(statistics, whole.statistics);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn offline_gradients_agree_with_finite_differences(
+        (_, chosen) in any_trajectory(),
+        (_, rejected) in any_trajectory(),
+        beta in 0.05..1.0,
+        label_smoothing in 0.0..0.5,
+        reference_point in 0.0..2.0,
+    ) {
+        let columns = |tokens: &[(f32, f32, f32, f32)]| -> (Vec<f32>, Vec<f32>) {
+            tokens.iter().map(|token| (token.0, token.2)).unzip()
+        };
+        let ((chosen, chosen_reference), (rejected, rejected_reference)) = (columns(&chosen), columns(&rejected));
+        prop_assume!(!chosen.is_empty() && !rejected.is_empty());
+        let moved = |logps: &[f32], by: f32| {
+            let mut logps = logps.to_vec();
+            logps[0] += by;
+            logps
+        };
+        let slope = |value: &dyn Fn(f32) -> f64, at: f32| {
+            let h = 1e-2f32;
+            (value(h) - value(-h)) / (f64::from(at + h) - f64::from(at - h))
+        };
+        let sample = OfflineSample { new_logp: &chosen, reference_logp: &chosen_reference };
+        let other = OfflineSample { new_logp: &rejected, reference_logp: &rejected_reference };
+
+        let dpo = DpoConfig { beta, label_smoothing };
+        let loss = dpo_loss(&sample, &other, &dpo);
+        let chosen_slope = slope(&|by| {
+            dpo_loss(&OfflineSample { new_logp: &moved(&chosen, by), ..sample }, &other, &dpo).value
+        }, chosen[0]);
+        let rejected_slope = slope(&|by| {
+            dpo_loss(&sample, &OfflineSample { new_logp: &moved(&rejected, by), ..other }, &dpo).value
+        }, rejected[0]);
+        prop_assert!((loss.chosen_gradient - chosen_slope).abs() < 1e-4);
+        prop_assert!((loss.rejected_gradient - rejected_slope).abs() < 1e-4);
+
+        let kto = KtoConfig { beta, desirable_weight: 1.0, undesirable_weight: 1.3 };
+        for desirable in [true, false] {
+            let (_, gradient) = kto_loss(&sample, desirable, reference_point, &kto);
+            let kto_slope = slope(&|by| {
+                let sample = OfflineSample { new_logp: &moved(&chosen, by), ..sample };
+                kto_loss(&sample, desirable, reference_point, &kto).0
+            }, chosen[0]);
+            prop_assert!((gradient - kto_slope).abs() < 1e-4);
+        }
+
+        let (_, gradients) = supervised_loss(&[&chosen, &rejected], Normaliser::Trajectory, 1);
+        let supervised_slope = slope(&|by| {
+            supervised_loss(&[&moved(&chosen, by), &rejected], Normaliser::Trajectory, 1).0
+        }, chosen[0]);
+        prop_assert!((gradients[0] - supervised_slope).abs() < 1e-4);
+    }
+}

@@ -1,0 +1,156 @@
+//! What must hold of the replay buffer whatever is put into it.
+
+use arpo_core::random::{Purpose, stream};
+use arpo_core::replay::{Origin, ReplayBuffer, ReplayConfig, ReplaySlot};
+use arpo_core::task::TaskId;
+use arpo_core::trajectory::{
+    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenId, TokenSpan, Trajectory,
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Scores of a group and the task it belongs to; a score below 0 stands for an environment error.
+type Group = (u8, Vec<f64>);
+
+fn any_groups() -> impl Strategy<Value = Vec<Group>> {
+    let score = prop_oneof![4 => Just(0.0), 2 => Just(1.0), 1 => 0.0..1.0, 1 => Just(-1.0)];
+    prop::collection::vec((0u8..3, prop::collection::vec(score, 0..9)), 0..30)
+}
+
+fn any_config() -> impl Strategy<Value = ReplayConfig> {
+    let slot = prop_oneof![Just(ReplaySlot::First), Just(ReplaySlot::Random)];
+    (1usize..9, slot, 1usize..5, prop_oneof![Just(0u64), 1u64..10]).prop_map(
+        |(capacity, slot, injections, max_age)| ReplayConfig {
+            capacity,
+            slot,
+            injections,
+            max_age,
+            ..ReplayConfig::default()
+        },
+    )
+}
+
+fn rollouts(task: &TaskId, iteration: u64, scores: &[f64]) -> Vec<Arc<Trajectory>> {
+    let one = |(index, &score): (usize, &f64)| {
+        let screenshot = ImageRef { digest: format!("{iteration}-{index}"), width: 28, height: 28 };
+        let step = Step {
+            observation: Observation { screenshot },
+            response: "Action: wait()".into(),
+            actions: vec![],
+            span: TokenSpan { start: 1, end: 3 },
+        };
+        let failed = score < 0.0;
+        Arc::new(Trajectory {
+            id: EpisodeId::new(iteration, task, index),
+            task: task.clone(),
+            policy_version: PolicyVersion(iteration),
+            tokens: vec![TokenId(1), TokenId(2), TokenId(3)],
+            steps: vec![step],
+            sampler_logp: vec![-0.1, -1.0 / 3.0],
+            score: score.max(0.0),
+            well_formed: true,
+            outcome: if failed {
+                Outcome::EnvironmentError { reason: "x".into() }
+            } else {
+                Outcome::Finished {}
+            },
+        })
+    };
+    scores.iter().enumerate().map(one).collect()
+}
+
+/// Runs all groups through a buffer; `look` sees it after each.
+fn run(
+    groups: &[Group],
+    config: &ReplayConfig,
+    mut look: impl FnMut(&TaskId, &[f64], &[arpo_core::replay::Member], &mut ReplayBuffer),
+) -> ReplayBuffer {
+    let mut buffer = ReplayBuffer::default();
+    for (iteration, (task, scores)) in (0u64..).zip(groups) {
+        let task = TaskId::new(format!("task {task}"));
+        let mut random = stream(5, Purpose::Replay, iteration, 0);
+        let rollouts = rollouts(&task, iteration, scores);
+        let (members, _) = buffer.exchange(&task, rollouts, PolicyVersion(iteration), config, &mut random);
+        look(&task, scores, &members, &mut buffer);
+    }
+    buffer
+}
+
+proptest! {
+    #[test]
+    fn never_above_capacity_and_oldest_out_first(groups in any_groups(), config in any_config()) {
+        let mut expected = std::collections::BTreeMap::<TaskId, Vec<String>>::new();
+        let mut iteration = 0;
+        run(&groups, &config, |task, scores, _, buffer| {
+            let kept = expected.entry(task.clone()).or_default();
+            for (index, &score) in scores.iter().enumerate() {
+                if score > config.success_above {
+                    kept.push(EpisodeId::new(iteration, task, index).to_string());
+                }
+            }
+            let surplus = kept.len().saturating_sub(config.capacity);
+            kept.drain(..surplus);
+            let stored: Vec<String> = buffer.successes(task).map(|stored| stored.id.to_string()).collect();
+            assert!(stored.len() <= config.capacity);
+            assert_eq!(&stored, kept);
+            iteration += 1;
+        });
+    }
+
+    #[test]
+    fn injected_members_are_old_enough_successes_of_the_same_task(groups in any_groups(), config in any_config()) {
+        let mut iteration = 0;
+        run(&groups, &config, |task, scores, members, _| {
+            let trainable = scores.iter().filter(|&&score| score >= 0.0).count();
+            assert_eq!(members.len(), trainable, "environment errors leave the group, nothing else does");
+            let mut replayed = 0;
+            for member in members {
+                assert!(member.trajectory.outcome.is_trainable());
+                if let Origin::Replayed { age } = member.origin {
+                    replayed += 1;
+                    assert_eq!(&member.trajectory.task, task);
+                    assert!(member.trajectory.score > config.success_above);
+                    assert_eq!(age, iteration - member.trajectory.policy_version.0);
+                    assert!(age > 0 && (config.max_age == 0 || age <= config.max_age));
+                }
+            }
+            assert!(replayed <= config.injections && (replayed == 0 || replayed < members.len()));
+            iteration += 1;
+        });
+    }
+
+    #[test]
+    fn switched_off_it_does_nothing(groups in any_groups(), config in any_config()) {
+        let config = ReplayConfig { enabled: false, ..config };
+        let buffer = run(&groups, &config, |_, _, members, _| {
+            assert!(members.iter().all(|member| member.origin == Origin::Fresh {}));
+        });
+        prop_assert!(buffer.is_empty());
+    }
+
+    /// Saved and read back after every group, the buffer ends in the same state to the bit.
+    #[test]
+    fn save_and_load_is_identity(groups in any_groups(), config in any_config()) {
+        let straight = run(&groups, &config, |_, _, _, _| ());
+        let interrupted = run(&groups, &config, |_, _, _, buffer| {
+            let json = serde_json::to_string(buffer).unwrap();
+            let restored: ReplayBuffer = serde_json::from_str(&json).unwrap();
+            restored.check().unwrap();
+            assert_eq!(&restored, buffer);
+            *buffer = restored;
+        });
+        prop_assert_eq!(serde_json::to_string(&straight).unwrap(), serde_json::to_string(&interrupted).unwrap());
+    }
+}
+
+#[test]
+fn a_foreign_trajectory_is_refused() {
+    let mut buffer = ReplayBuffer::default();
+    let mut random = stream(0, Purpose::Replay, 0, 0);
+    let foreign = rollouts(&TaskId::new("b"), 0, &[1.0]);
+    buffer.exchange(&TaskId::new("a"), foreign, PolicyVersion(0), &ReplayConfig::default(), &mut random);
+    assert_eq!(
+        buffer.check().unwrap_err().to_string(),
+        "replay buffer: episode 0:b:0 of task b is stored under task a"
+    );
+}
