@@ -1,0 +1,212 @@
+//! What the model reads before a turn: system words, the task, then screenshots and its own words by turns.
+//!
+//! At most N screenshots are shown, the latest; older turns keep their words and lose their picture.
+
+use crate::prompt;
+use arpo_core::trajectory::ImageRef;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Sets the scene.
+    System,
+    /// The task and the screenshots.
+    User,
+    /// The agent.
+    Assistant,
+}
+
+impl Role {
+    /// As chat templates name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// What is said: words or a picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Words.
+    Text(String),
+    /// A picture by reference.
+    Image(ImageRef),
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Content,
+}
+
+/// One past turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// What the agent saw.
+    pub screenshot: ImageRef,
+    /// What it said.
+    pub response: String,
+}
+
+/// How a conversation is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationStyle {
+    /// Said first.
+    pub system: String,
+    /// Holds the task, at `{instruction}`.
+    pub template: String,
+    /// Screenshots shown at most, the current one included.
+    pub max_screenshots: usize,
+    /// Put UI-TARS's box tokens, which decoding drops, back into past responses.
+    pub restore_box_tokens: bool,
+}
+
+impl ConversationStyle {
+    /// As UI-TARS was trained.
+    pub fn uitars(max_screenshots: usize) -> Self {
+        let (system, template) = (prompt::SYSTEM.to_owned(), prompt::UITARS.to_owned());
+        Self { system, template, max_screenshots, restore_box_tokens: true }
+    }
+}
+
+/// The messages before the next turn: all past turns, then the screenshot to act on. Without `current` (the
+/// episode is over) it ends with the last response.
+pub fn conversation(
+    instruction: &str,
+    past: &[Turn],
+    current: Option<&ImageRef>,
+    style: &ConversationStyle,
+) -> Vec<Message> {
+    let text = |role, text: String| Message { role, content: Content::Text(text) };
+    let image = |image: &ImageRef| Message { role: Role::User, content: Content::Image(image.clone()) };
+    let shown_past = style.max_screenshots.saturating_sub(usize::from(current.is_some()));
+    let first_shown = past.len().saturating_sub(shown_past);
+
+    let mut messages = vec![
+        text(Role::System, style.system.clone()),
+        text(Role::User, prompt::for_task(&style.template, instruction)),
+    ];
+    for (number, turn) in past.iter().enumerate() {
+        if number >= first_shown {
+            messages.push(image(&turn.screenshot));
+        }
+        let words =
+            if style.restore_box_tokens { with_box_tokens(&turn.response) } else { turn.response.clone() };
+        messages.push(text(Role::Assistant, words));
+    }
+    messages.extend(current.map(image));
+    messages
+}
+
+/// Wraps `(x,y)` of start and end boxes in the special tokens that UI-TARS writes around coordinates and that
+/// decoding drops. As the reference does it: only whole numbers without a space between them, and what follows
+/// further `Action: ` marks is joined by blank lines.
+pub fn with_box_tokens(response: &str) -> String {
+    let mut parts = response.split("Action: ");
+    let before = parts.next().unwrap_or("");
+    let actions: Vec<String> = parts.map(|action| wrap_boxes(action.trim())).collect();
+    if actions.is_empty() || !response.contains("start_box=") {
+        return response.to_owned();
+    }
+    format!("{before}Action: {}", actions.join("\n\n"))
+}
+
+fn wrap_boxes(action: &str) -> String {
+    let mut wrapped = String::with_capacity(action.len() + 64);
+    let mut rest = action;
+    while let Some(at) = rest.find("_box='(") {
+        let open = at + "_box='".len();
+        let (before, from_open) = rest.split_at(open);
+        wrapped.push_str(before);
+        let close = from_open.find(")'").map(|close| close + 1);
+        match close {
+            Some(close) if is_point(&from_open[..close]) && is_box_name(before) => {
+                wrapped.push_str("<|box_start|>");
+                wrapped.push_str(&from_open[..close]);
+                wrapped.push_str("<|box_end|>");
+                rest = &from_open[close..];
+            }
+            _ => {
+                wrapped.push('(');
+                rest = &from_open[1..];
+            }
+        }
+    }
+    wrapped + rest
+}
+
+/// `(12,34)`: two whole numbers.
+fn is_point(text: &str) -> bool {
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    inner.and_then(|inner| inner.split_once(',')).is_some_and(|(x, y)| digits(x) && digits(y))
+}
+
+fn is_box_name(before: &str) -> bool {
+    before.ends_with("start_box='") || before.ends_with("end_box='")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(number: usize) -> ImageRef {
+        ImageRef { digest: number.to_string(), width: 1920, height: 1080 }
+    }
+
+    fn turns(count: usize) -> Vec<Turn> {
+        let turn =
+            |number| Turn { screenshot: picture(number), response: format!("Action: wait() #{number}") };
+        (0..count).map(turn).collect()
+    }
+
+    /// "p0 r0 p1" for pictures and responses, without the two opening messages.
+    fn outline(past: usize, current: Option<usize>, max_screenshots: usize) -> String {
+        let style = ConversationStyle::uitars(max_screenshots);
+        let messages = conversation("x", &turns(past), current.map(picture).as_ref(), &style);
+        assert_eq!(messages[0].role, Role::System);
+        assert_eq!(messages[1].role, Role::User);
+        let name = |message: &Message| match &message.content {
+            Content::Image(image) => format!("p{}", image.digest),
+            Content::Text(words) => format!("r{}", words.rsplit('#').next().unwrap_or("")),
+        };
+        messages[2..].iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn pictures_and_responses_alternate() {
+        assert_eq!(outline(0, Some(0), 15), "p0");
+        assert_eq!(outline(2, Some(2), 15), "p0 r0 p1 r1 p2");
+        assert_eq!(outline(2, None, 15), "p0 r0 p1 r1");
+    }
+
+    #[test]
+    fn only_the_latest_pictures_are_shown() {
+        assert_eq!(outline(3, Some(3), 2), "r0 r1 p2 r2 p3");
+        assert_eq!(outline(3, Some(3), 1), "r0 r1 r2 p3");
+        assert_eq!(outline(3, None, 2), "r0 p1 r1 p2 r2");
+        let shown = |past| outline(past, Some(past), 15).matches('p').count();
+        assert_eq!([13, 14, 15, 40].map(shown), [14, 15, 15, 15]);
+    }
+
+    #[test]
+    fn box_tokens_come_back() {
+        assert_eq!(
+            with_box_tokens("Action: drag(start_box='(1,2)', end_box='(3,4)')"),
+            "Action: drag(start_box='<|box_start|>(1,2)<|box_end|>', end_box='<|box_start|>(3,4)<|box_end|>')"
+        );
+        for untouched in [
+            "Action: click(start_box='(1.5,2)')",
+            "Action: type(content='(1,2)')",
+            "click(start_box='(1,2)')",
+        ] {
+            assert_eq!(with_box_tokens(untouched), untouched);
+        }
+    }
+}

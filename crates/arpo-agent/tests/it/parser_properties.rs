@@ -1,0 +1,104 @@
+//! What is rendered is read back, whatever it is; places end where they should.
+
+use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, ScreenMap, Size, UITARS_LIMITS, smart_resize};
+use arpo_agent::parse::parse;
+use arpo_agent::render;
+use arpo_core::action::{Action, Direction, ModelBox};
+use proptest::prelude::*;
+
+/// Text with everything that could break a parser in it.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        prop::collection::vec(
+            prop::sample::select(vec![
+                "'", "\"", "\\", "\n", "\n\n", ")", "')", "(", ",", "n", " ", "Action", "é", "\0"
+            ]),
+            0..12
+        )
+        .prop_map(|parts| parts.concat()),
+    ]
+    .prop_filter("the marker ends the thought wherever it stands", |text| !text.contains("Action:"))
+}
+
+fn any_box() -> impl Strategy<Value = ModelBox> {
+    let number = || prop_oneof![(0u32..4000).prop_map(f64::from), -1e4..1e4f64, prop::num::f64::NORMAL];
+    prop_oneof![
+        (number(), number()).prop_map(|(x, y)| ModelBox::point(x, y)),
+        (number(), number(), number(), number()).prop_map(|(x1, y1, x2, y2)| ModelBox { x1, y1, x2, y2 }),
+    ]
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    prop_oneof![Just("ctrl".to_owned()), Just("+".to_owned()), "[a-z0-9'\\\\]{1,8}"]
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let direction =
+        prop::sample::select(vec![Direction::Up, Direction::Down, Direction::Left, Direction::Right]);
+    let arguments = prop::collection::btree_map("[a-z_]{1,6}", any_text(), 0..3)
+        .prop_map(|arguments| arguments.into_iter().collect::<Vec<_>>());
+    prop_oneof![
+        any_box().prop_map(|start_box| Action::Click { start_box }),
+        any_box().prop_map(|start_box| Action::LeftDouble { start_box }),
+        any_box().prop_map(|start_box| Action::RightSingle { start_box }),
+        any_box().prop_map(|start_box| Action::Hover { start_box }),
+        (any_box(), any_box()).prop_map(|(start_box, end_box)| Action::Drag { start_box, end_box }),
+        (any_box(), any_box()).prop_map(|(start_box, end_box)| Action::Select { start_box, end_box }),
+        (prop::option::of(any_box()), direction)
+            .prop_map(|(start_box, direction)| Action::Scroll { start_box, direction }),
+        prop::collection::vec(any_key(), 1..4).prop_map(|keys| Action::Hotkey { keys }),
+        any_key().prop_map(|key| Action::Press { key }),
+        any_key().prop_map(|key| Action::Keydown { key }),
+        any_key().prop_map(|key| Action::Keyup { key }),
+        any_text().prop_map(|content| Action::Type { content }),
+        Just(Action::Wait {}),
+        prop::option::of(any_text()).prop_map(|content| Action::Finished { content }),
+        Just(Action::CallUser {}),
+        Just(Action::ErrorEnv {}),
+        ("zoom_[a-z]{0,4}", arguments).prop_map(|(name, arguments)| Action::Other { name, arguments }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_rendered_is_read_back(actions in prop::collection::vec(any_action(), 1..4)) {
+        let text = render::response(None, &actions);
+        let read = parse(&text);
+        prop_assert_eq!(read.as_ref().map(|response| &response.actions), Ok(&actions), "{}", text);
+    }
+
+    #[test]
+    fn thoughts_are_read_back(thought in any_text(), action in any_action()) {
+        let thought = thought.trim().to_owned();
+        let text = render::response(Some(&thought), std::slice::from_ref(&action));
+        let read = parse(&text).unwrap();
+        prop_assert_eq!(read.thought.unwrap_or_default(), thought);
+        prop_assert_eq!(read.actions, [action]);
+    }
+
+    #[test]
+    fn resized_images_keep_the_rules(width in 1u32..5000, height in 1u32..5000, min in 1u64..100_000, spare in 1u64..20_000_000) {
+        let limits = PixelLimits { min, max: min + spare };
+        if let Ok(resized) = smart_resize(Size { width, height }, limits) {
+            prop_assert!(resized.width % SIDE_FACTOR == 0 && resized.height % SIDE_FACTOR == 0);
+            prop_assert!(resized.width > 0 && resized.height > 0);
+            let ratio = |size: Size| f64::from(size.width) / f64::from(size.height);
+            // within one multiple of 28 on either side the proportions hold
+            let factor = f64::from(SIDE_FACTOR);
+            let (w, h) = (f64::from(resized.width), f64::from(resized.height));
+            let original = ratio(Size { width, height });
+            prop_assert!(original <= (w + factor) / (h - factor).max(1.0));
+            prop_assert!(original >= (w - factor).max(0.0) / (h + factor));
+        }
+    }
+
+    #[test]
+    fn pixels_are_on_the_screen(place in any_box(), width in 28u32..4000, height in 28u32..4000) {
+        let map = ScreenMap::new(Size { width, height }, UITARS_LIMITS).unwrap();
+        let (x, y) = map.to_pixel(&place);
+        prop_assert!(x < width && y < height);
+    }
+}
