@@ -3,7 +3,7 @@
 //! A configuration is made of layers, later ones winning: the defaults, a preset, TOML files, `--set a.b=c`.
 //! Each layer is held against the schema of [`Config`] before it counts, so a mistake is answered with the
 //! layer, the key, the value and what would be right. The doc comments here are the documentation: the schema
-//! carries them into `docs/configuration.md` (see [`reference`]).
+//! carries them into `docs/configuration.md` (see [`mod@reference`]).
 //!
 //! Sections lie beside the code they steer; this file only puts them together.
 

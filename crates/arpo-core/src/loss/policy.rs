@@ -6,7 +6,7 @@
 //!
 //! The old log-probabilities are the current policy's own before the update, also for replayed trajectories,
 //! so ratios start at 1. Where the tokens were sampled by another policy (a stale sampler, a stored success)
-//! [`PolicySample::behaviour_logp`] says with which log-probabilities, and each token is weighted by
+//! [`PolicySample::behaviour`] says with which log-probabilities, and each token is weighted by
 //! `min(exp(old - behaviour), truncation)`.
 
 use super::kl::{KlKind, kl};
