@@ -8,11 +8,13 @@ the pinned one), keeps the libraries and headers a build needs, and moves the fi
 one rename: DEST either does not exist or is whole. A lock keeps two callers from doing it twice.
 """
 
+import ctypes
 import fcntl
 import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,15 +52,25 @@ def say(text):
 
 def download(pins, tags, folder):
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-    command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet", "--progress-bar=on"]
+    command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet"]
     command += ["--python-version", PYTHON, "--implementation", "cp", "--abi", f"cp{PYTHON}", "--abi", "none"]
     for tag in tags:
         command += ["--platform", tag]
     command += ["--dest", str(folder), "--requirement", str(pins)]
-    with subprocess.Popen(command, stdout=sys.stderr) as pip:
-        report_progress(pip, folder)
-        if pip.wait() != 0:
-            sys.exit("libtorch: the download failed (pip's words are above); run the same command to try again")
+    with subprocess.Popen(command, stdout=sys.stderr, preexec_fn=die_with_parent) as pip:
+        try:
+            report_progress(pip, folder)
+        finally:
+            pip.kill()
+    if pip.returncode != 0:
+        sys.exit("libtorch: the download failed (pip's words are above); run the same command to try again")
+
+
+def die_with_parent():
+    """Run in pip's process: even if this script is killed outright, pip does not go on alone."""
+    parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+    if platform.system() == "Linux":
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 
 
 def report_progress(pip, folder):
@@ -70,9 +82,16 @@ def report_progress(pip, folder):
             return
         except subprocess.TimeoutExpired:
             places = [folder, Path(os.environ["TMPDIR"])]
-            done = sum(file.stat().st_size for place in places for file in place.rglob("*.whl") if file.exists())
+            done = sum(size(file) for place in places for file in place.rglob("*.whl"))
             line = f"libtorch: {done / 1e6:6.0f} of about 546 MB"
             print(line, end="\r" if on_terminal else "\n", file=sys.stderr, flush=True)
+
+
+def size(file):
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0  # pip has just moved it
 
 
 def unpack(wheels, folder):
@@ -98,9 +117,7 @@ def unpack(wheels, folder):
 def fetch(destination, name, tags, stamp):
     say(f"{name}: getting about 546 MB of wheels, once (kept: 0.5 GB in {destination.name}/)")
     # The working folder is a sibling of DEST, so that the last step is a rename on one file system, and
-    # goes away however this ends, short of a kill; what a kill leaves, the next run removes.
-    for stale in destination.parent.glob(f"{destination.name}.new-*"):
-        shutil.rmtree(stale, ignore_errors=True)
+    # goes away however this ends, short of a kill.
     with tempfile.TemporaryDirectory(prefix=f"{destination.name}.new-", dir=destination.parent) as scratch:
         scratch = Path(scratch)
         for part in ("wheels", "tmp", "tree"):
@@ -130,13 +147,26 @@ def main():
     name, tags = PLATFORMS[here]
     stamp = hashlib.sha256((PINS / f"{name}.txt").read_bytes()).hexdigest()
     with open(destination.with_name(destination.name + ".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("waiting for another process that is getting it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # what a kill left behind
+        for stale in destination.parent.glob(f"{destination.name}.new-*"):
+            shutil.rmtree(stale, ignore_errors=True)
         kept = destination / "pins.sha256"
         if not kept.is_file() or kept.read_text() != stamp:
             fetch(destination, name, tags, stamp)
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, interrupt)
     try:
         main()
     except KeyboardInterrupt:

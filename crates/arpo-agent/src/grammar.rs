@@ -29,7 +29,7 @@ pub(crate) fn calls(response: &str, start: usize) -> Result<Vec<Call>, ParseErro
     loop {
         cursor.skip_whitespace();
         calls.push(cursor.call()?);
-        if cursor.skip_whitespace() == Gap::End {
+        if cursor.at == response.len() {
             return Ok(calls);
         }
     }
@@ -59,7 +59,7 @@ impl Cursor<'_> {
         self.expect('(', "an opening parenthesis after the action's name")?;
         let arguments = self.arguments()?;
         let end = self.at;
-        if self.skip_whitespace() == Gap::None {
+        if self.skip_gap() == Gap::None {
             self.at = end;
             return Err(self.wrong("the end, or a blank line and another action"));
         }
@@ -74,16 +74,13 @@ impl Cursor<'_> {
                 return Ok(arguments);
             }
             let at = self.at;
-            let name = self.name("a named argument like start_box='(100,200)'")?;
-            self.skip_whitespace();
-            self.expect('=', "an equals sign after the argument's name")?;
-            self.skip_whitespace();
-            let value = self.string(name == "content")?;
-            if arguments.iter().any(|(known, _)| *known == name) {
-                self.at = at;
-                return Err(self.wrong("each argument once"));
+            if let Some(argument) = self.argument()? {
+                if arguments.iter().any(|(known, _)| *known == argument.0) {
+                    self.at = at;
+                    return Err(self.wrong("each argument once"));
+                }
+                arguments.push(argument);
             }
-            arguments.push((name, value));
             self.skip_whitespace();
             if !self.take(',') && self.peek() != Some(')') {
                 return Err(self.wrong("a comma or a closing parenthesis after the argument"));
@@ -91,9 +88,31 @@ impl Cursor<'_> {
         }
     }
 
+    /// A named argument, or nothing for one without a name: the reference looks at names only.
+    fn argument(&mut self) -> Result<Option<(String, String)>, ParseError> {
+        match self.peek() {
+            Some('\'' | '"') => return self.string(false).map(|_| None),
+            Some('0'..='9' | '-' | '.') => {
+                let rest = &self.text[self.at..];
+                self.at += rest
+                    .find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c)))
+                    .unwrap_or(rest.len());
+                return Ok(None);
+            }
+            _ => {}
+        }
+        let name = self.name("an argument like start_box='(100,200)'")?;
+        self.skip_whitespace();
+        self.expect('=', "an equals sign after the argument's name")?;
+        self.skip_whitespace();
+        let value = self.string(name == "content")?;
+        Ok(Some((name, value)))
+    }
+
     fn name(&mut self, expected: &str) -> Result<String, ParseError> {
         let rest = &self.text[self.at..];
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let end =
+            rest.find(|c: char| !(c.is_alphabetic() || c.is_ascii_digit() || c == '_')).unwrap_or(rest.len());
         let name = &rest[..end];
         if name.is_empty() || name.starts_with(char::is_numeric) {
             return Err(self.wrong(expected));
@@ -127,7 +146,7 @@ impl Cursor<'_> {
         ahead.skip_whitespace();
         ahead.take(',');
         ahead.skip_whitespace();
-        ahead.take(')') && ahead.skip_whitespace() != Gap::None
+        ahead.take(')') && ahead.skip_gap() != Gap::None
     }
 
     /// What follows a backslash, as in Python: an unknown escape stays as it is written.
@@ -210,6 +229,17 @@ impl Cursor<'_> {
         } else {
             Gap::None
         }
+    }
+
+    /// What follows a call: white space, and a comment up to the next blank line, as Python would skip it.
+    fn skip_gap(&mut self) -> Gap {
+        let gap = self.skip_whitespace();
+        if gap == Gap::None && self.peek() == Some('#') {
+            let rest = &self.text[self.at..];
+            self.at += rest.find("\n\n").unwrap_or(rest.len());
+            return self.skip_whitespace();
+        }
+        gap
     }
 
     /// The error of having found something else here.

@@ -140,9 +140,10 @@ mod tests {
                 "Action: import os",
                 "at character 15: expected an opening parenthesis after the action's name, found \"os\"",
             ),
+            ("Action: click('(1,2)')", "at character 8: click needs the argument start_box"),
             (
-                "Action: click('(1,2)')",
-                "at character 14: expected a named argument like start_box='(100,200)', found \"'(1,2)')\"",
+                "Action: click([1, 2])",
+                "at character 14: expected an argument like start_box='(100,200)', found \"[1, 2])\"",
             ),
             (
                 "Action: click(start_box='(1,2)') and more",
@@ -175,14 +176,35 @@ mod tests {
                 "Action: click(start_box='(1,2,3)')",
                 "at character 8: click needs start_box='(x,y)' or start_box='(x1,y1,x2,y2)' with numbers, not \"(1,2,3)\"",
             ),
-            (
-                "Action: wait()\n\nscroll(direction='in')",
-                "at character 16: scroll needs direction='up', 'down', 'left' or 'right', not \"in\"",
-            ),
-            ("Action: hotkey(key=' ')", "at character 8: hotkey needs key='...' with at least one key"),
+            ("Action: wait()\n\nhover(x='1')", "at character 16: hover needs the argument start_box"),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), answer, "{text}");
         }
+    }
+
+    /// The reference does nothing in these cases, and does not call them wrong.
+    #[test]
+    fn what_lacks_an_argument_does_nothing() {
+        for text in [
+            "scroll(direction='in')",
+            "scroll(start_box='(1,2)')",
+            "drag(start_box='(1,2)')",
+            "hotkey(key=' ')",
+            "press()",
+            "keyup(key='')",
+            "type()",
+        ] {
+            assert!(matches!(&actions(text)[..], [Action::Other { .. }]), "{text}");
+        }
+        for (text, action) in [
+            ("wait(5)", Action::Wait {}),
+            ("wait() # for the page\nto load", Action::Wait {}),
+            ("finished('done')", Action::Finished { content: None }),
+            ("press(-1.5e3, 'x', key='a',)", Action::Press { key: "a".into() }),
+        ] {
+            assert_eq!(actions(text), [action], "{text}");
+        }
+        assert_eq!(actions("wait() # one\n\nwait()").len(), 2);
     }
 
     #[test]

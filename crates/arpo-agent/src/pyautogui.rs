@@ -88,9 +88,12 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
     }
 }
 
-/// Trailing line breaks submit: one press of enter for them all.
+/// Trailing line breaks submit, also ones that a model escaped twice: one press of enter for them all.
 fn typing(content: &str) -> Vec<String> {
-    let text = content.trim_end_matches('\n');
+    let mut text = content;
+    while let Some(shorter) = text.strip_suffix('\n').or_else(|| text.strip_suffix("\\n")) {
+        text = shorter;
+    }
     let mut lines = Vec::new();
     if !text.is_empty() {
         lines.push(format!("pyautogui.write({}, interval=0.1)", quoted(text)));
@@ -146,7 +149,10 @@ mod tests {
     #[test]
     fn line_breaks_at_the_end_submit() {
         let typed = |content: &str| statements(&Action::Type { content: content.into() }, &map()).len();
-        assert_eq!([typed(""), typed("a"), typed("a\n"), typed("a\n\n"), typed("\n")], [0, 2, 3, 3, 1]);
+        assert_eq!(
+            [typed(""), typed("a"), typed("a\n"), typed("a\n\n"), typed("\n"), typed("a\\n")],
+            [0, 2, 3, 3, 1, 3]
+        );
     }
 
     #[test]

@@ -67,8 +67,10 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 fn call(name: &str, arguments: &[(&str, &str)]) -> String {
+    // the marker in a value would be taken for the one before the actions
+    let value = |value: &str| quoted(value).replace("Action:", "Action\\x3a");
     let arguments: Vec<String> =
-        arguments.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+        arguments.iter().map(|(name, text)| format!("{name}={}", value(text))).collect();
     format!("{name}({})", arguments.join(", "))
 }
 

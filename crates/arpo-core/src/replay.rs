@@ -6,6 +6,8 @@
 //! place of members; other groups are left alone. A group is examined before its own successes are stored, and
 //! only fresh trajectories are stored, oldest out first.
 
+use crate::loss::LossConfig;
+use crate::loss::policy::Behaviour;
 use crate::task::TaskId;
 use crate::trajectory::{EpisodeId, PolicyVersion, Trajectory, TrajectoryError};
 use rand::Rng;
@@ -92,6 +94,18 @@ pub struct Member {
     pub trajectory: Arc<Trajectory>,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+impl Member {
+    /// How its tokens are weighted for having been sampled by another policy than the one before the update: fresh
+    /// ones if `loss.importance_truncation` says so, replayed ones if `replay.importance_truncation` does.
+    pub fn behaviour(&self, loss: &LossConfig, replay: &ReplayConfig) -> Option<Behaviour<'_>> {
+        let truncation = match self.origin {
+            Origin::Fresh {} => loss.importance_truncation,
+            Origin::Replayed { .. } => replay.importance_truncation,
+        };
+        (truncation > 0.0).then(|| Behaviour { logp: &self.trajectory.sampler_logp, truncation })
+    }
 }
 
 /// What happened to a group, for the metrics.

@@ -18,17 +18,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct SamplingConfig {
     /// In which order tasks come.
     pub order: TaskOrder,
-    /// Latest rollouts of a task that `order = "weighted"` looks at; a task that solved them all is skipped.
+    /// Latest rollouts of a task that `order = "weighted"` looks at.
     #[schemars(range(min = 1, max = 10_000))]
     pub window: usize,
     /// Least weight of a task that is not solved yet, the mixed ones having up to 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub unsolved_weight: f64,
+    /// Weight of a task that solved its whole window: small, so that it costs little and a relapse is still seen.
+    /// 0 skips it for good while others are left.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub solved_weight: f64,
 }
 
 impl Default for SamplingConfig {
     fn default() -> Self {
-        Self { order: TaskOrder::Shuffled, window: 32, unsolved_weight: 0.25 }
+        Self { order: TaskOrder::Shuffled, window: 32, unsolved_weight: 0.25, solved_weight: 0.02 }
     }
 }
 
@@ -38,7 +42,7 @@ impl Default for SamplingConfig {
 pub enum TaskOrder {
     /// Every task once per pass, shuffled anew for each pass.
     Shuffled,
-    /// By weight: always solved tasks are skipped, mixed ones come more often.
+    /// By weight: mixed tasks come more often, always solved ones hardly ever.
     Weighted,
 }
 
@@ -93,7 +97,7 @@ impl TaskSampler {
             .history
             .get(task)
             .map_or((0, 0), |history| (history.iter().filter(|&&success| success).count(), history.len()));
-        dynamic_weight(successes, rollouts, config.window, config.unsolved_weight)
+        dynamic_weight(successes, rollouts, config)
     }
 
     fn next_of_pass(&mut self, count: usize) -> Vec<TaskId> {
@@ -185,7 +189,12 @@ mod tests {
 
     #[test]
     fn solved_tasks_are_skipped_while_others_are_left() {
-        let config = SamplingConfig { order: TaskOrder::Weighted, window: 4, unsolved_weight: 0.25 };
+        let config = SamplingConfig {
+            order: TaskOrder::Weighted,
+            window: 4,
+            unsolved_weight: 0.25,
+            solved_weight: 0.0,
+        };
         let mut sampler = sampler(6);
         let solved = TaskId::new("t2");
         (0..4).for_each(|_| sampler.record(&solved, true, &config));
@@ -193,8 +202,19 @@ mod tests {
             assert!(!sampler.next_batch(5, &config).contains(&solved));
         }
         assert!(sampler.next_batch(6, &config).contains(&solved));
+    }
+
+    /// With a weight above 0 a solved task is still looked at now and then, and comes back when it fails again.
+    #[test]
+    fn a_relapse_is_seen() {
+        let config = SamplingConfig { order: TaskOrder::Weighted, window: 4, ..SamplingConfig::default() };
+        let mut sampler = sampler(6);
+        let solved = TaskId::new("t2");
+        (0..4).for_each(|_| sampler.record(&solved, true, &config));
+        let drawn = (0..5000).filter(|_| sampler.next_batch(1, &config).contains(&solved)).count();
+        assert!((1..200).contains(&drawn), "{drawn} of 5000");
         sampler.record(&solved, false, &config);
-        assert!(sampler.weight(&solved, &config) > 0.0, "a task that fails again comes back");
+        assert!(sampler.weight(&solved, &config) > 0.5);
     }
 
     #[test]

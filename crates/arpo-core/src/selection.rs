@@ -1,6 +1,7 @@
 //! Which tasks are worth training on: the paper's selection by baseline rollouts, and sampling weights that
 //! follow a task's success while training goes on.
 
+use crate::sampler::SamplingConfig;
 use crate::task::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,15 +69,14 @@ pub fn selected_tasks(baselines: &[Baseline], config: &SelectionConfig) -> Vec<T
 }
 
 /// How often a task is drawn, relative to others, given its latest rollouts: most where success and failure are
-/// mixed, because only there a group teaches something. `unsolved_weight` is the least weight of a task that is
-/// not solved yet; one solved `window` times in a row is skipped (weight 0).
-pub fn dynamic_weight(successes: usize, rollouts: usize, window: usize, unsolved_weight: f64) -> f64 {
-    if rollouts >= window && successes == rollouts {
-        return 0.0;
+/// mixed, because only there a group teaches something; little for a task that solved its whole window.
+pub fn dynamic_weight(successes: usize, rollouts: usize, config: &SamplingConfig) -> f64 {
+    if rollouts >= config.window && successes == rollouts {
+        return config.solved_weight;
     }
     // Laplace's estimate: a task never tried counts as one half
     let rate = (successes as f64 + 1.0) / (rollouts as f64 + 2.0);
-    (4.0 * rate * (1.0 - rate)).max(unsolved_weight)
+    (4.0 * rate * (1.0 - rate)).max(config.unsolved_weight)
 }
 
 #[cfg(test)]
@@ -108,12 +108,18 @@ mod tests {
 
     #[test]
     fn the_middle_weighs_most() {
-        let weight = |successes, rollouts| dynamic_weight(successes, rollouts, 16, 0.25);
+        let config = SamplingConfig {
+            window: 16,
+            unsolved_weight: 0.25,
+            solved_weight: 0.05,
+            ..SamplingConfig::default()
+        };
+        let weight = |successes, rollouts| dynamic_weight(successes, rollouts, &config);
         assert!((weight(0, 0) - 1.0).abs() < 1e-12);
         assert!((weight(8, 16) - 1.0).abs() < 1e-12);
         assert!(weight(2, 16) < weight(8, 16) && weight(14, 16) < weight(8, 16));
         assert!((weight(0, 16) - 0.25).abs() < 1e-12);
-        assert!(weight(16, 16).abs() < 1e-12);
-        assert!(weight(8, 8) > 0.0);
+        assert!((weight(16, 16) - 0.05).abs() < 1e-12);
+        assert!(weight(8, 8) > 0.05);
     }
 }

@@ -7,4 +7,5 @@
 //! This is the only crate of the workspace that may write `unsafe`.
 
 pub mod driver;
+pub mod mapped;
 pub mod runtime;

@@ -29,6 +29,14 @@ pub enum TorchError {
         /// What is there.
         found: String,
     },
+    /// The loader took another one all the same.
+    #[error("LIBTORCH's {} was asked for, and the loader took {}", wanted.display(), loaded.as_deref().unwrap_or(Path::new("another")).display())]
+    NotLoaded {
+        /// The folder of libraries asked for.
+        wanted: PathBuf,
+        /// The one in use.
+        loaded: Option<PathBuf>,
+    },
     /// The program could not be started again with the right library path.
     #[error("cannot start again with LIBTORCH's libraries: {0}")]
     StartAgain(io::Error),
@@ -59,13 +67,15 @@ pub enum CudaHalf {
 /// Call this before anything else of libtorch. If `LIBTORCH` names another libtorch than the loader found, the
 /// program starts again with that one, and this does not return.
 pub fn start() -> Result<Torch, TorchError> {
-    let mut folder = loaded_folder();
-    if let Some(wanted) = env::var_os("LIBTORCH").map(PathBuf::from) {
+    let folder = loaded_folder();
+    if let Some(wanted) = env::var_os("LIBTORCH").filter(|value| !value.is_empty()).map(PathBuf::from) {
         let wanted_lib = libraries_of(&wanted)?;
-        if env::var_os(STARTED_AGAIN).is_none() && folder.as_ref() != Some(&wanted_lib) {
+        if folder.as_ref() != Some(&wanted_lib) {
+            if env::var_os(STARTED_AGAIN).is_some() {
+                return Err(TorchError::NotLoaded { wanted: wanted_lib, loaded: folder });
+            }
             return Err(TorchError::StartAgain(start_again(&wanted_lib)));
         }
-        folder = Some(wanted_lib);
     }
     let version = folder.as_deref().and_then(Path::parent).and_then(version_of);
     let cuda = folder.as_deref().map_or(CudaHalf::Absent, open_cuda_half);

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 /// The folder.
 pub(crate) fn folder() -> PathBuf {
-    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-    std::env::var_os("ARPO_GOLDEN_DIR").map_or_else(|| PathBuf::from(own), PathBuf::from)
+    // a relative path is meant from the project's root, where one types it
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
 }
 
 /// One file, as text.

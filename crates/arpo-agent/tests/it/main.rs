@@ -4,6 +4,7 @@
 
 mod golden;
 mod golden_actions;
+mod golden_conversation;
 mod golden_labels;
 mod parser_properties;
 mod parser_survives;

@@ -8,7 +8,11 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(5);
+/// What the finding is called.
+pub(super) const NAME: &str = "Docker";
+
+/// For one read or write; the whole question has a deadline of its own.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the engine listens unless `DOCKER_HOST` says otherwise.
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
@@ -22,17 +26,20 @@ struct Version {
 
 /// Whether an engine answers.
 pub(super) fn engine() -> Finding {
-    let host = env::var("DOCKER_HOST").unwrap_or_else(|_| DEFAULT_HOST.to_owned());
+    let host = env::var("DOCKER_HOST")
+        .ok()
+        .filter(|host| !host.is_empty())
+        .unwrap_or_else(|| DEFAULT_HOST.to_owned());
     let needed_for = "container desktops and OSWorld";
     let install = "apt-get install docker.io && systemctl start docker";
     match ask(&host) {
-        Ok(version) => Finding::usable("Docker", format!("engine {version} at {host}")),
+        Ok(version) => Finding::usable(NAME, format!("engine {version} at {host}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Finding::missing("Docker", format!("no engine at {host}"), needed_for, install)
+            Finding::missing(NAME, format!("no engine at {host}"), needed_for, install)
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let detail = format!("the engine at {host} refuses this user");
-            Finding::broken("Docker", detail, needed_for, "usermod -aG docker $USER, then log in again")
+            Finding::broken(NAME, detail, needed_for, "usermod -aG docker $USER, then log in again")
         }
         Err(error) => Finding::broken(
             "Docker",
@@ -46,15 +53,15 @@ pub(super) fn engine() -> Finding {
 fn ask(host: &str) -> io::Result<String> {
     if let Some(path) = host.strip_prefix("unix://") {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         return version(stream);
     }
     if let Some(address) = host.strip_prefix("tcp://") {
         let address = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         return version(stream);
     }
     Err(io::Error::other("expected DOCKER_HOST to be unix://PATH or tcp://HOST:PORT"))

@@ -11,6 +11,12 @@ use crate::Failure;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// What has not answered by then is broken. Ray needs seconds to import itself.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// What `arpo doctor` takes.
 #[derive(Args)]
@@ -93,10 +99,29 @@ pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(
 
 fn examine() -> Report {
     let (torch, ready) = torch::libtorch();
-    let mut findings = vec![torch, programs::processor()];
-    findings.push(torch::cuda());
-    findings.extend([docker::engine(), programs::chromium(), programs::ray()]);
+    let findings = vec![
+        torch,
+        programs::processor(),
+        within_deadline(torch::CUDA, torch::cuda),
+        within_deadline(docker::NAME, docker::engine),
+        within_deadline(programs::CHROMIUM, programs::chromium),
+        within_deadline(programs::RAY, programs::ray),
+    ];
     Report { version: env!("CARGO_PKG_VERSION"), ready, findings }
+}
+
+/// Asks on a thread of its own, which is left behind if no answer comes: drivers, sockets and name servers can hang
+/// in ways that no timeout of theirs covers.
+fn within_deadline(name: &'static str, question: impl FnOnce() -> Finding + Send + 'static) -> Finding {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(question()));
+    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| Finding {
+        name,
+        status: Status::Broken,
+        detail: format!("no answer after {} s", DEADLINE.as_secs()),
+        needed_for: None,
+        command: None,
+    })
 }
 
 fn print(report: &Report, out: &mut impl Write) -> Result<(), Failure> {

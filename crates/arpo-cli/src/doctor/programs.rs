@@ -1,16 +1,18 @@
 //! Questions to the machine and to programs that may be installed.
 
 use super::Finding;
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::ErrorKind;
+use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
-/// A program that has not told its version by then is broken. Ray needs seconds to import itself.
-const DEADLINE: Duration = Duration::from_secs(20);
+/// What the finding is called.
+pub(super) const CHROMIUM: &str = "Chromium";
+
+/// What the finding is called.
+pub(super) const RAY: &str = "Ray";
 
 /// Under these names Chromium is installed.
-const CHROMIUM: [&str; 5] =
+const CHROMIUM_PROGRAMS: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 /// Cores and memory.
@@ -23,9 +25,9 @@ pub(super) fn processor() -> Finding {
 
 /// The browser that MiniWoB++ runs in.
 pub(super) fn chromium() -> Finding {
-    let (name, needed_for) = ("Chromium", "the browser environments (MiniWoB++)");
+    let (name, needed_for) = (CHROMIUM, "the browser environments (MiniWoB++)");
     let command = "apt-get install chromium";
-    for program in CHROMIUM {
+    for program in CHROMIUM_PROGRAMS {
         match version(program) {
             Answer::Absent => {}
             Answer::Version(version) => return Finding::usable(name, version),
@@ -37,8 +39,9 @@ pub(super) fn chromium() -> Finding {
 
 /// The cluster engine.
 pub(super) fn ray() -> Finding {
-    let (name, needed_for, command) =
-        ("Ray", "spreading a run over several machines", "pip install 'ray[default]'");
+    let (name, needed_for) = (RAY, "spreading a run over several machines");
+    // Debian's own Python takes no packages from pip outside a virtual environment
+    let command = "python3 -m venv ~/ray && ~/ray/bin/pip install 'ray[default]' && PATH=~/ray/bin:$PATH";
     match version("ray") {
         Answer::Absent => Finding::missing(name, "no ray on the PATH", needed_for, command),
         Answer::Version(version) => Finding::usable(name, version),
@@ -62,33 +65,14 @@ enum Answer {
 /// The first line of `program --version`.
 fn version(program: &str) -> Answer {
     let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Answer::Absent,
-        Err(error) => return Answer::Broken(format!("{program} does not start: {error}")),
-    };
-    let started = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if started.elapsed() < DEADLINE => thread::sleep(Duration::from_millis(20)),
-            Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Answer::Broken(format!(
-                    "{program} --version has no answer after {} s",
-                    DEADLINE.as_secs()
-                ));
-            }
-            Err(error) => return Answer::Broken(format!("{program}: {error}")),
-        }
-    };
-    // a version fits into the pipe's buffer, so it can be read after the end
-    let mut words = String::new();
-    let _ = child.stdout.take().map(|out| out.take(4096).read_to_string(&mut words));
-    match words.lines().next() {
-        Some(line) if status.success() => Answer::Version(line.trim().to_owned()),
-        _ => Answer::Broken(format!("{program} --version ends with {status}")),
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
+    // the caller's deadline covers a program that does not end
+    match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Answer::Absent,
+        Err(error) => Answer::Broken(format!("{program} does not start: {error}")),
+        Ok(Output { status, stdout, .. }) => match String::from_utf8_lossy(&stdout).lines().next() {
+            Some(line) if status.success() => Answer::Version(line.trim().to_owned()),
+            _ => Answer::Broken(format!("{program} --version ends with {status}")),
+        },
     }
 }

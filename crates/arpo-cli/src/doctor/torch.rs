@@ -6,6 +6,9 @@ use arpo_torch::runtime::{self, CudaHalf};
 use std::fs;
 use std::sync::OnceLock;
 
+/// What the finding is called.
+pub(super) const CUDA: &str = "CUDA";
+
 /// Libtorch is started once, before its first use.
 static TORCH: OnceLock<Result<runtime::Torch, String>> = OnceLock::new();
 
@@ -45,36 +48,36 @@ pub(super) fn cuda() -> Finding {
         Ok(driver) => driver,
         Err(DriverError::Absent) if !has_nvidia_hardware() => {
             let detail = "no NVIDIA GPU in this machine";
-            return Finding { command: None, ..Finding::missing("CUDA", detail, needed_for, "") };
+            return Finding { command: None, ..Finding::missing(CUDA, detail, needed_for, "") };
         }
         Err(DriverError::Absent) => {
             let detail = DriverError::Absent.to_string();
-            return Finding::missing("CUDA", detail, needed_for, "apt-get install nvidia-driver");
+            return Finding::missing(CUDA, detail, needed_for, "apt-get install nvidia-driver");
         }
-        Err(problem) => return Finding::broken("CUDA", problem.to_string(), needed_for, "nvidia-smi"),
+        Err(problem) => return Finding::broken(CUDA, problem.to_string(), needed_for, "nvidia-smi"),
     };
     let found = describe(&driver);
     let half = torch().map(|torch| &torch.cuda);
     match half {
         Ok(CudaHalf::Open) if runtime::usable_cuda_devices() > 0 => {
             match runtime::computes_on(tch::Device::Cuda(0)) {
-                Ok(()) => Finding::usable("CUDA", format!("{found}; libtorch computes on it")),
+                Ok(()) => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
                 Err(problem) => {
-                    Finding::broken("CUDA", format!("{found}; {problem}"), needed_for, "nvidia-smi")
+                    Finding::broken(CUDA, format!("{found}; {problem}"), needed_for, "nvidia-smi")
                 }
             }
         }
         Ok(CudaHalf::Open) => {
             let detail = format!("{found}; libtorch finds no device it can use");
-            Finding::broken("CUDA", detail, needed_for, "nvidia-smi")
+            Finding::broken(CUDA, detail, needed_for, "nvidia-smi")
         }
         Ok(CudaHalf::Refused(problem)) => {
             let detail = format!("{found}; libtorch_cuda.so does not open: {problem}");
-            Finding::broken("CUDA", detail, needed_for, USE_OWN_PYTORCH)
+            Finding::broken(CUDA, detail, needed_for, USE_OWN_PYTORCH)
         }
         Ok(CudaHalf::Absent) | Err(_) => {
             let detail = format!("{found}; this libtorch is for CPUs");
-            Finding::missing("CUDA", detail, needed_for, USE_OWN_PYTORCH)
+            Finding::missing(CUDA, detail, needed_for, USE_OWN_PYTORCH)
         }
     }
 }

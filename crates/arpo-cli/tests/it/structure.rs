@@ -10,6 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-core", &[]),
     ("arpo-agent", &["arpo-core"]),
     ("arpo-torch", &[]),
+    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-torch"]),
     ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch"]),
 ];
 

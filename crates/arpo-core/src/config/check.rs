@@ -61,9 +61,12 @@ fn within(number: f64, schema: &Json) -> bool {
 }
 
 fn wrong(path: &str, value: &Value, expected: &str) -> String {
-    // toml writes a table over several lines; an error is one line
-    let value = value.to_string().replace('\n', " ");
-    format!("`{path}` = {value}: expected {expected}")
+    format!("{}: expected {expected}", assignment(path, value))
+}
+
+/// A key and its value on one line, whatever they hold: toml writes tables and long texts over several.
+fn assignment(path: &str, value: &Value) -> String {
+    format!("`{path}` = {value}").replace(char::is_control, " ")
 }
 
 /// What a key takes, in words: "a number from 0 to 1", "one of \"grpo\", \"rloo\"".
@@ -106,8 +109,11 @@ pub(super) fn choices(schema: &Json) -> Vec<(&str, &str)> {
 
 fn unknown_key(path: &str, key: &str, value: &Value, siblings: &[(&str, &Json)], root: &Json) -> String {
     let names: Vec<&str> = siblings.iter().map(|(name, _)| *name).collect();
-    let elsewhere = leaf_paths("", root);
-    let same_name = elsewhere.iter().find(|known| known.rsplit('.').next() == Some(key));
+    let same_name: Vec<String> = leaf_paths("", root)
+        .into_iter()
+        .filter(|known| known.rsplit('.').next() == Some(key))
+        .map(|known| format!("`{known}`"))
+        .collect();
     let section = path.strip_suffix(key).unwrap_or("");
     let near = names
         .iter()
@@ -115,13 +121,12 @@ fn unknown_key(path: &str, key: &str, value: &Value, siblings: &[(&str, &Json)],
         .filter(|(likeness, _)| *likeness > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name);
-    let value = value.to_string().replace('\n', " ");
-    let hint = match (same_name, near) {
-        (Some(known), _) => format!("did you mean `{known}`?"),
-        (None, Some(known)) => format!("did you mean `{known}`?"),
-        (None, None) => format!("expected one of {}", names.join(", ")),
+    let hint = match near {
+        _ if !same_name.is_empty() => format!("did you mean {}?", same_name.join(" or ")),
+        Some(known) => format!("did you mean `{known}`?"),
+        None => format!("expected one of {}", names.join(", ")),
     };
-    format!("`{path}` = {value}: there is no such key; {hint}")
+    format!("{}: there is no such key; {hint}", assignment(path, value))
 }
 
 fn leaf_paths(prefix: &str, schema: &Json) -> Vec<String> {

@@ -34,7 +34,8 @@ impl Layer {
 
     /// `a.b=c`: the value is read as TOML where it can be, as plain text otherwise.
     pub fn set(assignment: &str) -> Result<Self, ConfigError> {
-        let name = format!("--set {assignment}");
+        // an error is one line, whatever was typed
+        let name = format!("--set {}", assignment.replace(char::is_control, " "));
         let wrong = |problem: &str| ConfigError { layer: name.clone(), problem: problem.into() };
         let (path, text) = assignment.split_once('=').ok_or_else(|| wrong("expected key=value"))?;
         let keys: Vec<&str> = path.split('.').map(str::trim).collect();

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// All randomness of a run follows from it.
-    #[schemars(range(max = 9_223_372_036_854_775_807u64))]
+    #[schemars(range(max = 4_294_967_295u32))]
     pub seed: u64,
     /// Collect-and-learn rounds of a run.
     #[schemars(range(min = 1))]
@@ -103,7 +103,7 @@ impl Config {
         }
         let ReplayConfig { enabled, injections, .. } = self.replay;
         let group = self.collect.group_size;
-        if enabled && injections >= group && group > 1 {
+        if enabled && injections >= group {
             return Err(format!(
                 "`replay.injections` = {injections}: expected less than `collect.group_size` = {group}, \
                  because a group needs a member of its own"

@@ -1,6 +1,6 @@
 //! The configuration's documentation, written from its schema, so that it cannot differ from the code.
 
-use super::{check, presets};
+use super::{Layer, check, presets, resolve};
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -13,29 +13,43 @@ pub fn markdown() -> String {
          `--set key=value` (may be repeated). `arpo train --dry-run` prints the result, as TOML or with `--json`.\n\n",
     );
     let names: Vec<String> = presets::PRESETS.iter().map(|(name, _)| format!("`{name}`")).collect();
-    let _ = writeln!(page, "Presets: {} (the first is the default); see `configs/`.\n", names.join(", "));
-    let schema = check::schema();
-    section(&mut page, "", schema.as_value());
+    let default = presets::PRESETS[0].0;
+    let _ = writeln!(
+        page,
+        "Presets: {}; see `configs/`. Without `--preset` a run has `{default}`, whose values are in the third column \
+         where they differ from the defaults.\n",
+        names.join(", ")
+    );
+    let preset =
+        Layer::preset(default).and_then(|layer| resolve(&[layer])).expect("shipped presets are tested");
+    let preset = serde_json::to_value(preset).expect("a configuration can be written as JSON");
+    section(&mut page, "", check::schema().as_value(), &preset);
     page
 }
 
-fn section(page: &mut String, path: &str, schema: &Json) {
+fn section(page: &mut String, path: &str, schema: &Json, preset: &Json) {
     let is_section = |schema: &Json| schema.get("properties").is_some();
     let (sections, keys): (Vec<_>, Vec<_>) =
         check::properties(schema).into_iter().partition(|(_, schema)| is_section(schema));
     if !keys.is_empty() {
         let title = if path.is_empty() { "At the top".to_owned() } else { format!("`[{path}]`") };
         let _ = writeln!(page, "## {title}\n\n{}\n", words(schema));
-        page.push_str("| key | default | takes | meaning |\n|---|---|---|---|\n");
+        let _ = writeln!(
+            page,
+            "| key | default | `{}` | takes | meaning |\n|---|---|---|---|---|",
+            presets::PRESETS[0].0
+        );
         for (name, schema) in keys {
-            let (takes, meaning) = (takes(schema), words(schema));
-            let _ = writeln!(page, "| `{name}` | `{}` | {takes} | {meaning} |", schema["default"]);
+            let (default, takes, meaning) = (&schema["default"], takes(schema), words(schema));
+            let changed =
+                if &preset[name] == default { String::new() } else { format!("`{}`", preset[name]) };
+            let _ = writeln!(page, "| `{name}` | `{default}` | {changed} | {takes} | {meaning} |");
         }
         page.push('\n');
     }
     for (name, schema) in sections {
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        section(page, &path, schema);
+        section(page, &path, schema, &preset[name]);
     }
 }
 

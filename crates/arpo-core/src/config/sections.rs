@@ -17,7 +17,8 @@ pub struct AgentConfig {
     /// ... and reduced to at most this many.
     #[schemars(range(min = 784))]
     pub max_pixels: u64,
-    /// Also train the tokens that open an agent's turn, as the released code does.
+    /// Also train the tokens around an agent's words (the header that opens its turn, the line break after it), as
+    /// the released code does.
     pub train_header: bool,
 }
 
@@ -35,7 +36,7 @@ pub struct CollectConfig {
     #[schemars(range(min = 1, max = 100_000))]
     pub tasks: usize,
     /// Rollouts per task: the group whose rewards are compared.
-    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(range(min = 2, max = 10_000))]
     pub group_size: usize,
     /// An episode is cut off after this many turns.
     #[schemars(range(min = 1, max = 10_000))]

@@ -38,7 +38,8 @@ pub struct LossConfig {
     /// Its weight. 0, as in ARPO, needs no reference model.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub kl_coefficient: f64,
-    /// Truncated importance sampling: a fresh token weighs min(exp(old - sampler), this). 0 switches it off.
+    /// Truncated importance sampling: a fresh token weighs min(exp(old - sampler), this), sampler being the
+    /// log-probability it was sampled with. 0 switches it off.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
 }
@@ -181,7 +182,9 @@ pub fn sample_loss(
 ) -> (f64, Vec<f32>, LossStatistics) {
     let tokens = sample.new_logp.len();
     assert_eq!(sample.old_logp.len(), tokens, "old log-probabilities of other tokens");
-    let reference = sample.reference_logp.filter(|_| config.kl_coefficient > 0.0);
+    let tied = config.kl_coefficient > 0.0;
+    let reference = sample.reference_logp.filter(|_| tied);
+    assert!(!tied || reference.is_some(), "a KL term needs the reference's log-probabilities");
     assert!(
         reference.is_none_or(|logps| logps.len() == tokens),
         "reference log-probabilities of other tokens"
@@ -201,8 +204,10 @@ pub fn sample_loss(
             None => 1.0,
             Some(behaviour) => {
                 let weight = (old - f64::from(behaviour.logp[token])).exp();
-                statistics.truncated += usize::from(weight > behaviour.truncation);
-                weight.min(behaviour.truncation)
+                let truncated = weight > behaviour.truncation;
+                statistics.truncated += usize::from(truncated);
+                // not `min`, which would turn a weight that is no number into the largest one
+                if truncated { behaviour.truncation } else { weight }
             }
         };
         let (mut token_value, mut token_gradient) = (weight * clipped.value, weight * clipped.derivative);

@@ -77,17 +77,35 @@ fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
         ("loss.clip_high=wide", "`loss.clip_high` = \"wide\": expected a number from 0 to 100"),
         ("loss.clip_low=1.5", "`loss.clip_low` = 1.5: expected a number from 0 to 0.99"),
         ("loss.clip_low=nan", "`loss.clip_low` = nan: expected a number from 0 to 0.99"),
-        ("seed=-1", "`seed` = -1: expected a whole number, at least 0"),
-        ("seed=1.5", "`seed` = 1.5: expected a whole number, at least 0"),
-        ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 1 to 10000"),
+        ("seed=-1", "`seed` = -1: expected a whole number from 0 to 4294967295"),
+        ("seed=1.5", "`seed` = 1.5: expected a whole number from 0 to 4294967295"),
+        ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 2 to 10000"),
         ("replay.enabled=1", "`replay.enabled` = 1: expected true or false"),
         ("advantage.kind=gae", "`advantage.kind` = \"gae\": expected one of \"grpo\", \"dr_grpo\", \"rloo\""),
         ("reward=1", "`reward` = 1: expected a section with the keys format_weight"),
-        ("seed.x=1", "`seed` = { x = 1 }: expected a whole number, at least 0"),
+        ("seed.x=1", "`seed` = { x = 1 }: expected a whole number from 0 to 4294967295"),
+        (
+            "beta=1",
+            "`beta` = 1: there is no such key; did you mean `offline.dpo.beta` or `offline.kto.beta`?",
+        ),
         ("loss", "expected key=value"),
         ("loss..x=1", "expected key=value with a key like loss.clip_high"),
     ] {
         assert_eq!(set(assignment).unwrap_err(), format!("--set {assignment}: {answer}"));
+    }
+}
+
+#[test]
+fn answers_are_one_line_whatever_was_typed() {
+    for assignment in [
+        "loss.kl=a\nb",
+        "a\nb=1",
+        "loss.clip_low=\"\"\"\nx\n\"\"\"",
+        "loss={a=1,\nb=2}",
+        "seed=99999999999999999999",
+    ] {
+        let answer = set(assignment).unwrap_err();
+        assert!(!answer.contains('\n'), "{answer}");
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 /// Reads one golden file.
 pub(crate) fn read<T: DeserializeOwned>(name: &str) -> T {
-    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-    let folder = std::env::var_os("ARPO_GOLDEN_DIR").map_or_else(|| PathBuf::from(own), PathBuf::from);
-    let path = folder.join(name);
+    // a relative path is meant from the project's root, where one types it
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let path =
+        root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into())).join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

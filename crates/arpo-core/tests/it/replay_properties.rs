@@ -1,7 +1,8 @@
 //! What must hold of the replay buffer whatever is put into it.
 
+use arpo_core::loss::LossConfig;
 use arpo_core::random::{Purpose, stream};
-use arpo_core::replay::{Origin, ReplayBuffer, ReplayConfig, ReplaySlot};
+use arpo_core::replay::{Member, Origin, ReplayBuffer, ReplayConfig, ReplaySlot};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{
     EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenId, TokenSpan, Trajectory,
@@ -46,7 +47,7 @@ fn rollouts(task: &TaskId, iteration: u64, scores: &[f64]) -> Vec<Arc<Trajectory
             policy_version: PolicyVersion(iteration),
             tokens: vec![TokenId(1), TokenId(2), TokenId(3)],
             steps: vec![step],
-            sampler_logp: vec![-0.1, -1.0 / 3.0],
+            sampler_logp: vec![-0.1 / (iteration as f32 + 1.0), -1.0 / (index as f32 + 3.0)],
             score: score.max(0.0),
             well_formed: true,
             outcome: if failed {
@@ -63,7 +64,7 @@ fn rollouts(task: &TaskId, iteration: u64, scores: &[f64]) -> Vec<Arc<Trajectory
 fn run(
     groups: &[Group],
     config: &ReplayConfig,
-    mut look: impl FnMut(&TaskId, &[f64], &[arpo_core::replay::Member], &mut ReplayBuffer),
+    mut look: impl FnMut(&TaskId, &[f64], &[Member], &mut ReplayBuffer),
 ) -> ReplayBuffer {
     let mut buffer = ReplayBuffer::default();
     for (iteration, (task, scores)) in (0u64..).zip(groups) {
@@ -140,6 +141,26 @@ proptest! {
             *buffer = restored;
         });
         prop_assert_eq!(serde_json::to_string(&straight).unwrap(), serde_json::to_string(&interrupted).unwrap());
+    }
+}
+
+/// Each of the two options weighs its own kind of tokens, by what they were sampled with.
+#[test]
+fn importance_weights_are_switched_for_fresh_and_replayed_apart() {
+    let trajectory = rollouts(&TaskId::new("a"), 0, &[1.0]).remove(0);
+    let member = |origin| Member { trajectory: Arc::clone(&trajectory), origin };
+    for (fresh, replayed) in [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0)] {
+        let loss = LossConfig { importance_truncation: fresh, ..LossConfig::default() };
+        let replay = ReplayConfig { importance_truncation: replayed, ..ReplayConfig::default() };
+        for (origin, truncation) in [(Origin::Fresh {}, fresh), (Origin::Replayed { age: 1 }, replayed)] {
+            let member = member(origin);
+            let behaviour = member.behaviour(&loss, &replay);
+            assert_eq!(
+                behaviour.map(|behaviour| behaviour.truncation),
+                (truncation > 0.0).then_some(truncation)
+            );
+            assert!(behaviour.is_none_or(|behaviour| behaviour.logp == trajectory.sampler_logp));
+        }
     }
 }
 
