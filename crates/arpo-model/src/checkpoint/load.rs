@@ -1,0 +1,150 @@
+//! Reading a checkpoint. Nothing in its files is believed: headers, offsets, types and shapes are checked, and a
+//! mistake is answered with the file and the tensor.
+
+use super::layout::{ParameterLayout, Piece, parameters};
+use super::{Weights, piece_of};
+use crate::ModelError;
+use crate::config::{self, ModelConfig};
+use arpo_torch::mapped::MappedFile;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tch::{Device, Kind, Tensor};
+
+/// Files beside the weights that belong to a checkpoint and are saved with it again.
+const SIDE_FILES: [&str; 12] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+];
+
+/// A checkpoint in memory.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// The model's dimensions.
+    pub config: ModelConfig,
+    /// Its parameters.
+    pub weights: Weights,
+    /// The other files of the folder, by name.
+    pub side_files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Reads a folder. Parameters become `kind` on `device`, whatever the files have.
+pub fn load(folder: &Path, kind: Kind, device: Device) -> Result<Checkpoint, ModelError> {
+    let config = config::read(folder)?;
+    let shards = Shards::open(folder)?;
+    let weights = parameters(&config)
+        .into_iter()
+        .map(|layout| shards.parameter(&layout, kind, device).map(|tensor| (layout, tensor)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut side_files = BTreeMap::new();
+    for name in SIDE_FILES {
+        let path = folder.join(name);
+        if path.is_file() {
+            side_files.insert(name.to_owned(), fs::read(&path).map_err(ModelError::io(&path))?);
+        }
+    }
+    Ok(Checkpoint { config, weights: Weights::new(weights), side_files })
+}
+
+/// The safetensors files of a folder.
+struct Shards {
+    folder: PathBuf,
+    files: Vec<(PathBuf, MappedFile)>,
+    /// In which file a tensor lies.
+    places: BTreeMap<String, usize>,
+}
+
+impl Shards {
+    fn open(folder: &Path) -> Result<Self, ModelError> {
+        let index = folder.join("model.safetensors.index.json");
+        let names = if index.is_file() { shard_names(&index)? } else { vec!["model.safetensors".to_owned()] };
+        let mut files = Vec::new();
+        let mut places = BTreeMap::new();
+        for name in names {
+            let path = folder.join(name);
+            let file = MappedFile::open(&path).map_err(ModelError::io(&path))?;
+            for tensor in header(&path, &file)?.names() {
+                places.insert(tensor.to_owned(), files.len());
+            }
+            files.push((path, file));
+        }
+        Ok(Self { folder: folder.to_path_buf(), files, places })
+    }
+
+    /// One parameter, put together from its pieces.
+    fn parameter(&self, layout: &ParameterLayout, kind: Kind, device: Device) -> Result<Tensor, ModelError> {
+        let parameter = Tensor::zeros(&layout.shape, (kind, device));
+        for piece in &layout.pieces {
+            piece_of(&parameter, piece).copy_(&self.tensor(piece)?);
+        }
+        Ok(parameter)
+    }
+
+    fn tensor(&self, piece: &Piece) -> Result<Tensor, ModelError> {
+        let found = [piece.name.clone(), piece.other_name()]
+            .into_iter()
+            .find_map(|name| self.places.get(&name).map(|&file| (name, file)));
+        let Some((name, file)) = found else {
+            return Err(ModelError::tensor(&self.folder, &piece.name, "missing"));
+        };
+        let (path, bytes) = &self.files[file];
+        let wrong = |problem: String| ModelError::tensor(path, &name, problem);
+        let view = header(path, bytes)?.tensor(&name).map_err(|error| wrong(error.to_string()))?;
+        let shape: Vec<i64> = view.shape().iter().map(|&side| side as i64).collect();
+        if shape != piece.shape {
+            return Err(wrong(format!("has the shape {shape:?}: expected {:?}", piece.shape)));
+        }
+        let kind = match view.dtype() {
+            Dtype::F32 => Kind::Float,
+            Dtype::F16 => Kind::Half,
+            Dtype::BF16 => Kind::BFloat16,
+            other => return Err(wrong(format!("is {other:?}: expected F32, F16 or BF16"))),
+        };
+        Ok(Tensor::from_data_size(view.data(), &shape, kind))
+    }
+}
+
+/// The files named by an index, each once.
+fn shard_names(index: &Path) -> Result<Vec<String>, ModelError> {
+    let text = fs::read_to_string(index).map_err(ModelError::io(index))?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| ModelError::file(index, format!("not JSON: {error}")))?;
+    let map = value["weight_map"].as_object();
+    let map = map.ok_or_else(|| ModelError::file(index, "`weight_map` is missing"))?;
+    let mut names = Vec::new();
+    for (tensor, file) in map {
+        let name = file.as_str().filter(|name| is_plain_file_name(name)).ok_or_else(|| {
+            ModelError::tensor(
+                index,
+                tensor,
+                format!("is said to be in {file}: expected a file of this folder"),
+            )
+        })?;
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// An index may not lead out of its folder.
+fn is_plain_file_name(name: &str) -> bool {
+    Path::new(name).file_name().is_some_and(|file| file == name)
+}
+
+fn header<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ModelError> {
+    SafeTensors::deserialize(bytes)
+        .map_err(|error| ModelError::file(path, format!("not a whole safetensors file: {error}")))
+}

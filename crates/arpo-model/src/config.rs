@@ -1,0 +1,277 @@
+//! A model's dimensions, from `config.json` in either layout: transformers 5 (`text_config`, `vision_config`,
+//! `rope_parameters`) and 4.x (flat, `rope_scaling`, defaults left out).
+
+use crate::ModelError;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
+
+/// Everything that decides shapes and arithmetic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// The language model.
+    pub text: TextConfig,
+    /// The vision tower.
+    pub vision: VisionConfig,
+    /// Stands once for every feature of an image.
+    pub image_token: u32,
+    /// Stands once for every feature of a video.
+    pub video_token: u32,
+    /// Opens an image.
+    pub vision_start_token: u32,
+    /// Closes an image.
+    pub vision_end_token: u32,
+    /// The file as it was read, so that what we do not use is saved again.
+    source: Map<String, Value>,
+}
+
+/// The language model's dimensions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextConfig {
+    /// Width of a token.
+    pub hidden: i64,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: i64,
+    /// Heads of keys and values, each shared by several attention heads.
+    pub key_value_heads: i64,
+    /// Width inside the gated MLP.
+    pub intermediate: i64,
+    /// Tokens known.
+    pub vocabulary: i64,
+    /// Added to the variance in norms.
+    pub norm_epsilon: f64,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// How many frequencies follow time, height and width.
+    pub mrope_section: [usize; 3],
+    /// The output head is the input embedding.
+    pub tied_head: bool,
+}
+
+impl TextConfig {
+    /// Width of a head.
+    pub fn head_width(&self) -> i64 {
+        self.hidden / self.heads
+    }
+}
+
+/// The vision tower's dimensions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VisionConfig {
+    /// Width of a patch.
+    pub hidden: i64,
+    /// Blocks.
+    pub blocks: usize,
+    /// Attention heads.
+    pub heads: i64,
+    /// Width inside the gated MLP.
+    pub intermediate: i64,
+    /// Width of a feature handed to the language model.
+    pub output: i64,
+    /// Side of a patch, in pixels.
+    pub patch: i64,
+    /// Frames in a patch; a picture is shown as many equal ones.
+    pub temporal_patch: i64,
+    /// Patches per side that become one feature.
+    pub merge: i64,
+    /// Side of an attention window, in pixels.
+    pub window: i64,
+    /// Blocks whose attention sees the whole image.
+    pub full_attention: Vec<usize>,
+    /// Colours.
+    pub channels: i64,
+}
+
+impl VisionConfig {
+    /// Width of a head.
+    pub fn head_width(&self) -> i64 {
+        self.hidden / self.heads
+    }
+
+    /// Numbers in a patch of one frame.
+    pub fn patch_numbers(&self) -> i64 {
+        self.channels * self.patch * self.patch
+    }
+
+    /// Features per side of an attention window.
+    pub fn window_features(&self) -> i64 {
+        self.window / self.merge / self.patch
+    }
+}
+
+/// Large enough for every real model, small enough that no product of two overflows.
+const LARGEST_DIMENSION: u64 = 1 << 24;
+
+/// Reads `config.json` of a folder.
+pub fn read(folder: &Path) -> Result<ModelConfig, ModelError> {
+    let path = folder.join("config.json");
+    let text = fs::read_to_string(&path).map_err(ModelError::io(&path))?;
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| ModelError::file(&path, format!("not JSON: {error}")))?;
+    parse(value).map_err(|problem| ModelError::file(&path, problem))
+}
+
+/// A configuration from its JSON.
+pub fn parse(value: Value) -> Result<ModelConfig, String> {
+    let Value::Object(source) = value else { return Err("expected a JSON object".into()) };
+    let root = Section { name: "", map: &source };
+    let kind = source.get("model_type").and_then(Value::as_str).unwrap_or("");
+    if kind != "qwen2_5_vl" {
+        return Err(format!("`model_type` is {kind:?}: expected \"qwen2_5_vl\""));
+    }
+    // 4.x keeps the language model's values at the top
+    let text = root.section("text_config").unwrap_or(Section { name: "", map: &source });
+    let vision = root.section("vision_config").ok_or("`vision_config` is missing")?;
+    let config = ModelConfig {
+        text: text_config(&text, &root)?,
+        vision: vision_config(&vision)?,
+        image_token: root.token("image_token_id", 151_655)?,
+        video_token: root.token("video_token_id", 151_656)?,
+        vision_start_token: root.token("vision_start_token_id", 151_652)?,
+        vision_end_token: root.token("vision_end_token_id", 151_653)?,
+        source: source.clone(),
+    };
+    config.check()?;
+    Ok(config)
+}
+
+fn text_config(text: &Section, root: &Section) -> Result<TextConfig, String> {
+    let rope = text.section("rope_parameters").or_else(|| text.section("rope_scaling"));
+    let theta = rope.as_ref().and_then(|rope| rope.map.get("rope_theta"));
+    let theta = theta.or_else(|| text.map.get("rope_theta")).and_then(Value::as_f64).unwrap_or(1_000_000.0);
+    let section = rope.as_ref().and_then(|rope| rope.map.get("mrope_section"));
+    let section = section.ok_or("`mrope_section` is missing in `rope_parameters` or `rope_scaling`")?;
+    let mrope_section: [usize; 3] = serde_json::from_value(section.clone())
+        .map_err(|_| format!("`mrope_section` is {section}: expected three whole numbers"))?;
+    // 5.x writes it in both places, 4.x only at the top
+    let tied_head =
+        root.flag("tie_word_embeddings").or_else(|| text.flag("tie_word_embeddings")).unwrap_or(false);
+    Ok(TextConfig {
+        hidden: text.dimension("hidden_size", None)?,
+        layers: text.dimension("num_hidden_layers", None)? as usize,
+        heads: text.dimension("num_attention_heads", None)?,
+        key_value_heads: text.dimension("num_key_value_heads", None)?,
+        intermediate: text.dimension("intermediate_size", None)?,
+        vocabulary: text.dimension("vocab_size", None)?,
+        norm_epsilon: text.map.get("rms_norm_eps").and_then(Value::as_f64).unwrap_or(1e-6),
+        rope_theta: theta,
+        mrope_section,
+        tied_head,
+    })
+}
+
+/// Defaults are those of the published 7B, which 4.x leaves out of the file.
+fn vision_config(vision: &Section) -> Result<VisionConfig, String> {
+    let full_attention = match vision.map.get("fullatt_block_indexes") {
+        None => vec![7, 15, 23, 31],
+        Some(list) => serde_json::from_value(list.clone()).map_err(|_| {
+            format!("`vision_config.fullatt_block_indexes` is {list}: expected whole numbers")
+        })?,
+    };
+    let channels = if vision.map.contains_key("in_channels") { "in_channels" } else { "in_chans" };
+    let patch = if vision.map.contains_key("patch_size") { "patch_size" } else { "spatial_patch_size" };
+    Ok(VisionConfig {
+        hidden: vision.dimension("hidden_size", Some(1280))?,
+        blocks: vision.dimension("depth", Some(32))? as usize,
+        heads: vision.dimension("num_heads", Some(16))?,
+        intermediate: vision.dimension("intermediate_size", Some(3420))?,
+        output: vision.dimension("out_hidden_size", Some(3584))?,
+        patch: vision.dimension(patch, Some(14))?,
+        temporal_patch: vision.dimension("temporal_patch_size", Some(2))?,
+        merge: vision.dimension("spatial_merge_size", Some(2))?,
+        window: vision.dimension("window_size", Some(112))?,
+        full_attention,
+        channels: vision.dimension(channels, Some(3))?,
+    })
+}
+
+impl ModelConfig {
+    /// What the shapes rely on.
+    fn check(&self) -> Result<(), String> {
+        let ModelConfig { text, vision, .. } = self;
+        let rule = |holds: bool, problem: String| if holds { Ok(()) } else { Err(problem) };
+        let (hidden, heads, groups) = (text.hidden, text.heads, text.key_value_heads);
+        rule(
+            hidden % heads == 0 && (hidden / heads) % 2 == 0,
+            format!("{hidden} wide cannot be split into {heads} heads of even width"),
+        )?;
+        rule(heads % groups == 0, format!("{heads} heads cannot share {groups} key and value heads"))?;
+        let (frequencies, half) = (text.mrope_section.iter().sum::<usize>() as i64, text.head_width() / 2);
+        rule(
+            frequencies == half,
+            format!("`mrope_section` has {frequencies} frequencies: expected half a head, {half}"),
+        )?;
+        let (wide, heads) = (vision.hidden, vision.heads);
+        rule(
+            wide % heads == 0 && (wide / heads) % 4 == 0,
+            format!("the vision tower's {wide} cannot be split into {heads} heads of a multiple of 4"),
+        )?;
+        rule(
+            vision.output == hidden,
+            format!("the vision tower's features are {} wide: expected {hidden}", vision.output),
+        )?;
+        rule(vision.window_features() > 0, format!("a window of {} pixels holds no feature", vision.window))?;
+        rule(
+            vision.temporal_patch == 2 && vision.channels == 3,
+            "expected patches of 2 frames and 3 channels".into(),
+        )?;
+        let outside = vision.full_attention.iter().find(|&&block| block >= vision.blocks);
+        rule(
+            outside.is_none(),
+            format!("`fullatt_block_indexes` names block {outside:?} of {}", vision.blocks),
+        )
+    }
+
+    /// `config.json` in the layout of transformers 5, which transformers 4.x and vLLM read too: what was read, with
+    /// the type of the saved tensors.
+    pub fn to_json(&self, dtype: &str) -> Value {
+        let mut map = self.source.clone();
+        map.insert("dtype".into(), json!(dtype));
+        map.remove("torch_dtype");
+        Value::Object(map)
+    }
+}
+
+/// A part of the file, with its name for error messages.
+struct Section<'a> {
+    name: &'static str,
+    map: &'a Map<String, Value>,
+}
+
+impl<'a> Section<'a> {
+    fn section(&self, name: &'static str) -> Option<Section<'a>> {
+        self.map.get(name)?.as_object().map(|map| Section { name, map })
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.map.get(name)?.as_bool()
+    }
+
+    fn path(&self, name: &str) -> String {
+        if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
+    }
+
+    fn dimension(&self, name: &str, default: Option<i64>) -> Result<i64, String> {
+        let path = self.path(name);
+        match (self.map.get(name), default) {
+            (None, Some(default)) => Ok(default),
+            (None, None) => Err(format!("`{path}` is missing")),
+            (Some(value), _) => match value.as_u64() {
+                Some(number @ 1..=LARGEST_DIMENSION) => Ok(number as i64),
+                _ => {
+                    Err(format!("`{path}` is {value}: expected a whole number from 1 to {LARGEST_DIMENSION}"))
+                }
+            },
+        }
+    }
+
+    fn token(&self, name: &str, default: u32) -> Result<u32, String> {
+        match self.map.get(name) {
+            None => Ok(default),
+            Some(value) => serde_json::from_value(value.clone())
+                .map_err(|_| format!("`{name}` is {value}: expected a token number")),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! From a screenshot to patches, as transformers' Qwen2-VL image processor makes them: bicubic resize with
+//! antialiasing to multiples of 28 pixels, rescaling, normalisation, patches of a feature together.
+//!
+//! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
+//! second copy is never made.
+
+use crate::ModelError;
+use crate::positions::Grid;
+use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::{DynamicImage, ImageFormat, RgbImage};
+use rayon::prelude::*;
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+const CHANNELS: usize = 3;
+
+/// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
+const LARGEST_SIDE: u32 = 16_384;
+
+/// How images are processed, from `preprocessor_config.json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageProcessor {
+    /// How many pixels a resized image may have.
+    pub limits: PixelLimits,
+    patch: usize,
+    merge: usize,
+    /// What each grey level of each channel becomes.
+    levels: Box<[[f32; 256]; CHANNELS]>,
+}
+
+/// The patches of one image.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patches {
+    /// Its size in patches.
+    pub grid: Grid,
+    /// `[patches, channels * patch * patch]`.
+    pub pixels: Vec<f32>,
+}
+
+/// The fields of the file that decide numbers.
+#[derive(Deserialize)]
+#[serde(default)]
+struct ProcessorFile {
+    min_pixels: Option<u64>,
+    max_pixels: Option<u64>,
+    size: Option<SizeField>,
+    patch_size: usize,
+    merge_size: usize,
+    image_mean: [f64; CHANNELS],
+    image_std: [f64; CHANNELS],
+    rescale_factor: f64,
+}
+
+/// Newer files keep the limits here.
+#[derive(Deserialize)]
+struct SizeField {
+    shortest_edge: Option<u64>,
+    longest_edge: Option<u64>,
+}
+
+impl Default for ProcessorFile {
+    /// What transformers assumes of keys that are not there.
+    fn default() -> Self {
+        Self {
+            min_pixels: None,
+            max_pixels: None,
+            size: None,
+            patch_size: 14,
+            merge_size: 2,
+            image_mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
+            image_std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+            rescale_factor: 1.0 / 255.0,
+        }
+    }
+}
+
+impl ImageProcessor {
+    /// From a checkpoint's folder.
+    pub fn read(folder: &Path) -> Result<Self, ModelError> {
+        let path = folder.join("preprocessor_config.json");
+        let bytes = fs::read(&path).map_err(ModelError::io(&path))?;
+        Self::parse(&bytes).map_err(|problem| ModelError::file(&path, problem))
+    }
+
+    /// From the file's bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let file: ProcessorFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let ProcessorFile { patch_size: patch, merge_size: merge, rescale_factor, .. } = file;
+        if patch * merge != arpo_agent::geometry::SIDE_FACTOR as usize {
+            return Err(format!("patches of {patch} merged by {merge}: expected 28 pixels together"));
+        }
+        let size = file.size.as_ref();
+        let min = file.min_pixels.or(size.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
+        let max = file.max_pixels.or(size.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
+        let level = |channel: usize, grey: usize| {
+            ((grey as f64 * rescale_factor - file.image_mean[channel]) / file.image_std[channel]) as f32
+        };
+        let levels = std::array::from_fn(|channel| std::array::from_fn(|grey| level(channel, grey)));
+        Ok(Self { limits: PixelLimits { min, max }, patch, merge, levels: Box::new(levels) })
+    }
+
+    /// The size in patches at which an image of this size is seen.
+    pub fn grid(&self, width: u32, height: u32) -> Result<Grid, ModelError> {
+        let size = smart_resize(Size { width, height }, self.limits)
+            .map_err(|error| ModelError::Input(error.to_string()))?;
+        Ok(Grid { height: size.height as usize / self.patch, width: size.width as usize / self.patch })
+    }
+
+    /// The patches of one image.
+    pub fn process(&self, image: &RgbImage) -> Result<Patches, ModelError> {
+        let grid = self.grid(image.width(), image.height())?;
+        let (width, height) = (grid.width * self.patch, grid.height * self.patch);
+        if (image.width() as usize, image.height() as usize) == (width, height) {
+            return Ok(Patches { grid, pixels: self.patches(image.as_raw(), grid) });
+        }
+        let resized = resize(image, width as u32, height as u32)
+            .map_err(|error| ModelError::Input(format!("an image that cannot be resized: {error}")))?;
+        Ok(Patches { grid, pixels: self.patches(resized.buffer(), grid) })
+    }
+
+    /// The patches of several images, each on a core of its own.
+    pub fn process_all(&self, images: &[RgbImage]) -> Result<Vec<Patches>, ModelError> {
+        images.par_iter().map(|image| self.process(image)).collect()
+    }
+
+    /// Rows of RGB into patches: features from left to right and top to bottom, each feature's patches likewise.
+    fn patches(&self, rgb: &[u8], grid: Grid) -> Vec<f32> {
+        let (patch, merge) = (self.patch, self.merge);
+        let row_bytes = grid.width * patch * CHANNELS;
+        let plane = patch * patch;
+        let mut pixels = vec![0.0; grid.patches() * CHANNELS * plane];
+        let mut targets = pixels.chunks_exact_mut(CHANNELS * plane);
+        for feature_row in 0..grid.height / merge {
+            for feature_column in 0..grid.width / merge {
+                for (row, column) in (0..merge).flat_map(|row| (0..merge).map(move |column| (row, column))) {
+                    let (top, left) =
+                        ((feature_row * merge + row) * patch, (feature_column * merge + column) * patch);
+                    let target = targets.next().expect("one target for each patch");
+                    let (red, rest) = target.split_at_mut(plane);
+                    let (green, blue) = rest.split_at_mut(plane);
+                    for line in 0..patch {
+                        let start = (top + line) * row_bytes + left * CHANNELS;
+                        let source = &rgb[start..start + patch * CHANNELS];
+                        let at = line * patch;
+                        for (offset, colour) in source.chunks_exact(CHANNELS).enumerate() {
+                            red[at + offset] = self.levels[0][colour[0] as usize];
+                            green[at + offset] = self.levels[1][colour[1] as usize];
+                            blue[at + offset] = self.levels[2][colour[2] as usize];
+                        }
+                    }
+                }
+            }
+        }
+        pixels
+    }
+}
+
+/// Bicubic with a = -0.5, widened for reductions: first across, then down, with whole grey levels between, because
+/// overshoot is cut off there too and the order shows at sharp edges.
+fn resize(image: &RgbImage, width: u32, height: u32) -> Result<Image<'static>, Box<dyn std::error::Error>> {
+    let options =
+        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
+    let mut resizer = Resizer::new();
+    let source = ImageRef::new(image.width(), image.height(), image.as_raw(), PixelType::U8x3)?;
+    let mut across = Image::new(width, image.height(), PixelType::U8x3);
+    resizer.resize(&source, &mut across, &options)?;
+    let mut resized = Image::new(width, height, PixelType::U8x3);
+    resizer.resize(&across, &mut resized, &options)?;
+    Ok(resized)
+}
+
+/// A PNG's pixels.
+pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ModelError> {
+    let wrong =
+        |error: &dyn std::fmt::Display| ModelError::Input(format!("a screenshot that is no PNG: {error}"));
+    let mut limits = image::Limits::default();
+    limits.max_image_width = Some(LARGEST_SIDE);
+    limits.max_image_height = Some(LARGEST_SIDE);
+    let mut reader = image::ImageReader::with_format(std::io::Cursor::new(bytes), ImageFormat::Png);
+    reader.limits(limits);
+    reader.decode().map(DynamicImage::into_rgb8).map_err(|error| wrong(&error))
+}

@@ -1,0 +1,26 @@
+//! Qwen2.5-VL on libtorch, exactly as transformers has it, in Hugging Face's files in both directions.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | which models load | [`config`] |
+//! | how checkpoints are read and written | [`checkpoint`] |
+//! | how text becomes tokens | [`tokenizer`] |
+//! | how a screenshot becomes patches | [`image`] |
+//! | where tokens stand | [`positions`] |
+//! | what is computed | [`vision`], [`text`], put together in [`model`] |
+//!
+//! Everything from outside (files, images, token counts) is checked before it meets a tensor; inside, a shape that
+//! does not fit is a bug and panics.
+
+pub mod checkpoint;
+pub mod config;
+pub mod error;
+pub mod image;
+mod layers;
+pub mod model;
+pub mod positions;
+pub mod text;
+pub mod tokenizer;
+pub mod vision;
+
+pub use error::ModelError;

@@ -1,0 +1,133 @@
+//! The golden models: every folder `qwen2_5_vl_*` under `$ARPO_GOLDEN_DIR`, or the project's own.
+
+use arpo_agent::conversation::{Content, Message, Role};
+use arpo_core::trajectory::ImageRef;
+use arpo_model::checkpoint::{self, Checkpoint};
+use arpo_model::image::{ImageProcessor, Patches, decode_png};
+use arpo_model::positions::Grid;
+use arpo_model::tokenizer::Tokenizer;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tch::{Device, Kind, Tensor};
+
+/// The golden folder.
+pub(crate) fn folder() -> PathBuf {
+    // a relative path is meant from the project's root, where one types it
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
+}
+
+/// One model with its conversation and what transformers answers.
+pub(crate) struct Golden {
+    pub(crate) folder: PathBuf,
+    pub(crate) conversation: Value,
+    expected: Vec<u8>,
+}
+
+impl Golden {
+    /// All of them; at least one.
+    pub(crate) fn all() -> Vec<Self> {
+        let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+        let mut folders: Vec<PathBuf> = entries
+            .filter(|path| {
+                path.is_dir() && path.file_name().unwrap().to_string_lossy().starts_with("qwen2_5_vl_")
+            })
+            .collect();
+        folders.sort();
+        assert!(!folders.is_empty(), "no golden model");
+        folders.into_iter().map(Self::open).collect()
+    }
+
+    fn open(folder: PathBuf) -> Self {
+        let conversation =
+            serde_json::from_slice(&fs::read(folder.join("conversation.json")).unwrap()).unwrap();
+        let expected = fs::read(folder.join("expected.safetensors")).unwrap();
+        Self { folder, conversation, expected }
+    }
+
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        checkpoint::load(&self.folder, Kind::Float, Device::Cpu).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn tokenizer(&self) -> Tokenizer {
+        Tokenizer::new(&self.checkpoint().side_files, &self.folder).unwrap()
+    }
+
+    /// What transformers answers.
+    pub(crate) fn expected(&self, name: &str) -> Tensor {
+        tensor(&self.expected, name)
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<u32> {
+        Vec::<i64>::try_from(self.expected("input_ids")).unwrap().into_iter().map(|id| id as u32).collect()
+    }
+
+    pub(crate) fn grids(&self) -> Vec<Grid> {
+        let numbers = Vec::<i64>::try_from(self.expected("image_grid_thw").flatten(0, -1)).unwrap();
+        numbers.chunks(3).map(|thw| Grid { height: thw[1] as usize, width: thw[2] as usize }).collect()
+    }
+
+    /// The expected patches, one frame of the two equal ones.
+    pub(crate) fn pixels(&self) -> Tensor {
+        let both = self.expected("pixel_values").view([-1, 3, 2, 14 * 14]);
+        assert!(both.select(2, 0).equal(&both.select(2, 1)), "the frames of a picture are equal");
+        both.select(2, 0).reshape([-1, 3 * 14 * 14])
+    }
+
+    /// The screenshots as we process them.
+    pub(crate) fn processed(&self) -> Vec<Patches> {
+        let names = self.conversation["images"].as_array().unwrap();
+        let read =
+            |name: &Value| decode_png(&fs::read(self.folder.join(name.as_str().unwrap())).unwrap()).unwrap();
+        let images: Vec<_> = names.iter().map(read).collect();
+        ImageProcessor::read(&self.folder).unwrap().process_all(&images).unwrap()
+    }
+
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        let message = |message: &Value| {
+            let role = match message["role"].as_str().unwrap() {
+                "system" => Role::System,
+                "user" => Role::User,
+                _ => Role::Assistant,
+            };
+            let parts = message["content"].as_array().unwrap();
+            assert_eq!(parts.len(), 1);
+            let content = match parts[0]["text"].as_str() {
+                Some(text) => Content::Text(text.to_owned()),
+                None => Content::Image(ImageRef { digest: String::new(), width: 1, height: 1 }),
+            };
+            Message { role, content }
+        };
+        self.conversation["messages"].as_array().unwrap().iter().map(message).collect()
+    }
+}
+
+/// A tensor of a safetensors file in memory.
+pub(crate) fn tensor(bytes: &[u8], name: &str) -> Tensor {
+    let file = SafeTensors::deserialize(bytes).unwrap();
+    let view = file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let kind = match view.dtype() {
+        Dtype::F32 => Kind::Float,
+        Dtype::I64 => Kind::Int64,
+        Dtype::I32 => Kind::Int,
+        other => panic!("{name} is {other:?}"),
+    };
+    let shape: Vec<i64> = view.shape().iter().map(|&side| side as i64).collect();
+    Tensor::from_data_size(view.data(), &shape, kind)
+}
+
+/// The gradients transformers finds, by the names of transformers 5.
+pub(crate) fn gradients(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join("expected_gradients.safetensors")).unwrap()
+}
+
+/// Agreement of every number, absolutely where they are small and relatively where they are large.
+pub(crate) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
+    assert_eq!(actual.size(), expected.size(), "{what}");
+    let allowed = expected.abs().clamp_min(1.0) * tolerance;
+    let excess = (actual - expected).abs() / allowed;
+    let worst = excess.max().double_value(&[]);
+    assert!(worst <= 1.0, "{what}: {worst} times the tolerance of {tolerance}");
+}

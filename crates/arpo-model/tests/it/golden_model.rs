@@ -1,0 +1,183 @@
+//! Every number on the way from a conversation to a loss and its gradients, against transformers.
+
+use crate::golden::{Golden, assert_close, folder, gradients, tensor};
+use arpo_model::checkpoint::piece_of;
+use arpo_model::config;
+use arpo_model::model::{Model, Sequence};
+use serde_json::Value;
+use std::fs;
+use tch::{Kind, Tensor, no_grad};
+
+#[test]
+fn golden_text_and_tokens() {
+    for golden in Golden::all() {
+        let tokenizer = golden.tokenizer();
+        let rendered = tokenizer.render(&golden.messages(), false).unwrap();
+        assert_eq!(rendered, fs::read_to_string(golden.folder.join("rendered.txt")).unwrap());
+
+        // every picture's placeholder is repeated for each of its features
+        let image = golden.checkpoint().config.image_token;
+        let mut grids = golden.grids().into_iter();
+        let expand = |token: u32| {
+            let times = if token == image { grids.next().unwrap().features(2) } else { 1 };
+            std::iter::repeat_n(token, times)
+        };
+        let tokens: Vec<u32> = tokenizer.encode(&rendered).unwrap().into_iter().flat_map(expand).collect();
+        assert_eq!(tokens, golden.tokens());
+    }
+}
+
+#[test]
+fn golden_pixels() {
+    for golden in Golden::all() {
+        let processed = golden.processed();
+        assert_eq!(processed.iter().map(|patches| patches.grid).collect::<Vec<_>>(), golden.grids());
+        let pixels: Vec<f32> = processed.into_iter().flat_map(|patches| patches.pixels).collect();
+        let expected = golden.pixels();
+        let difference = (Tensor::from_slice(&pixels).view_as(&expected) - &expected).abs();
+        // one grey level is 1/255, divided by the smallest standard deviation of the three channels
+        let grey_level = 1.0 / 255.0 / 0.2613;
+        let worst = difference.max().double_value(&[]);
+        assert!(worst <= grey_level + 1e-4, "{worst} is more than a grey level");
+        let equal = difference.le(1e-3).to_kind(Kind::Float).mean(Kind::Float).double_value(&[]);
+        assert!(equal >= 0.99, "only {equal} of the pixels are equal");
+    }
+}
+
+#[test]
+fn golden_positions() {
+    for golden in Golden::all() {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        let (tokens, grids) = (golden.tokens(), golden.grids());
+        let positions = model.positions(&Sequence { tokens: &tokens, grids: &grids }).unwrap();
+        let expected = golden.expected("position_ids");
+        for (axis, places) in positions.axes.iter().enumerate() {
+            assert_eq!(places, &Vec::<i64>::try_from(expected.select(0, axis as i64)).unwrap());
+        }
+    }
+}
+
+#[test]
+fn golden_vision_features() {
+    for golden in Golden::all() {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        let features = no_grad(|| model.vision().forward(&golden.pixels(), &golden.grids()));
+        assert_close(&features, &golden.expected("vision_features"), 1e-4, "vision features");
+    }
+}
+
+#[test]
+fn golden_hidden_states_and_logits() {
+    for golden in Golden::all() {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        let (tokens, grids) = (golden.tokens(), golden.grids());
+        let sequence = Sequence { tokens: &tokens, grids: &grids };
+        let states = no_grad(|| model.hidden_states(&sequence, Some(&golden.pixels()))).unwrap();
+        for (number, state) in states.iter().enumerate() {
+            assert_close(
+                state,
+                &golden.expected(&format!("hidden_{number}")),
+                1e-4,
+                &format!("hidden state {number}"),
+            );
+        }
+        let logits = no_grad(|| model.text().logits(&states[states.len() - 1]));
+        assert_close(&logits, &golden.expected("logits"), 1e-4, "logits");
+        assert_close(
+            &log_probabilities(&logits, &tokens),
+            &golden.expected("token_logp"),
+            1e-4,
+            "log-probabilities",
+        );
+    }
+}
+
+#[test]
+fn golden_loss_and_every_gradient() {
+    for golden in Golden::all() {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        for (_, parameter) in model.weights().iter() {
+            let _ = parameter.set_requires_grad(true);
+        }
+        let (tokens, grids) = (golden.tokens(), golden.grids());
+        let sequence = Sequence { tokens: &tokens, grids: &grids };
+        let states = model.hidden_states(&sequence, Some(&golden.pixels())).unwrap();
+        let logp = log_probabilities(&model.text().logits(&states[states.len() - 1]), &tokens);
+        let mask = golden.expected("action_mask").narrow(0, 1, logp.size()[0]).to_kind(Kind::Float);
+        let loss = -(logp * golden.expected("token_weight") * &mask).sum(Kind::Float) / mask.sum(Kind::Float);
+        assert_close(&loss.view([1]), &golden.expected("loss"), 1e-4, "loss");
+        loss.backward();
+
+        let expected = gradients(&golden.folder);
+        for (layout, parameter) in model.weights().iter() {
+            let gradient = parameter.grad();
+            for piece in &layout.pieces {
+                let expected = tensor(&expected, &piece.other_name());
+                let difference = (piece_of(&gradient, piece) - &expected).norm().double_value(&[]);
+                let size = expected.norm().double_value(&[]);
+                assert!(difference <= 1e-3 * size + 1e-7, "{}: {difference} of {size}", piece.name);
+            }
+        }
+    }
+}
+
+/// Without any cache: the whole sequence again for every token.
+#[test]
+fn golden_greedy_continuation() {
+    for golden in Golden::all() {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        let generate: Value =
+            serde_json::from_slice(&fs::read(golden.folder.join("generate.json")).unwrap()).unwrap();
+        let ids = |name: &str| -> Vec<u32> { serde_json::from_value(generate[name].clone()).unwrap() };
+        let mut tokens = ids("prompt_ids");
+        let image = model.config().image_token;
+        let features = tokens.iter().filter(|&&token| token == image).count();
+        // the prompt shows the first pictures of the conversation
+        let mut left = features;
+        let grids: Vec<_> = golden
+            .grids()
+            .into_iter()
+            .take_while(|grid| {
+                let shown = left > 0;
+                left = left.saturating_sub(grid.features(2));
+                shown
+            })
+            .collect();
+        let pixels = golden.pixels().narrow(0, 0, 4 * features as i64);
+        let expected = ids("greedy_ids");
+        let continuation: Vec<u32> = expected
+            .iter()
+            .map(|_| {
+                let sequence = Sequence { tokens: &tokens, grids: &grids };
+                let states = no_grad(|| model.hidden_states(&sequence, Some(&pixels))).unwrap();
+                let last = states[states.len() - 1].select(0, -1);
+                let next = no_grad(|| model.text().logits(&last)).argmax(-1, false).int64_value(&[]) as u32;
+                tokens.push(next);
+                next
+            })
+            .collect();
+        assert_eq!(continuation, expected);
+    }
+}
+
+#[test]
+fn golden_config_of_the_7b_in_the_older_layout() {
+    let text = fs::read_to_string(folder().join("config_7b_v4_layout.json")).unwrap();
+    let config = config::parse(serde_json::from_str(&text).unwrap()).unwrap();
+    assert_eq!((config.text.hidden, config.text.layers, config.text.heads), (3584, 28, 28));
+    assert_eq!((config.text.mrope_section, config.text.rope_theta), ([16, 24, 24], 1_000_000.0));
+    assert_eq!((config.vision.blocks, config.vision.intermediate, config.vision.output), (32, 3420, 3584));
+    assert_eq!(config.vision.full_attention, [7, 15, 23, 31]);
+    let layout = arpo_model::checkpoint::layout::parameters(&config);
+    let numbers: i64 =
+        layout.iter().flat_map(|one| &one.pieces).map(|piece| piece.shape.iter().product::<i64>()).sum();
+    assert_eq!(numbers, 8_292_166_656, "the published 7B has as many");
+}
+
+/// Log-probability of each token given what stands before it: [tokens - 1].
+fn log_probabilities(logits: &Tensor, tokens: &[u32]) -> Tensor {
+    let next: Vec<i64> = tokens[1..].iter().map(|&token| i64::from(token)).collect();
+    let count = next.len() as i64;
+    let all = logits.narrow(0, 0, count).log_softmax(-1, Kind::Float);
+    all.gather(1, &Tensor::from_slice(&next).view([-1, 1]), false).view([-1])
+}
