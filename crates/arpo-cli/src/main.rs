@@ -3,6 +3,7 @@
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 the command line or the
 //! configuration is wrong.
 
+mod bench;
 mod config;
 mod doctor;
 mod train;
@@ -28,6 +29,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Explain the configuration
     Config(config::ConfigArguments),
+    /// Measure the speed of a part
+    Bench(bench::BenchArguments),
 }
 
 /// How a command can end badly.
@@ -82,5 +85,6 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Train(arguments) => train::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Config(arguments) => config::run(&arguments, out),
+        Command::Bench(arguments) => bench::run(&arguments, out),
     }
 }

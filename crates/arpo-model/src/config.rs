@@ -104,6 +104,36 @@ impl VisionConfig {
 /// Large enough for every real model, small enough that no product of two overflows.
 const LARGEST_DIMENSION: u64 = 1 << 24;
 
+/// The published 7B, whose shapes UI-TARS-1.5-7B has too.
+pub fn qwen2_5_vl_7b() -> ModelConfig {
+    let text = json!({
+        "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "intermediate_size": 18944, "vocab_size": 152_064, "rms_norm_eps": 1e-6,
+        "rope_parameters": {"mrope_section": [16, 24, 24], "rope_theta": 1e6, "rope_type": "default"},
+    });
+    parse(json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": {}}))
+        .expect("a published model")
+}
+
+/// The smallest model that reads the embedded desktop: 1.7 million parameters.
+pub fn pocket() -> ModelConfig {
+    let text = json!({
+        "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 5, "num_key_value_heads": 1,
+        "intermediate_size": 416, "vocab_size": 512, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "rope_parameters": {"mrope_section": [4, 6, 6], "rope_theta": 1e4, "rope_type": "default"},
+    });
+    let vision = json!({
+        "hidden_size": 112, "depth": 2, "num_heads": 4, "intermediate_size": 224, "out_hidden_size": 160,
+        "fullatt_block_indexes": [0, 1],
+    });
+    let tokens = json!({"image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8});
+    let mut config = json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision});
+    if let (Value::Object(config), Value::Object(tokens)) = (&mut config, tokens) {
+        config.extend(tokens);
+    }
+    parse(config).expect("a model of our own")
+}
+
 /// Reads `config.json` of a folder.
 pub fn read(folder: &Path) -> Result<ModelConfig, ModelError> {
     let path = folder.join("config.json");

@@ -8,6 +8,7 @@
 //! | how a screenshot becomes patches | [`image`] |
 //! | where tokens stand | [`positions`] |
 //! | what is computed | [`vision`], [`text`], put together in [`model`] |
+//! | how it learns | [`learner`] |
 //!
 //! Everything from outside (files, images, token counts) is checked before it meets a tensor; inside, a shape that
 //! does not fit is a bug and panics.
@@ -17,6 +18,7 @@ pub mod config;
 pub mod error;
 pub mod image;
 mod layers;
+pub mod learner;
 pub mod model;
 pub mod positions;
 pub mod text;
@@ -24,3 +26,4 @@ pub mod tokenizer;
 pub mod vision;
 
 pub use error::ModelError;
+pub use layers::block::Keep;

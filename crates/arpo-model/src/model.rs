@@ -32,7 +32,7 @@ impl Model {
     pub fn new(config: ModelConfig, weights: Weights) -> Self {
         let (vision, text) =
             (VisionTower::new(&config.vision, &weights), TextModel::new(&config.text, &weights));
-        let device = weights.handle("text.embed").device();
+        let device = weights.handle("text.embed").value.device();
         Self { config, weights, vision, text, device }
     }
 
@@ -109,7 +109,7 @@ impl Model {
         let positions = self.positions(sequence)?;
         let features = pixels.map(|pixels| self.vision.forward(pixels, sequence.grids));
         let embedded = self.embed(sequence.tokens, features.as_ref())?;
-        let rotary = self.text.rotary(&positions, self.device);
-        Ok(self.text.hidden_states(embedded, &rotary, &[sequence.tokens.len() as i64]))
+        let layout = self.text.layout(&[positions], self.device);
+        Ok(self.text.hidden_states(embedded, &layout))
     }
 }

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-agent", &["arpo-core"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-torch"]),
-    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch"]),
+    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model"]),
 ];
 
 /// Crates that no pure or CPU-only part may bring in.

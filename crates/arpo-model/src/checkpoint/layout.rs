@@ -16,6 +16,13 @@ pub struct ParameterLayout {
     pub pieces: Vec<Piece>,
 }
 
+impl ParameterLayout {
+    /// Whether it belongs to the vision tower.
+    pub fn is_vision(&self) -> bool {
+        self.pieces.iter().all(Piece::is_vision)
+    }
+}
+
 /// One tensor of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {

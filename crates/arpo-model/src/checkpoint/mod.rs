@@ -12,27 +12,76 @@ mod save;
 pub use load::{Checkpoint, load};
 pub use save::save;
 
+use crate::config::ModelConfig;
+use crate::layers::linear::Parameter;
 use layout::{ParameterLayout, Piece};
 use std::collections::BTreeMap;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
+
+/// What transformers initialises Qwen2.5-VL with.
+const INITIAL_DEVIATION: f64 = 0.02;
 
 /// A model's parameters, by their names in memory.
 #[derive(Debug)]
 pub struct Weights {
     parameters: Vec<(ParameterLayout, Tensor)>,
+    /// For each parameter the buffer its gradient is added to, if it is trained.
+    gradients: Vec<Option<Tensor>>,
     index: BTreeMap<String, usize>,
 }
 
 impl Weights {
     pub(crate) fn new(parameters: Vec<(ParameterLayout, Tensor)>) -> Self {
         let index = parameters.iter().enumerate().map(|(i, (layout, _))| (layout.name.clone(), i)).collect();
-        Self { parameters, index }
+        let gradients = parameters.iter().map(|_| None).collect();
+        Self { parameters, gradients, index }
     }
 
-    /// A handle on a parameter: the same memory, not a copy.
-    pub(crate) fn handle(&self, name: &str) -> Tensor {
-        let place = self.index.get(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"));
-        self.parameters[*place].1.shallow_clone()
+    /// Random weights: norms 1, everything else normal with a standard deviation of 0.02.
+    pub fn random(config: &ModelConfig, kind: Kind, device: Device) -> Self {
+        let parameter = |layout: ParameterLayout| {
+            let tensor = Tensor::zeros(&layout.shape, (kind, device));
+            for piece in &layout.pieces {
+                let mut part = piece_of(&tensor, piece);
+                // vectors without a bias's name are norms
+                let is_norm = piece.shape.len() == 1 && !piece.name.ends_with("bias");
+                let _ = if is_norm { part.fill_(1.0) } else { part.normal_(0.0, INITIAL_DEVIATION) };
+            }
+            (layout, tensor)
+        };
+        Self::new(layout::parameters(config).into_iter().map(parameter).collect())
+    }
+
+    /// Makes room for gradients of the parameters for which `trained` says so, all zero.
+    pub fn with_gradients(mut self, trained: impl Fn(&ParameterLayout) -> bool) -> Self {
+        let buffer =
+            |(layout, tensor): &(ParameterLayout, Tensor)| trained(layout).then(|| tensor.zeros_like());
+        self.gradients = self.parameters.iter().map(buffer).collect();
+        self
+    }
+
+    /// A handle on a parameter and its gradient: the same memory, not a copy.
+    pub(crate) fn handle(&self, name: &str) -> Parameter {
+        let place = *self.index.get(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"));
+        Parameter {
+            value: self.parameters[place].1.shallow_clone(),
+            gradient: self.gradients[place].as_ref().map(Tensor::shallow_clone),
+        }
+    }
+
+    /// The trained parameters with their gradients, in a fixed order.
+    pub fn trained(&self) -> impl Iterator<Item = (&ParameterLayout, &Tensor, &Tensor)> {
+        let gradients = self.gradients.iter();
+        self.iter()
+            .zip(gradients)
+            .filter_map(|((layout, tensor), gradient)| Some((layout, tensor, gradient.as_ref()?)))
+    }
+
+    /// Forgets the gradients.
+    pub fn zero_gradients(&self) {
+        for gradient in self.gradients.iter().flatten() {
+            let _ = gradient.shallow_clone().zero_();
+        }
     }
 
     /// Every parameter with its layout, in a fixed order.

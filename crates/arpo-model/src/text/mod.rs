@@ -2,116 +2,150 @@
 
 use crate::checkpoint::Weights;
 use crate::config::TextConfig;
-use crate::layers::{Linear, Rotary, attention, rms_norm, rotary_frequencies, swiglu};
+use crate::layers::attention::Runs;
+use crate::layers::block::{Block, Keep, Saved, Surroundings};
+use crate::layers::linear::{Linear, Parameter};
+use crate::layers::norm::RmsNorm;
+use crate::layers::rotary::{self, Rotary};
 use crate::positions::Positions;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 /// The decoder.
 #[derive(Debug)]
 pub struct TextModel {
     config: TextConfig,
-    embedding: Tensor, // [vocabulary, hidden]
-    layers: Vec<Layer>,
-    norm: Tensor,
-    head: Tensor, // [vocabulary, hidden]
+    embedding: Parameter, // [vocabulary, hidden]
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    head: Linear, // [vocabulary, hidden]
 }
 
+/// Where the tokens of sequences stand and what they see.
 #[derive(Debug)]
-struct Layer {
-    norm1: Tensor,
-    qkv: Linear,
-    out: Linear,
-    norm2: Tensor,
-    gate_up: Linear,
-    down: Linear,
+pub struct TextLayout {
+    rotary: Rotary,
+    runs: Runs,
+}
+
+impl TextLayout {
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings { rotary: &self.rotary, runs: &self.runs }
+    }
+}
+
+/// What the backward pass needs of a forward pass.
+#[derive(Debug)]
+pub(crate) struct SavedText {
+    blocks: Vec<Saved>,
+    last: Tensor,
 }
 
 impl TextModel {
     pub(crate) fn new(config: &TextConfig, weights: &Weights) -> Self {
-        let without_bias = |name: String| Linear { weight: weights.handle(&name), bias: None };
-        let layer = |number: usize| {
+        let linear = |name: String| Linear { weight: weights.handle(&name), bias: None };
+        let norm = |name: &str| RmsNorm { weight: weights.handle(name), epsilon: config.norm_epsilon };
+        let block = |number: usize| {
             let name = format!("text.{number}");
-            Layer {
-                norm1: weights.handle(&format!("{name}.norm1")),
+            Block {
+                norm1: norm(&format!("{name}.norm1")),
                 qkv: Linear {
                     weight: weights.handle(&format!("{name}.qkv.weight")),
                     bias: Some(weights.handle(&format!("{name}.qkv.bias"))),
                 },
-                out: without_bias(format!("{name}.out.weight")),
-                norm2: weights.handle(&format!("{name}.norm2")),
-                gate_up: without_bias(format!("{name}.gate_up.weight")),
-                down: without_bias(format!("{name}.down.weight")),
+                out: linear(format!("{name}.out.weight")),
+                norm2: norm(&format!("{name}.norm2")),
+                gate_up: linear(format!("{name}.gate_up.weight")),
+                down: linear(format!("{name}.down.weight")),
+                heads: config.heads,
+                key_value_heads: config.key_value_heads,
             }
         };
         Self {
             embedding: weights.handle("text.embed"),
-            layers: (0..config.layers).map(layer).collect(),
-            norm: weights.handle("text.norm"),
-            head: weights.handle(if config.tied_head { "text.embed" } else { "text.head" }),
+            blocks: (0..config.layers).map(block).collect(),
+            norm: norm("text.norm"),
+            head: linear(if config.tied_head { "text.embed" } else { "text.head" }.to_owned()),
             config: config.clone(),
         }
     }
 
     /// Embeddings of tokens `[tokens]`: `[tokens, hidden]`.
     pub fn embed(&self, tokens: &Tensor) -> Tensor {
-        Tensor::embedding(&self.embedding, tokens, -1, false, false)
+        Tensor::embedding(&self.embedding.value, tokens, -1, false, false)
     }
 
-    /// Rotary angles of a sequence, each frequency following its axis.
-    pub fn rotary(&self, positions: &Positions, device: Device) -> Rotary {
-        let frequencies = rotary_frequencies(self.config.rope_theta, self.config.head_width());
+    /// Adds to the embedding's gradient: `tokens` and the gradients of their embeddings.
+    pub(crate) fn embed_backward(&self, tokens: &Tensor, gradient: &Tensor) {
+        if let Some(buffer) = &self.embedding.gradient {
+            let _ = buffer.shallow_clone().index_add_(0, tokens, gradient);
+        }
+    }
+
+    /// The layout of sequences one behind the other.
+    pub fn layout(&self, positions: &[Positions], device: Device) -> TextLayout {
+        let frequencies = rotary::frequencies(self.config.rope_theta, self.config.head_width());
         let mut start = 0;
+        // each frequency follows its axis
         let parts: Vec<Tensor> = (0..3)
             .map(|axis| {
                 let count = self.config.mrope_section[axis];
-                let places =
-                    Tensor::from_slice(&positions.axes[axis]).to_device(device).to_kind(tch::Kind::Float);
+                let places: Vec<i64> =
+                    positions.iter().flat_map(|one| one.axes[axis].iter().copied()).collect();
+                let places = Tensor::from_slice(&places).to_device(device).to_kind(Kind::Float);
                 let frequencies = Tensor::from_slice(&frequencies[start..start + count]).to_device(device);
                 start += count;
                 places.unsqueeze(1) * frequencies.unsqueeze(0)
             })
             .collect();
-        Rotary::new(&Tensor::cat(&parts, 1))
+        let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
+        TextLayout { rotary: Rotary::new(&Tensor::cat(&parts, 1)), runs: Runs { lengths, causal: true } }
     }
 
-    /// Hidden states of sequences one behind the other, of these lengths: before the first layer, after each, the
-    /// last one normed.
-    pub fn hidden_states(&self, embedded: Tensor, rotary: &Rotary, lengths: &[i64]) -> Vec<Tensor> {
+    /// Hidden states of sequences one behind the other: before the first block, after each, the last one normed.
+    pub fn hidden_states(&self, embedded: Tensor, layout: &TextLayout) -> Vec<Tensor> {
         let mut states = vec![embedded];
-        for layer in &self.layers {
-            let next = self.layer(layer, &states[states.len() - 1], rotary, lengths);
-            states.push(next);
+        for block in &self.blocks {
+            states.push(block.forward(&states[states.len() - 1], layout.surroundings()));
         }
         let last = states.pop().expect("there is at least the embedding");
-        states.push(self.normed(&last));
+        states.push(self.norm.forward(&last));
         states
     }
 
-    /// The normed hidden states after the last layer: `[tokens, hidden]`.
-    pub fn forward(&self, embedded: Tensor, rotary: &Rotary, lengths: &[i64]) -> Tensor {
-        let last = self.layers.iter().fold(embedded, |x, layer| self.layer(layer, &x, rotary, lengths));
-        self.normed(&last)
+    /// The normed hidden states after the last block, `[tokens, hidden]`, and what the backward pass needs. `keep` says
+    /// what is kept of each block.
+    pub(crate) fn forward_saving(
+        &self,
+        embedded: Tensor,
+        layout: &TextLayout,
+        keep: impl Fn(usize) -> Keep,
+    ) -> (Tensor, SavedText) {
+        let mut x = embedded;
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        for (number, block) in self.blocks.iter().enumerate() {
+            let (y, saved) = block.forward_saving(&x, layout.surroundings(), keep(number));
+            blocks.push(saved);
+            x = y;
+        }
+        (self.norm.forward(&x), SavedText { blocks, last: x })
+    }
+
+    /// dL/d(embeddings) from dL/d(normed hidden states).
+    pub(crate) fn backward(&self, saved: SavedText, gradient: &Tensor, layout: &TextLayout) -> Tensor {
+        let mut gradient = self.norm.backward(&saved.last, gradient);
+        for (block, saved) in self.blocks.iter().zip(saved.blocks).rev() {
+            gradient = block.backward(saved, &gradient, layout.surroundings());
+        }
+        gradient
     }
 
     /// Logits of hidden states: `[..., vocabulary]`.
     pub fn logits(&self, hidden: &Tensor) -> Tensor {
-        hidden.linear(&self.head, None::<&Tensor>)
+        self.head.forward(hidden)
     }
 
-    fn normed(&self, x: &Tensor) -> Tensor {
-        rms_norm(x, &self.norm, self.config.norm_epsilon)
-    }
-
-    fn layer(&self, layer: &Layer, x: &Tensor, rotary: &Rotary, lengths: &[i64]) -> Tensor {
-        let TextConfig { heads, key_value_heads, norm_epsilon, .. } = self.config;
-        let width = self.config.head_width();
-        let qkv = layer.qkv.forward(&rms_norm(x, &layer.norm1, norm_epsilon));
-        let qkv = qkv.view([-1, heads + 2 * key_value_heads, width]);
-        let q = rotary.turn(&qkv.narrow(1, 0, heads)); // [tokens, heads, width]
-        let k = rotary.turn(&qkv.narrow(1, heads, key_value_heads)); // [tokens, key_value_heads, width]
-        let v = qkv.narrow(1, heads + key_value_heads, key_value_heads).contiguous();
-        let x = x + layer.out.forward(&attention(&q, &k, &v, lengths, true));
-        let gate_up = layer.gate_up.forward(&rms_norm(&x, &layer.norm2, norm_epsilon));
-        &x + layer.down.forward(&swiglu(&gate_up))
+    /// dL/d(hidden) from dL/d(logits).
+    pub(crate) fn logits_backward(&self, hidden: &Tensor, gradient: &Tensor) -> Tensor {
+        self.head.backward(hidden, gradient)
     }
 }

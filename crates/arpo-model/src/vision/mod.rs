@@ -6,9 +6,12 @@
 pub mod windows;
 
 use crate::checkpoint::Weights;
-use crate::checkpoint::layout::padded;
 use crate::config::VisionConfig;
-use crate::layers::{Linear, Rotary, attention, rms_norm, rotary_frequencies, swiglu};
+use crate::layers::attention::Runs;
+use crate::layers::block::{Block, Keep, Saved, Surroundings};
+use crate::layers::linear::{Linear, Parameter};
+use crate::layers::norm::RmsNorm;
+use crate::layers::rotary::{self, Rotary};
 use crate::positions::Grid;
 use tch::{Device, Kind, Tensor};
 use windows::WindowPlan;
@@ -23,22 +26,30 @@ const ROPE_THETA: f64 = 10_000.0;
 #[derive(Debug)]
 pub struct VisionTower {
     config: VisionConfig,
-    patch: Tensor, // [hidden, channels * frames * patch * patch]
+    patch: Parameter, // [hidden, channels * frames * patch * patch]
     blocks: Vec<Block>,
-    merger_norm: Tensor,
+    merger_norm: RmsNorm,
     merger_in: Linear,
     merger_out: Linear,
 }
 
-#[derive(Debug)]
-struct Block {
-    norm1: Tensor,
-    qkv: Linear,
-    proj: Linear,
-    norm2: Tensor,
-    gate_up: Linear,
-    down: Linear,
-    sees_whole_image: bool,
+/// Where patches stand and what they see.
+struct VisionLayout {
+    rotary: Rotary,
+    windows: Runs,
+    images: Runs,
+    /// For every place in the order of windows, the feature that stands there.
+    order: Tensor,
+}
+
+/// What the backward pass needs of a forward pass.
+pub(crate) struct SavedVision {
+    layout: VisionLayout,
+    pixels: Tensor,
+    blocks: Vec<Saved>,
+    last: Tensor,
+    merged: Tensor,
+    inner: Tensor,
 }
 
 impl VisionTower {
@@ -47,78 +58,137 @@ impl VisionTower {
             weight: weights.handle(&format!("{name}.weight")),
             bias: Some(weights.handle(&format!("{name}.bias"))),
         };
+        let norm = |name: &str| RmsNorm { weight: weights.handle(name), epsilon: NORM_EPSILON };
         let block = |number: usize| {
             let name = format!("vision.{number}");
             Block {
-                norm1: weights.handle(&format!("{name}.norm1")),
+                norm1: norm(&format!("{name}.norm1")),
                 qkv: linear(&format!("{name}.qkv")),
-                proj: linear(&format!("{name}.proj")),
-                norm2: weights.handle(&format!("{name}.norm2")),
+                out: linear(&format!("{name}.proj")),
+                norm2: norm(&format!("{name}.norm2")),
                 gate_up: linear(&format!("{name}.gate_up")),
                 down: linear(&format!("{name}.down")),
-                sees_whole_image: config.full_attention.contains(&number),
+                heads: config.heads,
+                key_value_heads: config.heads,
             }
         };
         Self {
             patch: weights.handle("vision.patch"),
             blocks: (0..config.blocks).map(block).collect(),
-            merger_norm: weights.handle("vision.merger.norm"),
+            merger_norm: norm("vision.merger.norm"),
             merger_in: linear("vision.merger.0"),
             merger_out: linear("vision.merger.2"),
             config: config.clone(),
         }
     }
 
-    /// Features of images, one behind the other: `[features, output]`. `pixels` is `[patches, channels * patch * patch]`,
-    /// patches of a feature together, as the image processor makes them.
+    /// Features of images, one behind the other: `[features, output]`. `pixels` is
+    /// `[patches, channels * patch * patch]`, patches of a feature together, as the image processor makes them.
     pub fn forward(&self, pixels: &Tensor, grids: &[Grid]) -> Tensor {
-        let config = &self.config;
-        let unit = config.merge * config.merge;
-        let device = pixels.device();
-        let plan = WindowPlan::new(grids, config.merge as usize, config.window_features() as usize);
-        let order = Tensor::from_slice(&plan.order).to_device(device);
-        let regroup = |x: Tensor| {
-            let width = x.size()[1];
-            x.view([-1, unit * width]).index_select(0, &order).view([-1, width])
-        };
-
-        let mut x = regroup(self.embed(pixels)); // [patches, hidden]
-        let rotary = Rotary::new(&regroup(self.angles(grids, device)));
-        let windows: Vec<i64> = plan.windows.iter().map(|&features| features as i64 * unit).collect();
-        let images: Vec<i64> = grids.iter().map(|grid| grid.patches() as i64).collect();
-        for block in &self.blocks {
-            let lengths = if block.sees_whole_image { &images } else { &windows };
-            x = self.block(block, &x, &rotary, lengths);
+        let layout = self.layout(grids, pixels.device());
+        let mut x = self.regroup(self.embed(pixels), &layout.order);
+        for (number, block) in self.blocks.iter().enumerate() {
+            x = block.forward(&x, self.surroundings(number, &layout));
         }
-        let merged = rms_norm(&x, &self.merger_norm, NORM_EPSILON).view([-1, unit * config.hidden]);
+        let merged = self.merge(&self.merger_norm.forward(&x));
         let features = self.merger_out.forward(&self.merger_in.forward(&merged).gelu("none"));
-        features.index_select(0, &order.argsort(0, false)) // [features, output]
+        features.index_select(0, &layout.order.argsort(0, false))
+    }
+
+    /// The same, keeping what the backward pass will need.
+    pub(crate) fn forward_saving(
+        &self,
+        pixels: &Tensor,
+        grids: &[Grid],
+        keep: impl Fn(usize) -> Keep,
+    ) -> (Tensor, SavedVision) {
+        let layout = self.layout(grids, pixels.device());
+        let mut x = self.regroup(self.embed(pixels), &layout.order);
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        for (number, block) in self.blocks.iter().enumerate() {
+            let (y, saved) = block.forward_saving(&x, self.surroundings(number, &layout), keep(number));
+            blocks.push(saved);
+            x = y;
+        }
+        let merged = self.merge(&self.merger_norm.forward(&x));
+        let inner = self.merger_in.forward(&merged);
+        let features = self.merger_out.forward(&inner.gelu("none"));
+        let features = features.index_select(0, &layout.order.argsort(0, false));
+        (features, SavedVision { layout, pixels: pixels.shallow_clone(), blocks, last: x, merged, inner })
+    }
+
+    /// Adds to the parameters' gradients, from dL/d(features).
+    pub(crate) fn backward(&self, saved: SavedVision, gradient: &Tensor) {
+        let SavedVision { layout, pixels, blocks, last, merged, inner } = saved;
+        let gradient = gradient.index_select(0, &layout.order);
+        let d_inner = inner.gelu_backward(&self.merger_out.backward(&inner.gelu("none"), &gradient), "none");
+        let d_merged = self.merger_in.backward(&merged, &d_inner);
+        let mut gradient = self.merger_norm.backward(&last, &d_merged.view([-1, self.config.hidden]));
+        for (number, (block, saved)) in self.blocks.iter().zip(blocks).enumerate().rev() {
+            gradient = block.backward(saved, &gradient, self.surroundings(number, &layout));
+        }
+        let back = layout.order.argsort(0, false);
+        self.embed_backward(&pixels, &self.regroup(gradient, &back));
     }
 
     /// Every frame of a patch is the same picture, so the frames' weights can be added first.
     fn embed(&self, pixels: &Tensor) -> Tensor {
-        let VisionConfig { hidden, channels, temporal_patch, patch, .. } = self.config;
-        let weight = self.patch.view([hidden, channels, temporal_patch, patch * patch]);
-        let weight = weight.sum_dim_intlist([2i64].as_slice(), false, None::<Kind>).view([hidden, -1]);
-        pixels.to_kind(self.patch.kind()).linear(&weight, None::<&Tensor>)
+        let weight = self.frames(&self.patch.value).sum_dim_intlist([2i64].as_slice(), false, None::<Kind>);
+        let weight = weight.view([self.config.hidden, -1]);
+        pixels.to_kind(self.patch.value.kind()).linear(&weight, None::<&Tensor>)
     }
 
-    fn block(&self, block: &Block, x: &Tensor, rotary: &Rotary, lengths: &[i64]) -> Tensor {
-        let (heads, width) = (self.config.heads, self.config.head_width());
-        let qkv = block.qkv.forward(&rms_norm(x, &block.norm1, NORM_EPSILON));
-        let qkv = qkv.view([-1, 3, heads, width]);
-        let (q, k, v) = (qkv.select(1, 0), qkv.select(1, 1), qkv.select(1, 2)); // [patches, heads, width]
-        let attended = attention(&rotary.turn(&q), &rotary.turn(&k), &v.contiguous(), lengths, false);
-        let x = x + block.proj.forward(&attended);
-        let gate_up = block.gate_up.forward(&rms_norm(&x, &block.norm2, NORM_EPSILON));
-        debug_assert_eq!(gate_up.size()[1], 2 * padded(self.config.intermediate));
-        &x + block.down.forward(&swiglu(&gate_up))
+    /// Both frames have the gradient of their sum.
+    fn embed_backward(&self, pixels: &Tensor, gradient: &Tensor) {
+        let Some(buffer) = &self.patch.gradient else { return };
+        let sum = gradient.tr().matmul(&pixels.to_kind(gradient.kind()));
+        let VisionConfig { hidden, channels, patch, .. } = self.config;
+        let _ = self.frames(buffer).g_add_(&sum.view([hidden, channels, 1, patch * patch]));
+    }
+
+    /// The patch weights with their frames apart: `[hidden, channels, frames, pixels]`.
+    fn frames(&self, weight: &Tensor) -> Tensor {
+        let VisionConfig { hidden, channels, temporal_patch, patch, .. } = self.config;
+        weight.view([hidden, channels, temporal_patch, patch * patch])
+    }
+
+    /// Puts features in another order, each with its patches.
+    fn regroup(&self, x: Tensor, order: &Tensor) -> Tensor {
+        let width = x.size()[1];
+        x.view([-1, self.unit() * width]).index_select(0, order).view([-1, width])
+    }
+
+    /// The patches of a feature side by side.
+    fn merge(&self, x: &Tensor) -> Tensor {
+        x.view([-1, self.unit() * self.config.hidden])
+    }
+
+    /// Patches in a feature.
+    fn unit(&self) -> i64 {
+        self.config.merge * self.config.merge
+    }
+
+    fn surroundings<'a>(&self, block: usize, layout: &'a VisionLayout) -> Surroundings<'a> {
+        let whole = self.config.full_attention.contains(&block);
+        Surroundings { rotary: &layout.rotary, runs: if whole { &layout.images } else { &layout.windows } }
+    }
+
+    fn layout(&self, grids: &[Grid], device: Device) -> VisionLayout {
+        let plan = WindowPlan::new(grids, self.config.merge as usize, self.config.window_features() as usize);
+        let order = Tensor::from_slice(&plan.order).to_device(device);
+        let runs = |lengths: Vec<i64>| Runs { lengths, causal: false };
+        VisionLayout {
+            rotary: Rotary::new(&self.regroup(self.angles(grids, device), &order)),
+            windows: runs(plan.windows.iter().map(|&features| features as i64 * self.unit()).collect()),
+            images: runs(grids.iter().map(|grid| grid.patches() as i64).collect()),
+            order,
+        }
     }
 
     /// Rotary angles of every patch by its row and its column: `[patches, head_width / 2]`.
     fn angles(&self, grids: &[Grid], device: Device) -> Tensor {
-        let quarter = self.config.head_width() / 2;
-        let frequencies = Tensor::from_slice(&rotary_frequencies(ROPE_THETA, quarter)).to_device(device);
+        let half = self.config.head_width() / 2;
+        let frequencies = Tensor::from_slice(&rotary::frequencies(ROPE_THETA, half)).to_device(device);
         let (rows, columns) = patch_places(grids, self.config.merge as usize);
         let angle = |places: Vec<f32>| {
             Tensor::from_slice(&places).to_device(device).unsqueeze(1) * frequencies.unsqueeze(0)

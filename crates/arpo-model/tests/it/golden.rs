@@ -4,6 +4,7 @@ use arpo_agent::conversation::{Content, Message, Role};
 use arpo_core::trajectory::ImageRef;
 use arpo_model::checkpoint::{self, Checkpoint};
 use arpo_model::image::{ImageProcessor, Patches, decode_png};
+use arpo_model::learner::Picture;
 use arpo_model::positions::Grid;
 use arpo_model::tokenizer::Tokenizer;
 use safetensors::{Dtype, SafeTensors};
@@ -74,6 +75,18 @@ impl Golden {
         let both = self.expected("pixel_values").view([-1, 3, 2, 14 * 14]);
         assert!(both.select(2, 0).equal(&both.select(2, 1)), "the frames of a picture are equal");
         both.select(2, 0).reshape([-1, 3 * 14 * 14])
+    }
+
+    /// The expected patches, picture by picture.
+    pub(crate) fn pictures(&self) -> Vec<Picture> {
+        let pixels = self.pixels();
+        let mut start = 0;
+        let picture = |grid: Grid| {
+            let patches = grid.patches() as i64;
+            start += patches;
+            Picture { pixels: pixels.narrow(0, start - patches, patches), grid }
+        };
+        self.grids().into_iter().map(picture).collect()
     }
 
     /// The screenshots as we process them.

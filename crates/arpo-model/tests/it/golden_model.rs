@@ -1,8 +1,11 @@
 //! Every number on the way from a conversation to a loss and its gradients, against transformers.
 
 use crate::golden::{Golden, assert_close, folder, gradients, tensor};
+use crate::learner::learner;
+use arpo_model::checkpoint::layout::Piece;
 use arpo_model::checkpoint::piece_of;
 use arpo_model::config;
+use arpo_model::learner::{Episode, MicroBatch};
 use arpo_model::model::{Model, Sequence};
 use serde_json::Value;
 use std::fs;
@@ -110,14 +113,51 @@ fn golden_loss_and_every_gradient() {
 
         let expected = gradients(&golden.folder);
         for (layout, parameter) in model.weights().iter() {
-            let gradient = parameter.grad();
-            for piece in &layout.pieces {
-                let expected = tensor(&expected, &piece.other_name());
-                let difference = (piece_of(&gradient, piece) - &expected).norm().double_value(&[]);
-                let size = expected.norm().double_value(&[]);
-                assert!(difference <= 1e-3 * size + 1e-7, "{}: {difference} of {size}", piece.name);
+            check_gradient(&parameter.grad(), &layout.pieces, &expected);
+        }
+    }
+}
+
+/// The same gradients from the learner's own backward pass, whatever it keeps between the passes.
+#[test]
+fn golden_gradients_of_the_learner() {
+    for golden in Golden::all() {
+        for activation_bytes in [0, 1 << 20, u64::MAX] {
+            let learner = learner(&golden, activation_bytes, |_| true);
+            let (tokens, pictures) = (golden.tokens(), golden.pictures());
+            let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
+            let trained: Vec<bool> = mask.iter().map(|&flag| flag == 1).collect();
+            let shown: Vec<usize> = (0..pictures.len()).collect();
+            let episode = Episode { tokens: &tokens, pictures: &shown, trained: &trained };
+            let batch = MicroBatch { episodes: &[episode], pictures: &pictures };
+            let pass = learner.forward(batch).unwrap();
+
+            let count = trained.iter().filter(|&&flag| flag).count();
+            let places = (1..tokens.len()).filter(|&place| trained[place]).map(|place| place - 1);
+            let at_trained = |name: &str| -> Vec<f32> {
+                let all = Vec::<f32>::try_from(golden.expected(name)).unwrap();
+                places.clone().map(|place| all[place]).collect()
+            };
+            let expected = Tensor::from_slice(&at_trained("token_logp"));
+            assert_close(&Tensor::from_slice(&pass.scores().logp[0]), &expected, 1e-4, "log-probabilities");
+            let weights = at_trained("token_weight");
+            let coefficients: Vec<f32> = weights.iter().map(|weight| -weight / count as f32).collect();
+            pass.backward(&[coefficients]).unwrap();
+
+            let expected = gradients(&golden.folder);
+            for (layout, _, gradient) in learner.model().weights().trained() {
+                check_gradient(gradient, &layout.pieces, &expected);
             }
         }
+    }
+}
+
+fn check_gradient(gradient: &Tensor, pieces: &[Piece], expected: &[u8]) {
+    for piece in pieces {
+        let expected = tensor(expected, &piece.other_name());
+        let difference = (piece_of(gradient, piece) - &expected).norm().double_value(&[]);
+        let size = expected.norm().double_value(&[]);
+        assert!(difference <= 1e-3 * size + 1e-7, "{}: {difference} of {size}", piece.name);
     }
 }
 

@@ -5,3 +5,4 @@
 mod checkpoints;
 mod golden;
 mod golden_model;
+mod learner;

@@ -1,0 +1,216 @@
+//! `arpo bench update`: the learner's step on one whole episode.
+
+use super::{DeviceName, timed};
+use crate::Failure;
+use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::Weights;
+use arpo_model::config::{self, ModelConfig};
+use arpo_model::learner::adamw::{AdamW, Update};
+use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
+use arpo_model::model::Model;
+use arpo_model::positions::Grid;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::io::Write;
+use std::process::Command;
+use tch::{Device, Kind, Tensor};
+
+/// Words of the agent per turn, end token included, and of what opens a turn before them.
+const TURN_TOKENS: usize = 120;
+const HEADER_TOKENS: usize = 6;
+
+/// What `arpo bench update` takes.
+#[derive(Args)]
+pub(crate) struct UpdateArguments {
+    /// Where to compute
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceName,
+    /// Whose shapes: the published 7B, or the 1.7 million parameters of the quick preset
+    #[arg(long, value_enum, default_value = "pocket")]
+    model: ModelName,
+    /// Screenshots in the episode
+    #[arg(long, default_value_t = 15)]
+    pictures: usize,
+    /// Updates measured, after one that is not
+    #[arg(long, default_value_t = 3)]
+    updates: usize,
+    /// Train only the language model
+    #[arg(long)]
+    freeze_vision: bool,
+    /// GiB that may be kept between the passes
+    #[arg(long, default_value_t = 37)]
+    activation_gib: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModelName {
+    Pocket,
+    #[value(name = "7b")]
+    SevenBillion,
+}
+
+impl ModelName {
+    fn config(self) -> ModelConfig {
+        match self {
+            Self::Pocket => config::pocket(),
+            Self::SevenBillion => config::qwen2_5_vl_7b(),
+        }
+    }
+
+    /// The size of a screenshot in patches: 168 x 112 pixels, or 1920 x 1080 after the resize.
+    fn grid(self) -> Grid {
+        match self {
+            Self::Pocket => Grid { height: 8, width: 12 },
+            Self::SevenBillion => Grid { height: 78, width: 138 },
+        }
+    }
+}
+
+/// Seconds, means over the measured updates.
+#[derive(Serialize)]
+struct Report {
+    parameters: i64,
+    tokens: usize,
+    pictures: usize,
+    trained_tokens: usize,
+    freeze_vision: bool,
+    encode_seconds: f64,
+    forward_seconds: f64,
+    backward_seconds: f64,
+    optimiser_seconds: f64,
+    update_seconds: f64,
+    tokens_per_second: f64,
+    device_memory_gib: Option<f64>,
+}
+
+pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let device = arguments.device.device()?;
+    let kind = if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 };
+    let config = arguments.model.config();
+    let freeze = arguments.freeze_vision;
+    let weights =
+        Weights::random(&config, kind, device).with_gradients(|layout| !(freeze && layout.is_vision()));
+    let options = LearnerOptions {
+        temperature: 1.0,
+        forbidden: vec![config.image_token, config.video_token],
+        activation_bytes: arguments.activation_gib << 30,
+        logit_rows: 512,
+    };
+    let (tokens, trained) = episode(&config, arguments.model.grid(), arguments.pictures);
+    let shown: Vec<usize> = (0..arguments.pictures).collect();
+    let pictures: Vec<Picture> =
+        shown.iter().map(|_| picture(&config, arguments.model.grid(), device)).collect();
+    let learner = Learner::new(Model::new(config, weights), options);
+    let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let trained_tokens = trained.iter().filter(|&&flag| flag).count();
+    let coefficients = vec![vec![-1.0 / trained_tokens as f32; trained_tokens]];
+
+    let episodes = [Episode { tokens: &tokens, pictures: &shown, trained: &trained }];
+    let batch = MicroBatch { episodes: &episodes, pictures: &pictures };
+    let mut seconds = [0.0; 4];
+    for update in 0..=arguments.updates {
+        let ((), encode) = timed(device, || encode(&learner, &pictures));
+        let (pass, forward) = timed(device, || learner.forward(batch));
+        let pass = pass.map_err(Failure::failed)?;
+        let (done, backward) = timed(device, || pass.backward(&coefficients));
+        done.map_err(Failure::failed)?;
+        let (made, step) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
+        if let Update::Skipped { gradient_norm } = made {
+            return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
+        }
+        if update > 0 {
+            for (total, one) in seconds.iter_mut().zip([encode, forward, backward, step]) {
+                *total += one / arguments.updates as f64;
+            }
+        }
+    }
+    let [encode_seconds, forward_seconds, backward_seconds, optimiser_seconds] = seconds;
+    let update_seconds = forward_seconds + backward_seconds + optimiser_seconds;
+    let report = Report {
+        parameters: learner.model().weights().count(),
+        tokens: tokens.len(),
+        pictures: arguments.pictures,
+        trained_tokens,
+        freeze_vision: freeze,
+        encode_seconds,
+        forward_seconds,
+        backward_seconds,
+        optimiser_seconds,
+        update_seconds,
+        tokens_per_second: tokens.len() as f64 / update_seconds,
+        device_memory_gib: device_memory_gib(device),
+    };
+    print(&report, arguments.json, out)
+}
+
+/// A conversation of so many turns; the agent's words are every token in turn.
+fn episode(config: &ModelConfig, grid: Grid, pictures: usize) -> (Vec<u32>, Vec<bool>) {
+    let (mut tokens, mut trained) = (Vec::new(), Vec::new());
+    let features = grid.features(config.vision.merge as usize);
+    let mut word = 0;
+    for _ in 0..pictures {
+        tokens.extend([config.vision_start_token]);
+        tokens.extend(std::iter::repeat_n(config.image_token, features));
+        tokens.extend(std::iter::repeat_n(config.vision_end_token, HEADER_TOKENS));
+        trained.resize(tokens.len(), false);
+        for _ in 0..TURN_TOKENS {
+            word = (word + 7919) % config.text.vocabulary as u32;
+            let plain = word != config.image_token && word != config.video_token;
+            tokens.push(if plain { word } else { config.vision_end_token });
+            trained.push(true);
+        }
+    }
+    (tokens, trained)
+}
+
+fn picture(config: &ModelConfig, grid: Grid, device: Device) -> Picture {
+    let size = [grid.patches() as i64, config.vision.patch_numbers()];
+    Picture { pixels: Tensor::randn(size, (Kind::Float, device)), grid }
+}
+
+/// The vision tower's forward pass alone.
+fn encode(learner: &Learner, pictures: &[Picture]) {
+    let pixels: Vec<&Tensor> = pictures.iter().map(|picture| &picture.pixels).collect();
+    let grids: Vec<Grid> = pictures.iter().map(|picture| picture.grid).collect();
+    let _ = tch::no_grad(|| learner.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
+}
+
+/// What the program has taken from the device; libtorch keeps what it once took, so this is the peak.
+fn device_memory_gib(device: Device) -> Option<f64> {
+    let Device::Cuda(number) = device else { return None };
+    let query = ["--query-gpu=memory.used", "--format=csv,noheader,nounits"];
+    let answer = Command::new("nvidia-smi").args(query).arg(format!("--id={number}")).output().ok()?;
+    let mib: f64 = String::from_utf8(answer.stdout).ok()?.trim().parse().ok()?;
+    Some(mib / 1024.0)
+}
+
+fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failure> {
+    if json {
+        serde_json::to_writer_pretty(&mut *out, report).map_err(Failure::failed)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let Report { parameters, tokens, pictures, trained_tokens, .. } = report;
+    let frozen = if report.freeze_vision { ", the vision tower frozen" } else { "" };
+    writeln!(
+        out,
+        "{parameters} parameters{frozen}; {tokens} tokens, {pictures} screenshots, {trained_tokens} trained"
+    )?;
+    for (name, seconds) in [
+        ("encoding alone", report.encode_seconds),
+        ("forward", report.forward_seconds),
+        ("backward", report.backward_seconds),
+        ("optimiser", report.optimiser_seconds),
+        ("update", report.update_seconds),
+    ] {
+        writeln!(out, "  {name:<15} {seconds:9.4} s")?;
+    }
+    writeln!(out, "  {:<15} {:9.0} tokens/s", "speed", report.tokens_per_second)?;
+    if let Some(gib) = report.device_memory_gib {
+        writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Parameters, and the one operation that has most of them.
+
+use tch::Tensor;
+
+/// A parameter and, while it is trained, the buffer its gradient is added to.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) value: Tensor,
+    pub(crate) gradient: Option<Tensor>,
+}
+
+impl Parameter {
+    /// Adds to the gradient, if there is one.
+    pub(crate) fn accumulate(&self, gradient: &Tensor) {
+        if let Some(buffer) = &self.gradient {
+            let _ = buffer.shallow_clone().g_add_(gradient);
+        }
+    }
+}
+
+/// y = x Wᵀ + b.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    pub(crate) weight: Parameter,
+    pub(crate) bias: Option<Parameter>,
+}
+
+impl Linear {
+    pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
+        x.linear(&self.weight.value, self.bias.as_ref().map(|bias| &bias.value))
+    }
+
+    /// dL/dx from dL/dy; the parameters' gradients are added to. Both are matrices, a row for each token.
+    pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor) -> Tensor {
+        if let Some(buffer) = &self.weight.gradient {
+            let _ = buffer.shallow_clone().addmm_(&dy.tr(), x);
+        }
+        if let Some(bias) = &self.bias {
+            bias.accumulate(&dy.sum_dim_intlist([0i64].as_slice(), false, None::<tch::Kind>));
+        }
+        dy.matmul(&self.weight.value)
+    }
+}

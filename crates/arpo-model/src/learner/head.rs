@@ -1,0 +1,96 @@
+//! From hidden states to log-probabilities of the agent's tokens, and back, a chunk of rows at a time: logits of a
+//! whole episode would be gigabytes, of which only these rows are needed.
+
+use super::{LearnerOptions, Packed, TokenScores};
+use crate::model::Model;
+use tch::{Kind, Tensor};
+
+/// Low enough that its probability is exactly 0, and still a number, so that 0 times it is 0.
+const FORBIDDEN_LOGIT: f64 = -1e30;
+
+#[derive(Debug)]
+pub(super) struct Head {
+    temperature: f64,
+    /// Tokens left out of the distribution.
+    forbidden: Option<Tensor>,
+    rows: i64,
+}
+
+impl Head {
+    pub(super) fn new(model: &Model, options: &LearnerOptions) -> Self {
+        let forbidden: Vec<i64> = options.forbidden.iter().map(|&token| i64::from(token)).collect();
+        let forbidden =
+            (!forbidden.is_empty()).then(|| Tensor::from_slice(&forbidden).to_device(model.device()));
+        Self { temperature: options.temperature, forbidden, rows: options.logit_rows }
+    }
+
+    /// Log-probabilities and entropies of the trained tokens, from the hidden states before them.
+    pub(super) fn scores(&self, model: &Model, hidden: &Tensor, packed: &Packed) -> TokenScores {
+        let (mut logps, mut entropies) = (Vec::new(), Vec::new());
+        for (hidden, targets) in self.chunks(hidden, &packed.targets) {
+            let all = self.log_distribution(model, &hidden);
+            logps.push(all.gather(1, &targets.unsqueeze(1), false).squeeze_dim(1));
+            entropies.push(-(all.exp() * all).sum_dim_intlist([1i64].as_slice(), false, None::<Kind>));
+        }
+        let by_episode = |parts: &[Tensor]| -> Vec<Vec<f32>> {
+            let numbers: Vec<f32> = match parts {
+                [] => vec![],
+                parts => Tensor::cat(parts, 0).try_into().expect("one number for each token"),
+            };
+            let mut rest = numbers.as_slice();
+            let take = |&count: &usize| {
+                let (episode, others) = rest.split_at(count);
+                rest = others;
+                episode.to_vec()
+            };
+            packed.counts.iter().map(take).collect()
+        };
+        TokenScores { logp: by_episode(&logps), entropy: by_episode(&entropies) }
+    }
+
+    /// dL/d(hidden) for L = sum(coefficient * logp); the head's gradient is added to.
+    pub(super) fn backward(
+        &self,
+        model: &Model,
+        hidden: &Tensor,
+        packed: &Packed,
+        coefficients: &[f32],
+    ) -> Tensor {
+        let coefficients = Tensor::from_slice(coefficients).to_device(hidden.device());
+        let mut start = 0;
+        let mut gradients = Vec::new();
+        for (hidden, targets) in self.chunks(hidden, &packed.targets) {
+            let rows = hidden.size()[0];
+            let coefficient = coefficients.narrow(0, start, rows).unsqueeze(1) / self.temperature;
+            start += rows;
+            // dlogp/dlogits = onehot - p
+            let probabilities = self.log_distribution(model, &hidden).exp();
+            let d_logits =
+                (probabilities * -&coefficient).scatter_add(1, &targets.unsqueeze(1), &coefficient);
+            gradients.push(model.text().logits_backward(&hidden, &d_logits.to_kind(hidden.kind())));
+        }
+        match gradients.as_slice() {
+            [] => hidden.zeros_like(),
+            gradients => Tensor::cat(gradients, 0),
+        }
+    }
+
+    /// Logarithms of the distribution that is sampled from, in f32: `[rows, vocabulary]`.
+    fn log_distribution(&self, model: &Model, hidden: &Tensor) -> Tensor {
+        let logits = model.text().logits(hidden).to_kind(Kind::Float) / self.temperature;
+        let logits = match &self.forbidden {
+            None => logits,
+            Some(forbidden) => logits.index_fill(1, forbidden, FORBIDDEN_LOGIT),
+        };
+        logits.log_softmax(-1, Kind::Float)
+    }
+
+    fn chunks(&self, hidden: &Tensor, targets: &Tensor) -> Vec<(Tensor, Tensor)> {
+        let total = targets.size()[0];
+        let chunk = |start: i64| {
+            let rows = self.rows.min(total - start);
+            (hidden.narrow(0, start, rows), targets.narrow(0, start, rows))
+        };
+        (0..total).step_by(self.rows as usize).map(chunk).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! What is kept between the forward and the backward pass, decided from a memory budget. Pure.
+//!
+//! The language model comes first: computing its attention again costs most. Blocks are raised from keeping their
+//! input to keeping attention, then to keeping everything, while the budget lasts. The vision tower is kept if there
+//! is still room for all of it; otherwise its pictures are encoded again in the backward pass, some at a time.
+
+use super::MicroBatch;
+use crate::Keep;
+use crate::checkpoint::layout::padded;
+use crate::config::ModelConfig;
+use tch::Kind;
+
+/// The decision for one micro-batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    text: Vec<Keep>,
+    vision: Keep,
+    keeps_vision: bool,
+    pictures_at_a_time: usize,
+}
+
+impl Plan {
+    pub(super) fn new(config: &ModelConfig, batch: &MicroBatch, kind: Kind, budget: u64) -> Self {
+        let tokens: usize = batch.episodes.iter().map(|episode| episode.tokens.len()).sum();
+        let patches: Vec<usize> = batch.pictures.iter().map(|picture| picture.grid.patches()).collect();
+        Self::for_sizes(config, tokens as u64, &patches, kind.elt_size_in_bytes() as u64, budget)
+    }
+
+    /// The plan for a number of tokens and pictures of so many patches.
+    pub fn for_sizes(
+        config: &ModelConfig,
+        tokens: u64,
+        patches: &[usize],
+        number_bytes: u64,
+        budget: u64,
+    ) -> Self {
+        let (text, left) = raise(config.text.layers, budget, |keep| {
+            let text = &config.text;
+            let queries = text.heads * text.head_width();
+            let qkv = queries + 2 * text.key_value_heads * text.head_width();
+            let numbers = keep.numbers_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
+            numbers as u64 * number_bytes * tokens
+        });
+        let vision_bytes = |keep: Keep, patches: u64| {
+            let vision = &config.vision;
+            let gate_up = 2 * padded(vision.intermediate);
+            let numbers = keep.numbers_per_token(vision.hidden, vision.hidden, 3 * vision.hidden, gate_up);
+            numbers as u64 * number_bytes * patches * vision.blocks as u64
+        };
+        let all: u64 = patches.iter().map(|&patches| patches as u64).sum();
+        let largest = patches.iter().copied().max().unwrap_or(0) as u64;
+        let affordable =
+            [Keep::Everything, Keep::Attention].into_iter().find(|&keep| vision_bytes(keep, all) <= left);
+        match affordable {
+            Some(vision) => {
+                Self { text, vision, keeps_vision: true, pictures_at_a_time: patches.len().max(1) }
+            }
+            None => {
+                // by then the language model's share is free again
+                let one = vision_bytes(Keep::Attention, largest);
+                let pictures_at_a_time = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
+                Self { text, vision: Keep::Attention, keeps_vision: false, pictures_at_a_time }
+            }
+        }
+    }
+
+    /// What is kept of a block of the language model.
+    pub fn text(&self, block: usize) -> Keep {
+        self.text[block]
+    }
+
+    /// What is kept of every block of the vision tower.
+    pub fn vision(&self, _block: usize) -> Keep {
+        self.vision
+    }
+
+    /// Whether the vision tower is kept from the forward pass.
+    pub fn keeps_vision(&self) -> bool {
+        self.keeps_vision
+    }
+
+    /// Pictures that are encoded again together, where it is not.
+    pub fn pictures_at_a_time(&self) -> usize {
+        self.pictures_at_a_time
+    }
+}
+
+/// Raises blocks one by one while the budget lasts; what is left of it.
+fn raise(blocks: usize, budget: u64, bytes: impl Fn(Keep) -> u64) -> (Vec<Keep>, u64) {
+    let mut kept = vec![Keep::Input; blocks];
+    let mut left = budget.saturating_sub(blocks as u64 * bytes(Keep::Input));
+    for (from, to) in [(Keep::Input, Keep::Attention), (Keep::Attention, Keep::Everything)] {
+        let more = bytes(to) - bytes(from);
+        for keep in kept.iter_mut().filter(|keep| **keep == from) {
+            if more > left {
+                return (kept, left);
+            }
+            *keep = to;
+            left -= more;
+        }
+    }
+    (kept, left)
+}

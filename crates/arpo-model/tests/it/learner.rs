@@ -1,0 +1,311 @@
+//! The learner's step is the same however it is cut up, and the same as autograd's.
+
+use crate::golden::Golden;
+use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::layout::ParameterLayout;
+use arpo_model::learner::adamw::{AdamW, Update};
+use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
+use arpo_model::model::{Model, Sequence};
+use std::collections::BTreeMap;
+use tch::{Kind, Tensor, no_grad};
+
+const TEMPERATURE: f64 = 0.8;
+
+pub(crate) fn learner(
+    golden: &Golden,
+    activation_bytes: u64,
+    trained: impl Fn(&ParameterLayout) -> bool,
+) -> Learner {
+    let options = LearnerOptions { temperature: 1.0, forbidden: vec![], activation_bytes, logit_rows: 7 };
+    with_options(golden, options, trained)
+}
+
+fn with_options(
+    golden: &Golden,
+    options: LearnerOptions,
+    trained: impl Fn(&ParameterLayout) -> bool,
+) -> Learner {
+    let checkpoint = golden.checkpoint();
+    Learner::new(Model::new(checkpoint.config, checkpoint.weights.with_gradients(trained)), options)
+}
+
+/// Episodes made of the golden conversation: beginnings of it, so that they share its pictures.
+struct Batch {
+    pictures: Vec<Picture>,
+    tokens: Vec<Vec<u32>>,
+    shown: Vec<Vec<usize>>,
+    trained: Vec<Vec<bool>>,
+}
+
+impl Batch {
+    fn new(golden: &Golden) -> Self {
+        let (tokens, pictures) = (golden.tokens(), golden.pictures());
+        let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
+        let image = golden.checkpoint().config.image_token;
+        // cut behind each of the agent's turns
+        let ends = (1..tokens.len()).filter(|&place| mask[place - 1] == 1 && mask[place] == 0);
+        let mut batch = Self { pictures, tokens: vec![], shown: vec![], trained: vec![] };
+        for end in ends {
+            let features = tokens[..end].iter().filter(|&&token| token == image).count();
+            let mut left = features;
+            let shown = (0..batch.pictures.len()).take_while(|&picture| {
+                let visible = left > 0;
+                left = left.saturating_sub(batch.pictures[picture].grid.features(2));
+                visible
+            });
+            batch.shown.push(shown.collect());
+            batch.tokens.push(tokens[..end].to_vec());
+            batch.trained.push(mask[..end].iter().map(|&flag| flag == 1).collect());
+        }
+        assert!(batch.tokens.len() > 1, "several episodes");
+        batch
+    }
+
+    fn episodes(&self) -> Vec<Episode<'_>> {
+        (0..self.tokens.len())
+            .map(|i| Episode { tokens: &self.tokens[i], pictures: &self.shown[i], trained: &self.trained[i] })
+            .collect()
+    }
+
+    /// Some coefficients, different for every token.
+    fn coefficients(&self) -> Vec<Vec<f32>> {
+        let count = |mask: &Vec<bool>| mask.iter().filter(|&&flag| flag).count();
+        let one = |(episode, mask): (usize, &Vec<bool>)| {
+            (0..count(mask)).map(|token| ((episode * 31 + token * 7) % 13) as f32 / 13.0 - 0.4).collect()
+        };
+        self.trained.iter().enumerate().map(one).collect()
+    }
+}
+
+fn gradients(learner: &Learner) -> BTreeMap<String, Tensor> {
+    learner
+        .model()
+        .weights()
+        .trained()
+        .map(|(layout, _, gradient)| (layout.name.clone(), gradient.copy()))
+        .collect()
+}
+
+fn assert_equal(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>, tolerance: f64) {
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+    for (name, gradient) in one {
+        let difference = (gradient - &other[name]).norm().double_value(&[]);
+        let size = gradient.norm().double_value(&[]);
+        assert!(difference <= tolerance * size + 1e-7, "{name}: {difference} of {size}");
+    }
+}
+
+fn whole(learner: &Learner, batch: &Batch) -> BTreeMap<String, Tensor> {
+    let episodes = batch.episodes();
+    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    pass.backward(&batch.coefficients()).unwrap();
+    gradients(learner)
+}
+
+#[test]
+fn packed_is_one_by_one() {
+    for golden in Golden::all() {
+        let batch = Batch::new(&golden);
+        let together = learner(&golden, u64::MAX, |_| true);
+        let episodes = batch.episodes();
+        let scores = together.scores(&MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+        let packed = whole(&together, &batch);
+
+        let apart = learner(&golden, u64::MAX, |_| true);
+        for (number, (episode, coefficients)) in episodes.iter().zip(batch.coefficients()).enumerate() {
+            let one = std::slice::from_ref(episode);
+            let pass = apart.forward(MicroBatch { episodes: one, pictures: &batch.pictures }).unwrap();
+            for (alone, packed) in pass.scores().logp[0].iter().zip(&scores.logp[number]) {
+                assert!((alone - packed).abs() < 1e-5, "{alone} and {packed}");
+            }
+            for (alone, packed) in pass.scores().entropy[0].iter().zip(&scores.entropy[number]) {
+                assert!((alone - packed).abs() < 1e-4, "{alone} and {packed}");
+            }
+            pass.backward(&[coefficients]).unwrap();
+        }
+        assert_equal(&packed, &gradients(&apart), 1e-4);
+    }
+}
+
+#[test]
+fn computing_again_is_keeping() {
+    for golden in Golden::all() {
+        let batch = Batch::new(&golden);
+        let kept = whole(&learner(&golden, u64::MAX, |_| true), &batch);
+        for activation_bytes in [0, 500_000, 2_000_000, 4_000_000] {
+            assert_equal(&kept, &whole(&learner(&golden, activation_bytes, |_| true), &batch), 1e-4);
+        }
+    }
+}
+
+#[test]
+fn a_frozen_vision_tower_changes_nothing_else() {
+    for golden in Golden::all() {
+        let batch = Batch::new(&golden);
+        let mut all = whole(&learner(&golden, u64::MAX, |_| true), &batch);
+        let frozen = whole(&learner(&golden, u64::MAX, |layout| !layout.is_vision()), &batch);
+        all.retain(|name, _| !name.starts_with("vision."));
+        assert_equal(&all, &frozen, 1e-5);
+    }
+}
+
+/// The plain way: full logits of every position, autograd, AdamW by the book, on copies of the parameters.
+struct Reference {
+    model: Model,
+    moments: Vec<(Tensor, Tensor)>,
+    forbidden: Vec<i64>,
+}
+
+impl Reference {
+    fn new(golden: &Golden, forbidden: &[u32]) -> Self {
+        let model = Model::from_checkpoint(golden.checkpoint());
+        let moments =
+            model.weights().iter().map(|(_, value)| (value.zeros_like(), value.zeros_like())).collect();
+        for (_, value) in model.weights().iter() {
+            let _ = value.set_requires_grad(true);
+        }
+        Self { model, moments, forbidden: forbidden.iter().map(|&token| i64::from(token)).collect() }
+    }
+
+    fn loss(&self, batch: &Batch) -> Tensor {
+        let mut loss = Tensor::zeros([1], (Kind::Float, tch::Device::Cpu));
+        for (number, coefficients) in batch.coefficients().iter().enumerate() {
+            let pictures: Vec<&Picture> =
+                batch.shown[number].iter().map(|&picture| &batch.pictures[picture]).collect();
+            let grids: Vec<_> = pictures.iter().map(|picture| picture.grid).collect();
+            let pixels = Tensor::cat(&pictures.iter().map(|picture| &picture.pixels).collect::<Vec<_>>(), 0);
+            let sequence = Sequence { tokens: &batch.tokens[number], grids: &grids };
+            let states = self.model.hidden_states(&sequence, Some(&pixels)).unwrap();
+            let logits = self.model.text().logits(&states[states.len() - 1]) / TEMPERATURE;
+            let logits = logits.index_fill(1, &Tensor::from_slice(&self.forbidden), f64::NEG_INFINITY);
+            let all = logits.log_softmax(-1, Kind::Float);
+            let mut coefficients = coefficients.iter();
+            for (place, _) in batch.trained[number].iter().enumerate().filter(|(_, trained)| **trained) {
+                let token = i64::from(batch.tokens[number][place]);
+                let logp = all.select(0, place as i64 - 1).select(0, token);
+                loss += logp * f64::from(*coefficients.next().unwrap());
+            }
+        }
+        loss
+    }
+
+    fn update(&mut self, batch: &Batch, config: &OptimiserConfig, step: i32) {
+        self.loss(batch).backward();
+        no_grad(|| {
+            let norm: f64 = self
+                .model
+                .weights()
+                .iter()
+                .map(|(_, value)| value.grad().square().sum(Kind::Double).double_value(&[]))
+                .sum::<f64>()
+                .sqrt();
+            let clip = if norm > config.max_grad_norm { config.max_grad_norm / norm } else { 1.0 };
+            for ((_, value), (mean, square)) in self.model.weights().iter().zip(&mut self.moments) {
+                let gradient = value.grad() * clip;
+                *mean = &*mean * config.beta1 + &gradient * (1.0 - config.beta1);
+                *square = &*square * config.beta2 + gradient.square() * (1.0 - config.beta2);
+                let mean_hat = &*mean / (1.0 - config.beta1.powi(step));
+                let square_hat = &*square / (1.0 - config.beta2.powi(step));
+                let mut value = value.shallow_clone();
+                let _ = value.g_mul_scalar_(1.0 - config.learning_rate * config.weight_decay);
+                value -= mean_hat / (square_hat.sqrt() + config.epsilon) * config.learning_rate;
+                value.zero_grad();
+            }
+        });
+    }
+}
+
+#[test]
+fn ten_updates_are_those_of_a_plain_reference() {
+    for golden in Golden::all() {
+        let batch = Batch::new(&golden);
+        let forbidden = vec![3, golden.checkpoint().config.image_token];
+        let config = OptimiserConfig { learning_rate: 1e-3, ..OptimiserConfig::default() };
+        let options = LearnerOptions {
+            temperature: TEMPERATURE,
+            forbidden: forbidden.clone(),
+            activation_bytes: 1_000_000,
+            logit_rows: 5,
+        };
+        let learner = with_options(&golden, options, |_| true);
+        let mut optimiser = AdamW::new(learner.model().weights(), config.clone());
+        let mut reference = Reference::new(&golden, &forbidden);
+        for step in 1..=10 {
+            whole(&learner, &batch);
+            let update = optimiser.update(learner.model().weights(), config.learning_rate);
+            assert!(matches!(update, Update::Made { .. }), "{update:?}");
+            reference.update(&batch, &config, step);
+            for ((layout, ours), (_, theirs)) in
+                learner.model().weights().iter().zip(reference.model.weights().iter())
+            {
+                let moved = no_grad(|| (ours - theirs).abs().max().double_value(&[]));
+                // Adam divides by the gradient's size, so rounding in tiny gradients shows as part of a step
+                assert!(
+                    moved <= 0.05 * f64::from(step) * config.learning_rate,
+                    "{} after {step}: {moved}",
+                    layout.name
+                );
+            }
+        }
+        assert_eq!(optimiser.updates(), 10);
+    }
+}
+
+#[test]
+fn a_gradient_that_is_no_number_moves_nothing() {
+    let golden = &Golden::all()[0];
+    let batch = Batch::new(golden);
+    let learner = learner(golden, u64::MAX, |_| true);
+    let before: Vec<Tensor> = learner.model().weights().iter().map(|(_, value)| value.copy()).collect();
+    let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let episodes = batch.episodes();
+    let mut coefficients = batch.coefficients();
+    coefficients[0][0] = f32::NAN;
+    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    pass.backward(&coefficients).unwrap();
+    assert!(matches!(optimiser.update(learner.model().weights(), 1e-3), Update::Skipped { .. }));
+    assert_eq!(optimiser.updates(), 0);
+    for ((_, value), before) in learner.model().weights().iter().zip(before) {
+        assert!(value.equal(&before));
+    }
+    assert!(gradients(&learner).values().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
+}
+
+#[test]
+fn wrong_batches_are_refused() {
+    let golden = &Golden::all()[0];
+    let batch = Batch::new(golden);
+    let learner = learner(golden, u64::MAX, |_| true);
+    let refused = |tokens: &[u32], pictures: &[usize], trained: &[bool]| {
+        let episode = Episode { tokens, pictures, trained };
+        learner
+            .scores(&MicroBatch { episodes: &[episode], pictures: &batch.pictures })
+            .unwrap_err()
+            .to_string()
+    };
+    let (tokens, shown, trained) = (&batch.tokens[0][..], &batch.shown[0][..], &batch.trained[0][..]);
+    let features = tokens.iter().filter(|&&token| token == learner.model().config().image_token).count();
+    assert_eq!(
+        refused(tokens, &[], trained),
+        format!("{features} image placeholder tokens for 0 image features")
+    );
+    assert_eq!(
+        refused(tokens, &[99], trained),
+        format!("an episode shows picture 99 of {}", batch.pictures.len())
+    );
+    assert_eq!(
+        refused(tokens, shown, &trained[1..]),
+        format!("a mask of {} for {} tokens", trained.len() - 1, tokens.len())
+    );
+    assert_eq!(
+        refused(&[1, 2], &[], &[true, true]),
+        "the first token of an episode cannot be trained: nothing predicts it"
+    );
+    assert!(refused(&[1, 999_999], &[], &[false, true]).starts_with("token 999999 is not one of"));
+
+    let episodes = batch.episodes();
+    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    assert!(
+        pass.backward(&[]).unwrap_err().to_string().starts_with("coefficients for [] tokens: expected [")
+    );
+}
