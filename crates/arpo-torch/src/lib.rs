@@ -7,5 +7,6 @@
 //! This is the only crate of the workspace that may write `unsafe`.
 
 pub mod driver;
+pub mod kernels;
 pub mod mapped;
 pub mod runtime;

@@ -101,7 +101,7 @@ pub fn usable_cuda_devices() -> usize {
 }
 
 /// The folder the loader took `libtorch_cpu.so` from, as the kernel lists it.
-fn loaded_folder() -> Option<PathBuf> {
+pub(crate) fn loaded_folder() -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
     Path::new(&line[line.find('/')?..]).parent().map(Path::to_path_buf)

@@ -1,5 +1,7 @@
 //! `arpo bench`: how fast a part is, on this machine, with random weights and inputs.
 
+mod episode;
+mod kernels;
 mod update;
 
 use crate::Failure;
@@ -20,6 +22,8 @@ pub(crate) struct BenchArguments {
 enum Part {
     /// One update of all parameters from one episode
     Update(update::UpdateArguments),
+    /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
+    Kernels(kernels::KernelsArguments),
 }
 
 /// Where to compute.
@@ -48,6 +52,7 @@ impl DeviceName {
 pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<(), Failure> {
     match &arguments.part {
         Part::Update(arguments) => update::run(arguments, out),
+        Part::Kernels(arguments) => kernels::run(arguments, out),
     }
 }
 

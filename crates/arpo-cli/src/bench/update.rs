@@ -1,23 +1,21 @@
 //! `arpo bench update`: the learner's step on one whole episode.
 
+use super::episode::MadeEpisode;
 use super::{DeviceName, timed};
 use crate::Failure;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::learner::adamw::{AdamW, Update};
-use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
+use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, Picture};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
+use arpo_torch::kernels;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::Write;
 use std::process::Command;
 use tch::{Device, Kind, Tensor};
-
-/// Words of the agent per turn, end token included, and of what opens a turn before them.
-const TURN_TOKENS: usize = 120;
-const HEADER_TOKENS: usize = 6;
 
 /// What `arpo bench update` takes.
 #[derive(Args)]
@@ -37,8 +35,11 @@ pub(crate) struct UpdateArguments {
     /// Train only the language model
     #[arg(long)]
     freeze_vision: bool,
+    /// Without our own CUDA kernels
+    #[arg(long)]
+    plain: bool,
     /// GiB that may be kept between the passes
-    #[arg(long, default_value_t = 37)]
+    #[arg(long, default_value_t = 42)]
     activation_gib: u64,
     /// Print JSON
     #[arg(long)]
@@ -88,6 +89,12 @@ struct Report {
 
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
+    kernels::use_plain_versions(arguments.plain);
+    if device != Device::Cpu
+        && let Some(problem) = kernels::problem()
+    {
+        let _ = writeln!(std::io::stderr(), "warning: no CUDA kernels of our own: {problem}");
+    }
     let kind = if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 };
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
@@ -99,26 +106,22 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         activation_bytes: arguments.activation_gib << 30,
         logit_rows: 512,
     };
-    let (tokens, trained) = episode(&config, arguments.model.grid(), arguments.pictures);
-    let shown: Vec<usize> = (0..arguments.pictures).collect();
-    let pictures: Vec<Picture> =
-        shown.iter().map(|_| picture(&config, arguments.model.grid(), device)).collect();
+    let made = MadeEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
     let learner = Learner::new(Model::new(config, weights), options);
     let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
-    let trained_tokens = trained.iter().filter(|&&flag| flag).count();
-    let coefficients = vec![vec![-1.0 / trained_tokens as f32; trained_tokens]];
-
-    let episodes = [Episode { tokens: &tokens, pictures: &shown, trained: &trained }];
-    let batch = MicroBatch { episodes: &episodes, pictures: &pictures };
+    let coefficients = made.coefficients();
+    let trained_tokens = coefficients[0].len();
+    let episodes = [made.episode()];
+    let batch = MicroBatch { episodes: &episodes, pictures: &made.pictures };
     let mut seconds = [0.0; 4];
     for update in 0..=arguments.updates {
-        let ((), encode) = timed(device, || encode(&learner, &pictures));
+        let ((), encode) = timed(device, || encode(&learner, &made.pictures));
         let (pass, forward) = timed(device, || learner.forward(batch));
         let pass = pass.map_err(Failure::failed)?;
         let (done, backward) = timed(device, || pass.backward(&coefficients));
         done.map_err(Failure::failed)?;
-        let (made, step) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
-        if let Update::Skipped { gradient_norm } = made {
+        let (moved, step) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
+        if let Update::Skipped { gradient_norm } = moved {
             return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
         }
         if update > 0 {
@@ -131,7 +134,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let update_seconds = forward_seconds + backward_seconds + optimiser_seconds;
     let report = Report {
         parameters: learner.model().weights().count(),
-        tokens: tokens.len(),
+        tokens: made.tokens.len(),
         pictures: arguments.pictures,
         trained_tokens,
         freeze_vision: freeze,
@@ -140,35 +143,10 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         backward_seconds,
         optimiser_seconds,
         update_seconds,
-        tokens_per_second: tokens.len() as f64 / update_seconds,
+        tokens_per_second: made.tokens.len() as f64 / update_seconds,
         device_memory_gib: device_memory_gib(device),
     };
     print(&report, arguments.json, out)
-}
-
-/// A conversation of so many turns; the agent's words are every token in turn.
-fn episode(config: &ModelConfig, grid: Grid, pictures: usize) -> (Vec<u32>, Vec<bool>) {
-    let (mut tokens, mut trained) = (Vec::new(), Vec::new());
-    let features = grid.features(config.vision.merge as usize);
-    let mut word = 0;
-    for _ in 0..pictures {
-        tokens.extend([config.vision_start_token]);
-        tokens.extend(std::iter::repeat_n(config.image_token, features));
-        tokens.extend(std::iter::repeat_n(config.vision_end_token, HEADER_TOKENS));
-        trained.resize(tokens.len(), false);
-        for _ in 0..TURN_TOKENS {
-            word = (word + 7919) % config.text.vocabulary as u32;
-            let plain = word != config.image_token && word != config.video_token;
-            tokens.push(if plain { word } else { config.vision_end_token });
-            trained.push(true);
-        }
-    }
-    (tokens, trained)
-}
-
-fn picture(config: &ModelConfig, grid: Grid, device: Device) -> Picture {
-    let size = [grid.patches() as i64, config.vision.patch_numbers()];
-    Picture { pixels: Tensor::randn(size, (Kind::Float, device)), grid }
 }
 
 /// The vision tower's forward pass alone.

@@ -104,21 +104,20 @@ impl Block {
 
         let normed = self.norm2.forward(&middle);
         let gate_up = gate_up.unwrap_or_else(|| self.gate_up.forward(&normed));
-        let dh = self.down.backward(&swiglu::forward(&gate_up), dy);
-        let d_gate_up = swiglu::backward(&gate_up, &dh);
-        drop((gate_up, dh));
+        let (h, d_gate_up) = swiglu::backward(&gate_up, &self.down.input_gradient(dy));
+        drop(gate_up);
+        self.down.accumulate(&h, dy);
+        drop(h);
         let d_normed = self.gate_up.backward(&normed, &d_gate_up);
         drop((normed, d_gate_up));
-        let d_middle = dy + self.norm2.backward(&middle, &d_normed);
+        let d_middle = self.norm2.backward(&middle, &d_normed, Some(dy));
         drop((middle, d_normed));
 
         let d_attended = self.out.backward(&attention.output(), &d_middle);
-        let [dq, dk, dv] = attention.backward(&d_attended);
+        let d_qkv = surroundings.rotary.join(&attention.backward(&d_attended));
         drop(d_attended);
-        let rotary = surroundings.rotary;
-        let d_qkv = Tensor::cat(&[rotary.turn_back(&dq), rotary.turn_back(&dk), dv], 1).flatten(1, 2);
         let d_normed = self.qkv.backward(&self.norm1.forward(&input), &d_qkv);
-        d_middle + self.norm1.backward(&input, &d_normed)
+        self.norm1.backward(&input, &d_normed, Some(&d_middle))
     }
 
     fn attend(&self, x: &Tensor, surroundings: Surroundings) -> Attended {
@@ -130,11 +129,6 @@ impl Block {
 
     /// Queries, keys and values of normed tokens, the first two turned to their places: `[tokens, heads, width]`.
     pub(crate) fn queries_keys_values(&self, normed: &Tensor, rotary: &Rotary) -> [Tensor; 3] {
-        let (heads, shared) = (self.heads, self.key_value_heads);
-        let qkv = self.qkv.forward(normed);
-        let qkv = qkv.view([qkv.size()[0], heads + 2 * shared, -1]);
-        let q = rotary.turn(&qkv.narrow(1, 0, heads));
-        let k = rotary.turn(&qkv.narrow(1, heads, shared));
-        [q, k, qkv.narrow(1, heads + shared, shared).contiguous()]
+        rotary.split(&self.qkv.forward(normed), self.heads, self.key_value_heads)
     }
 }

@@ -32,12 +32,22 @@ impl Linear {
 
     /// dL/dx from dL/dy; the parameters' gradients are added to. Both are matrices, a row for each token.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor) -> Tensor {
+        self.accumulate(x, dy);
+        self.input_gradient(dy)
+    }
+
+    /// Adds to the parameters' gradients.
+    pub(crate) fn accumulate(&self, x: &Tensor, dy: &Tensor) {
         if let Some(buffer) = &self.weight.gradient {
             let _ = buffer.shallow_clone().addmm_(&dy.tr(), x);
         }
         if let Some(bias) = &self.bias {
             bias.accumulate(&dy.sum_dim_intlist([0i64].as_slice(), false, None::<tch::Kind>));
         }
+    }
+
+    /// dL/dx from dL/dy.
+    pub(crate) fn input_gradient(&self, dy: &Tensor) -> Tensor {
         dy.matmul(&self.weight.value)
     }
 }

@@ -1,6 +1,7 @@
 //! x / rms(x) * w, computed in f32 whatever the parameters are, as the reference does.
 
 use super::linear::Parameter;
+use arpo_torch::kernels::fused_for;
 use tch::{Kind, Tensor};
 
 #[derive(Debug)]
@@ -11,13 +12,23 @@ pub(crate) struct RmsNorm {
 
 impl RmsNorm {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
+        if let Some(fused) = fused_for(x) {
+            return fused.rms_norm(x, &self.weight.value, self.epsilon);
+        }
         let wide = x.to_kind(Kind::Float);
         let scale = self.scale(&wide);
         (wide * scale).to_kind(x.kind()) * &self.weight.value
     }
 
-    /// dL/dx from dL/dy; the weight's gradient is added to.
-    pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor) -> Tensor {
+    /// residual + dL/dx from dL/dy; the weight's gradient is added to.
+    pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor, residual: Option<&Tensor>) -> Tensor {
+        let fused = fused_for(x);
+        let weight = &self.weight.value;
+        let together = fused.and_then(|fused| fused.rms_norm_backward(x, weight, dy, residual, self.epsilon));
+        if let Some((dx, dw)) = together {
+            self.weight.accumulate(&dw);
+            return dx;
+        }
         let wide = x.to_kind(Kind::Float);
         let scale = self.scale(&wide); // [tokens, 1]
         let normed = wide * &scale;
@@ -27,7 +38,11 @@ impl RmsNorm {
         }
         let dnormed = dy * self.weight.value.to_kind(Kind::Float);
         let along = (&dnormed * &normed).mean_dim(-1, true, Kind::Float);
-        ((dnormed - normed * along) * scale).to_kind(x.kind())
+        let dx = ((dnormed - normed * along) * scale).to_kind(x.kind());
+        match residual {
+            Some(residual) => residual + dx,
+            None => dx,
+        }
     }
 
     fn scale(&self, wide: &Tensor) -> Tensor {

@@ -1,5 +1,6 @@
 //! Rotary positions: every head of a token is turned by its place.
 
+use arpo_torch::kernels::fused_for;
 use tch::{Kind, Tensor};
 
 /// Cosines and sines of every token's frequencies, in f32.
@@ -16,17 +17,30 @@ impl Rotary {
         Self { cosine: angles.cos(), sine: angles.sin() }
     }
 
-    /// Turns every head of x `[tokens, heads, head_width]`: its first half is the real part, its second the imaginary.
-    pub(crate) fn turn(&self, x: &Tensor) -> Tensor {
-        turn(x, &self.cosine, &self.sine)
+    /// Queries, keys and values `[tokens, heads, head_width]` of their product, the first two turned to their places.
+    pub(crate) fn split(&self, qkv: &Tensor, heads: i64, shared: i64) -> [Tensor; 3] {
+        if let Some(fused) = fused_for(qkv) {
+            return fused.rotary_split(qkv, &self.cosine, &self.sine, heads, shared);
+        }
+        let qkv = qkv.view([qkv.size()[0], heads + 2 * shared, -1]);
+        let q = turn(&qkv.narrow(1, 0, heads), &self.cosine, &self.sine);
+        let k = turn(&qkv.narrow(1, heads, shared), &self.cosine, &self.sine);
+        [q, k, qkv.narrow(1, heads + shared, shared).contiguous()]
     }
 
-    /// Turns back, which is also how a gradient passes.
-    pub(crate) fn turn_back(&self, x: &Tensor) -> Tensor {
-        turn(x, &self.cosine, &-&self.sine)
+    /// The gradient of their product from those of queries, keys and values, which are turned back.
+    pub(crate) fn join(&self, gradients: &[Tensor; 3]) -> Tensor {
+        if let Some(fused) = fused_for(&gradients[0]) {
+            return fused.rotary_join(gradients, &self.cosine, &self.sine);
+        }
+        let [dq, dk, dv] = gradients;
+        let back = -&self.sine;
+        Tensor::cat(&[turn(dq, &self.cosine, &back), turn(dk, &self.cosine, &back), dv.shallow_clone()], 1)
+            .flatten(1, 2)
     }
 }
 
+/// Turns every head of x `[tokens, heads, head_width]`: its first half is the real part, its second the imaginary.
 fn turn(x: &Tensor, cosine: &Tensor, sine: &Tensor) -> Tensor {
     let halves = x.to_kind(Kind::Float).chunk(2, -1);
     let (real, imaginary) = (&halves[0], &halves[1]);

@@ -6,6 +6,7 @@
 
 use crate::checkpoint::Weights;
 use arpo_core::config::OptimiserConfig;
+use arpo_torch::kernels::{AdamwNumbers, fused_for};
 use tch::{Kind, Tensor, no_grad};
 
 /// Numbers of a parameter that are updated at a time in f32, so that temporaries stay small.
@@ -58,11 +59,14 @@ impl AdamW {
                 self.updates += 1;
                 let clip = self.clip(gradient_norm);
                 let step = Step::new(&self.config, self.updates, learning_rate, clip);
-                for ((_, value, gradient), moments) in weights.trained().zip(&self.moments) {
-                    step.update(value, gradient, moments);
+                for (number, ((_, value, gradient), moments)) in
+                    weights.trained().zip(&self.moments).enumerate()
+                {
+                    step.update(number, value, gradient, moments);
                 }
+            } else {
+                weights.zero_gradients();
             }
-            weights.zero_gradients();
             if made { Update::Made { gradient_norm } } else { Update::Skipped { gradient_norm } }
         })
     }
@@ -86,25 +90,17 @@ pub fn gradient_norm(weights: &Weights) -> f64 {
     }
 }
 
-/// The numbers of one update that are the same for all parameters.
+/// One update: its numbers, and the name of its random stream for rounding.
 struct Step {
-    clip: f64,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
-    /// Learning rate over the first moment's bias correction.
-    step_size: f64,
-    /// Root of the second moment's bias correction.
-    root: f64,
-    /// What weights are multiplied by.
-    decay: f64,
+    numbers: AdamwNumbers,
+    seed: u64,
 }
 
 impl Step {
     fn new(config: &OptimiserConfig, updates: u64, learning_rate: f64, clip: f64) -> Self {
         let OptimiserConfig { beta1, beta2, epsilon, weight_decay, .. } = *config;
         let correction = |beta: f64| 1.0 - beta.powf(updates as f64);
-        Self {
+        let numbers = AdamwNumbers {
             clip,
             beta1,
             beta2,
@@ -112,10 +108,21 @@ impl Step {
             step_size: learning_rate / correction(beta1),
             root: correction(beta2).sqrt(),
             decay: 1.0 - learning_rate * weight_decay,
-        }
+        };
+        Self { numbers, seed: updates }
     }
 
-    fn update(&self, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+    /// Updates one parameter, the `number`-th, and forgets its gradient.
+    fn update(&self, number: usize, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+        if let Some(fused) = fused_for(value).filter(|_| value.numel() % 8 == 0) {
+            // parameters are rounded by streams of their own
+            return fused.adamw(value, gradient, moments, &self.numbers, self.seed << 20 | number as u64);
+        }
+        self.update_plainly(value, gradient, moments);
+        let _ = gradient.shallow_clone().zero_();
+    }
+
+    fn update_plainly(&self, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
         let flat = |tensor: &Tensor| tensor.view([-1]);
         let (value, gradient, mean, square) =
             (flat(value), flat(gradient), flat(&moments[0]), flat(&moments[1]));
@@ -127,12 +134,13 @@ impl Step {
     }
 
     fn update_part(&self, mut value: Tensor, gradient: &Tensor, mut mean: Tensor, mut square: Tensor) {
+        let AdamwNumbers { clip, beta1, beta2, epsilon, step_size, root, decay } = self.numbers;
         let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
-        let gradient = wide(gradient) * self.clip;
-        let new_mean = wide(&mean) * self.beta1 + &gradient * (1.0 - self.beta1);
-        let new_square = wide(&square) * self.beta2 + gradient.square() * (1.0 - self.beta2);
-        let denominator = new_square.sqrt() / self.root + self.epsilon;
-        let new_value = wide(&value) * self.decay - &new_mean / denominator * self.step_size;
+        let gradient = wide(gradient) * clip;
+        let new_mean = wide(&mean) * beta1 + &gradient * (1.0 - beta1);
+        let new_square = wide(&square) * beta2 + gradient.square() * (1.0 - beta2);
+        let denominator = new_square.sqrt() / root + epsilon;
+        let new_value = wide(&value) * decay - &new_mean / denominator * step_size;
         for (old, new) in [(&mut value, new_value), (&mut mean, new_mean), (&mut square, new_square)] {
             let rounded = if old.kind() == Kind::BFloat16 { rounded_stochastically(&new) } else { new };
             old.copy_(&rounded);
@@ -163,7 +171,7 @@ mod tests {
             let gradient = Tensor::ones([4096], (kind, tch::Device::Cpu));
             let moments = [value.zeros_like(), value.zeros_like()];
             for update in 1..=1000 {
-                Step::new(&config, update, 1e-6, 1.0).update(&value, &gradient, &moments);
+                Step::new(&config, update, 1e-6, 1.0).update_plainly(&value, &gradient, &moments);
             }
             1.0 - value.mean(Kind::Double).double_value(&[])
         };

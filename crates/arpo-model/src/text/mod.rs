@@ -98,7 +98,10 @@ impl TextModel {
             })
             .collect();
         let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
-        TextLayout { rotary: Rotary::new(&Tensor::cat(&parts, 1)), runs: Runs { lengths, causal: true } }
+        TextLayout {
+            rotary: Rotary::new(&Tensor::cat(&parts, 1)),
+            runs: Runs { lengths, causal: true, order: None },
+        }
     }
 
     /// Hidden states of sequences one behind the other: before the first block, after each, the last one normed.
@@ -132,7 +135,7 @@ impl TextModel {
 
     /// dL/d(embeddings) from dL/d(normed hidden states).
     pub(crate) fn backward(&self, saved: SavedText, gradient: &Tensor, layout: &TextLayout) -> Tensor {
-        let mut gradient = self.norm.backward(&saved.last, gradient);
+        let mut gradient = self.norm.backward(&saved.last, gradient, None);
         for (block, saved) in self.blocks.iter().zip(saved.blocks).rev() {
             gradient = block.backward(saved, &gradient, layout.surroundings());
         }

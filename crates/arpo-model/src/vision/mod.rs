@@ -7,7 +7,7 @@ pub mod windows;
 
 use crate::checkpoint::Weights;
 use crate::config::VisionConfig;
-use crate::layers::attention::Runs;
+use crate::layers::attention::{Order, Runs};
 use crate::layers::block::{Block, Keep, Saved, Surroundings};
 use crate::layers::linear::{Linear, Parameter};
 use crate::layers::norm::RmsNorm;
@@ -38,8 +38,8 @@ struct VisionLayout {
     rotary: Rotary,
     windows: Runs,
     images: Runs,
-    /// For every place in the order of windows, the feature that stands there.
-    order: Tensor,
+    /// The order of windows.
+    order: Order,
 }
 
 /// What the backward pass needs of a forward pass.
@@ -86,13 +86,13 @@ impl VisionTower {
     /// `[patches, channels * patch * patch]`, patches of a feature together, as the image processor makes them.
     pub fn forward(&self, pixels: &Tensor, grids: &[Grid]) -> Tensor {
         let layout = self.layout(grids, pixels.device());
-        let mut x = self.regroup(self.embed(pixels), &layout.order);
+        let mut x = layout.order.apply(&self.embed(pixels));
         for (number, block) in self.blocks.iter().enumerate() {
             x = block.forward(&x, self.surroundings(number, &layout));
         }
         let merged = self.merge(&self.merger_norm.forward(&x));
         let features = self.merger_out.forward(&self.merger_in.forward(&merged).gelu("none"));
-        features.index_select(0, &layout.order.argsort(0, false))
+        features.index_select(0, &layout.order.back)
     }
 
     /// The same, keeping what the backward pass will need.
@@ -103,7 +103,7 @@ impl VisionTower {
         keep: impl Fn(usize) -> Keep,
     ) -> (Tensor, SavedVision) {
         let layout = self.layout(grids, pixels.device());
-        let mut x = self.regroup(self.embed(pixels), &layout.order);
+        let mut x = layout.order.apply(&self.embed(pixels));
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for (number, block) in self.blocks.iter().enumerate() {
             let (y, saved) = block.forward_saving(&x, self.surroundings(number, &layout), keep(number));
@@ -113,22 +113,22 @@ impl VisionTower {
         let merged = self.merge(&self.merger_norm.forward(&x));
         let inner = self.merger_in.forward(&merged);
         let features = self.merger_out.forward(&inner.gelu("none"));
-        let features = features.index_select(0, &layout.order.argsort(0, false));
+        let features = features.index_select(0, &layout.order.back);
         (features, SavedVision { layout, pixels: pixels.shallow_clone(), blocks, last: x, merged, inner })
     }
 
     /// Adds to the parameters' gradients, from dL/d(features).
     pub(crate) fn backward(&self, saved: SavedVision, gradient: &Tensor) {
         let SavedVision { layout, pixels, blocks, last, merged, inner } = saved;
-        let gradient = gradient.index_select(0, &layout.order);
+        let gradient = gradient.index_select(0, &layout.order.places);
         let d_inner = inner.gelu_backward(&self.merger_out.backward(&inner.gelu("none"), &gradient), "none");
         let d_merged = self.merger_in.backward(&merged, &d_inner);
-        let mut gradient = self.merger_norm.backward(&last, &d_merged.view([-1, self.config.hidden]));
+        let d_normed = d_merged.view([-1, self.config.hidden]);
+        let mut gradient = self.merger_norm.backward(&last, &d_normed, None);
         for (number, (block, saved)) in self.blocks.iter().zip(blocks).enumerate().rev() {
             gradient = block.backward(saved, &gradient, self.surroundings(number, &layout));
         }
-        let back = layout.order.argsort(0, false);
-        self.embed_backward(&pixels, &self.regroup(gradient, &back));
+        self.embed_backward(&pixels, &layout.order.undo(&gradient));
     }
 
     /// Every frame of a patch is the same picture, so the frames' weights can be added first.
@@ -152,12 +152,6 @@ impl VisionTower {
         weight.view([hidden, channels, temporal_patch, patch * patch])
     }
 
-    /// Puts features in another order, each with its patches.
-    fn regroup(&self, x: Tensor, order: &Tensor) -> Tensor {
-        let width = x.size()[1];
-        x.view([-1, self.unit() * width]).index_select(0, order).view([-1, width])
-    }
-
     /// The patches of a feature side by side.
     fn merge(&self, x: &Tensor) -> Tensor {
         x.view([-1, self.unit() * self.config.hidden])
@@ -175,12 +169,15 @@ impl VisionTower {
 
     fn layout(&self, grids: &[Grid], device: Device) -> VisionLayout {
         let plan = WindowPlan::new(grids, self.config.merge as usize, self.config.window_features() as usize);
-        let order = Tensor::from_slice(&plan.order).to_device(device);
-        let runs = |lengths: Vec<i64>| Runs { lengths, causal: false };
+        let order = Order::new(self.unit(), &plan.order, device);
+        let runs = |lengths: Vec<i64>, order: Option<Order>| Runs { lengths, causal: false, order };
+        let windows = plan.windows.iter().map(|&features| features as i64 * self.unit()).collect();
+        let images = grids.iter().map(|grid| grid.patches() as i64).collect();
+        let by_image = (grids.len() > 1).then(|| Order::new(self.unit(), &plan.by_image, device));
         VisionLayout {
-            rotary: Rotary::new(&self.regroup(self.angles(grids, device), &order)),
-            windows: runs(plan.windows.iter().map(|&features| features as i64 * self.unit()).collect()),
-            images: runs(grids.iter().map(|grid| grid.patches() as i64).collect()),
+            rotary: Rotary::new(&order.apply(&self.angles(grids, device))),
+            windows: runs(windows, None),
+            images: runs(images, by_image),
             order,
         }
     }

@@ -1,0 +1,84 @@
+//! `arpo bench kernels`: the learner's step with our own CUDA kernels and with their plain versions must agree as
+//! well as bf16 lets them, and be faster.
+
+use super::episode::MadeEpisode;
+use super::{DeviceName, timed};
+use crate::Failure;
+use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::Weights;
+use arpo_model::config;
+use arpo_model::learner::adamw::AdamW;
+use arpo_model::learner::{Learner, LearnerOptions, MicroBatch};
+use arpo_model::model::Model;
+use arpo_model::positions::Grid;
+use arpo_torch::kernels;
+use clap::Args;
+use std::io::Write;
+use tch::{Kind, Tensor};
+
+/// Two ways of rounding to bf16 in several places may differ by this much, relative to a gradient's norm.
+const TOLERANCE: f64 = 0.03;
+
+/// What `arpo bench kernels` takes.
+#[derive(Args)]
+pub(crate) struct KernelsArguments {
+    /// Screenshots in the episode
+    #[arg(long, default_value_t = 2)]
+    pictures: usize,
+}
+
+pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let device = DeviceName::Cuda.device()?;
+    if let Some(problem) = kernels::problem() {
+        return Err(Failure::failed(format!("no CUDA kernels of our own: {problem}")));
+    }
+    // the 7B's widths, a few of its layers, windows and whole images
+    let mut config = config::qwen2_5_vl_7b();
+    config.text.layers = 2;
+    config.vision.blocks = 3;
+    config.vision.full_attention = vec![1];
+    let made = MadeEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.pictures, device);
+    let weights = Weights::random(&config, Kind::BFloat16, device).with_gradients(|_| true);
+    let options =
+        LearnerOptions { temperature: 1.0, forbidden: vec![], activation_bytes: 16 << 30, logit_rows: 512 };
+    let learner = Learner::new(Model::new(config, weights), options);
+    let episodes = [made.episode()];
+    let batch = MicroBatch { episodes: &episodes, pictures: &made.pictures };
+    let pass = |plain: bool| -> Result<(Vec<Tensor>, f64), Failure> {
+        kernels::use_plain_versions(plain);
+        let mut seconds = 0.0;
+        // once to warm up
+        for _ in 0..2 {
+            learner.model().weights().zero_gradients();
+            let (done, took) = timed(device, || {
+                learner.forward(batch).and_then(|forward| forward.backward(&made.coefficients()))
+            });
+            done.map_err(Failure::failed)?;
+            seconds = took;
+        }
+        let gradients = learner.model().weights().trained().map(|(_, _, gradient)| gradient.copy()).collect();
+        Ok((gradients, seconds))
+    };
+    let (plain, plain_seconds) = pass(true)?;
+    let (fused, fused_seconds) = pass(false)?;
+    let mut worst = (0.0, "");
+    for ((layout, _, _), (plain, fused)) in learner.model().weights().trained().zip(plain.iter().zip(&fused))
+    {
+        let norm = |tensor: &Tensor| tensor.to_kind(Kind::Float).norm().double_value(&[]);
+        let error = norm(&(plain.to_kind(Kind::Float) - fused.to_kind(Kind::Float))) / norm(plain).max(1e-12);
+        writeln!(out, "  {:<28} {error:9.5}", layout.name)?;
+        if error > worst.0 || error.is_nan() {
+            worst = (error, &layout.name);
+        }
+    }
+    let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let (_, optimiser_seconds) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
+    writeln!(out, "largest difference of a gradient: {:.5} of its norm, {}", worst.0, worst.1)?;
+    writeln!(out, "both passes: {plain_seconds:.4} s plainly, {fused_seconds:.4} s with our kernels")?;
+    writeln!(out, "optimiser with our kernels: {optimiser_seconds:.4} s")?;
+    if worst.0 <= TOLERANCE {
+        Ok(())
+    } else {
+        Err(Failure::failed(format!("the kernels differ by {:.5} in {}", worst.0, worst.1)))
+    }
+}

@@ -1,0 +1,241 @@
+//! CUDA kernels of our own, compiled at run time with NVRTC and launched on libtorch's stream.
+//!
+//! They fuse what libtorch would do in many passes over memory ([`Fused`] has the list). Where they cannot be had (no
+//! GPU, no NVRTC, another type than bf16) callers use their plain versions, which are also the tested reference.
+
+mod compiler;
+
+use compiler::{Argument, Module};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tch::{Device, Kind, Tensor};
+
+const SOURCE: &str = include_str!("fused.cu");
+
+/// Enough blocks for every multiprocessor of today's chips, several times over.
+const MANY_BLOCKS: u32 = 132 * 16;
+
+const THREADS: u32 = 256;
+
+/// Blocks that share the rows of a norm's backward pass; each leaves a partial sum.
+const NORM_BLOCKS: u32 = 132 * 4;
+
+/// A thread of a norm's backward pass has at most two groups of eight.
+const WIDEST_NORM: i64 = 2 * 8 * THREADS as i64;
+
+static FUSED: OnceLock<Result<Fused, String>> = OnceLock::new();
+static PLAIN: AtomicBool = AtomicBool::new(false);
+
+/// Switches to the plain versions, for comparison.
+pub fn use_plain_versions(plain: bool) {
+    PLAIN.store(plain, Ordering::Relaxed);
+}
+
+/// Why there are no kernels of our own, on a machine with a GPU.
+pub fn problem() -> Option<&'static str> {
+    FUSED.get_or_init(Fused::compile).as_ref().err().map(String::as_str)
+}
+
+/// The kernels, if they can work on this tensor.
+pub fn fused_for(tensor: &Tensor) -> Option<&'static Fused> {
+    let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16;
+    if !fits || PLAIN.load(Ordering::Relaxed) {
+        return None;
+    }
+    FUSED.get_or_init(Fused::compile).as_ref().ok()
+}
+
+/// The numbers of an AdamW update that are the same for all parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct AdamwNumbers {
+    /// What gradients are multiplied by.
+    pub clip: f64,
+    /// Decay of the mean of gradients.
+    pub beta1: f64,
+    /// Decay of the mean of squared gradients.
+    pub beta2: f64,
+    /// Added to the root of the mean square.
+    pub epsilon: f64,
+    /// Learning rate over the first moment's bias correction.
+    pub step_size: f64,
+    /// Root of the second moment's bias correction.
+    pub root: f64,
+    /// What weights are multiplied by.
+    pub decay: f64,
+}
+
+/// The compiled kernels. All tensors are contiguous bf16 on one device.
+#[derive(Debug)]
+pub struct Fused {
+    module: Module,
+}
+
+impl Fused {
+    fn compile() -> Result<Self, String> {
+        // the driver loads code into libtorch's context, which exists from its first tensor on
+        let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
+        Module::compile(SOURCE, "fused.cu").map(|module| Self { module })
+    }
+
+    /// x / rms(x) * w by rows.
+    pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Tensor {
+        let x = x.contiguous();
+        let y = x.empty_like();
+        let (rows, width) = rows_and_width(&x);
+        let arguments = [
+            Argument::tensor(&x),
+            Argument::tensor(weight),
+            Argument::tensor(&y),
+            Argument::I64(width / 8),
+            Argument::F32(epsilon as f32),
+        ];
+        self.module.launch("rms_norm", rows as u32, THREADS, &arguments);
+        y
+    }
+
+    /// residual + dL/dx, and dL/dw in f32, from dL/dy; `None` for rows too wide.
+    pub fn rms_norm_backward(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        dy: &Tensor,
+        residual: Option<&Tensor>,
+        epsilon: f64,
+    ) -> Option<(Tensor, Tensor)> {
+        let (x, dy, residual) = (x.contiguous(), dy.contiguous(), residual.map(Tensor::contiguous));
+        let (rows, width) = rows_and_width(&x);
+        if width > WIDEST_NORM {
+            return None;
+        }
+        let dx = x.empty_like();
+        let partial = Tensor::empty([i64::from(NORM_BLOCKS), width], (Kind::Float, x.device()));
+        let arguments = [
+            Argument::tensor(&x),
+            Argument::tensor(weight),
+            Argument::tensor(&dy),
+            residual.as_ref().map_or(Argument::Null, Argument::tensor),
+            Argument::tensor(&dx),
+            Argument::tensor(&partial),
+            Argument::I64(rows),
+            Argument::I64(width / 8),
+            Argument::F32(epsilon as f32),
+        ];
+        self.module.launch("rms_norm_backward", NORM_BLOCKS, THREADS, &arguments);
+        Some((dx, partial.sum_dim_intlist([0i64].as_slice(), false, None::<Kind>)))
+    }
+
+    /// Queries, keys and values `[tokens, heads, width]` of their product, the first two turned. Angles are
+    /// `[tokens, width / 2]` in f32.
+    pub fn rotary_split(
+        &self,
+        qkv: &Tensor,
+        cosine: &Tensor,
+        sine: &Tensor,
+        heads: i64,
+        shared: i64,
+    ) -> [Tensor; 3] {
+        let tokens = qkv.size()[0];
+        let width = qkv.size()[1] / (heads + 2 * shared);
+        let empty = |heads: i64| Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
+        let outputs = [empty(heads), empty(shared), empty(shared)];
+        let arguments = [
+            Argument::tensor(qkv),
+            Argument::tensor(cosine),
+            Argument::tensor(sine),
+            Argument::tensor(&outputs[0]),
+            Argument::tensor(&outputs[1]),
+            Argument::tensor(&outputs[2]),
+            Argument::I32(heads as i32),
+            Argument::I32(shared as i32),
+            Argument::I32((width / 2) as i32),
+        ];
+        self.module.launch("rotary_split", tokens as u32, THREADS, &arguments);
+        outputs
+    }
+
+    /// The gradient of their product from those of queries, keys and values: `[tokens, (heads + 2 shared) * width]`.
+    pub fn rotary_join(&self, gradients: &[Tensor; 3], cosine: &Tensor, sine: &Tensor) -> Tensor {
+        let [dq, dk, dv] = gradients.each_ref().map(Tensor::contiguous);
+        let (tokens, heads, width, shared) = (dq.size()[0], dq.size()[1], dq.size()[2], dk.size()[1]);
+        let joined = Tensor::empty([tokens, (heads + 2 * shared) * width], (dq.kind(), dq.device()));
+        let arguments = [
+            Argument::tensor(&dq),
+            Argument::tensor(&dk),
+            Argument::tensor(&dv),
+            Argument::tensor(cosine),
+            Argument::tensor(sine),
+            Argument::tensor(&joined),
+            Argument::I32(heads as i32),
+            Argument::I32(shared as i32),
+            Argument::I32((width / 2) as i32),
+        ];
+        self.module.launch("rotary_join", tokens as u32, THREADS, &arguments);
+        joined
+    }
+
+    /// silu(gate) * up.
+    pub fn swiglu(&self, gate_up: &Tensor) -> Tensor {
+        let (rows, double) = rows_and_width(gate_up);
+        let h = Tensor::empty([rows, double / 2], (gate_up.kind(), gate_up.device()));
+        let groups = double / 16;
+        let arguments = [
+            Argument::tensor(gate_up),
+            Argument::tensor(&h),
+            Argument::I64(groups),
+            Argument::I64(rows * groups),
+        ];
+        self.module.launch("swiglu", MANY_BLOCKS, THREADS, &arguments);
+        h
+    }
+
+    /// silu(gate) * up again, and the gradients of gate and up.
+    pub fn swiglu_backward(&self, gate_up: &Tensor, dh: &Tensor) -> (Tensor, Tensor) {
+        let (rows, double) = rows_and_width(gate_up);
+        let (h, d_gate_up) = (dh.empty_like(), gate_up.empty_like());
+        let groups = double / 16;
+        let arguments = [
+            Argument::tensor(gate_up),
+            Argument::tensor(dh),
+            Argument::tensor(&h),
+            Argument::tensor(&d_gate_up),
+            Argument::I64(groups),
+            Argument::I64(rows * groups),
+        ];
+        self.module.launch("swiglu_backward", MANY_BLOCKS, THREADS, &arguments);
+        (h, d_gate_up)
+    }
+
+    /// One AdamW update with stochastic rounding, in place; the gradient becomes 0. A multiple of 8 numbers.
+    pub fn adamw(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        moments: &[Tensor; 2],
+        numbers: &AdamwNumbers,
+        seed: u64,
+    ) {
+        assert_eq!(value.numel() % 8, 0, "parameters of our kernels are multiples of 8 numbers");
+        let arguments = [
+            Argument::tensor(value),
+            Argument::tensor(gradient),
+            Argument::tensor(&moments[0]),
+            Argument::tensor(&moments[1]),
+            Argument::I64(value.numel() as i64 / 8),
+            Argument::F32(numbers.clip as f32),
+            Argument::F32(numbers.beta1 as f32),
+            Argument::F32(numbers.beta2 as f32),
+            Argument::F32(numbers.epsilon as f32),
+            Argument::F32(numbers.step_size as f32),
+            Argument::F32(numbers.root as f32),
+            Argument::F32(numbers.decay as f32),
+            Argument::U64(seed),
+        ];
+        self.module.launch("adamw", MANY_BLOCKS, THREADS, &arguments);
+    }
+}
+
+fn rows_and_width(x: &Tensor) -> (i64, i64) {
+    let width = x.size()[x.dim() - 1];
+    assert_eq!(width % 16, 0, "rows of our kernels are multiples of 16 numbers");
+    (x.numel() as i64 / width, width)
+}
