@@ -53,6 +53,7 @@ impl Weights {
     }
 
     /// Makes room for gradients of the parameters for which `trained` says so, all zero.
+    #[must_use]
     pub fn with_gradients(mut self, trained: impl Fn(&ParameterLayout) -> bool) -> Self {
         let buffer =
             |(layout, tensor): &(ParameterLayout, Tensor)| trained(layout).then(|| tensor.zeros_like());

@@ -1,6 +1,6 @@
 //! Attention within runs of tokens: windows, images, sequences.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 /// Which tokens see each other.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl SavedAttention {
     /// dL/d(q, k, v) from dL/do. tch takes no gradient to start from, so the graph ends in a number whose gradient
     /// with respect to the output it is.
     pub(crate) fn backward(self, d_output: &Tensor) -> [Tensor; 3] {
-        let number = tch::with_grad(|| (&self.output * d_output).sum(Kind::Float));
+        let number = tch::with_grad(|| self.output.flatten(0, -1).dot(&d_output.flatten(0, -1)));
         let gradients = Tensor::run_backward(&[number], &self.inputs, false, false);
         gradients.try_into().expect("a gradient for each of three inputs")
     }

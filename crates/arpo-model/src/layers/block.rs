@@ -71,9 +71,9 @@ impl Block {
     /// `[tokens, hidden]` to the same.
     pub(crate) fn forward(&self, x: &Tensor, surroundings: Surroundings) -> Tensor {
         let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), surroundings.rotary);
-        let middle = x + self.out.forward(&attention(&q, &k, &v, surroundings.runs));
+        let middle = self.out.forward_onto(x, &attention(&q, &k, &v, surroundings.runs));
         let gate_up = self.gate_up.forward(&self.norm2.forward(&middle));
-        &middle + self.down.forward(&swiglu::forward(&gate_up))
+        self.down.forward_onto(&middle, &swiglu::forward(&gate_up))
     }
 
     /// The same, keeping what the backward pass will need.
@@ -89,7 +89,7 @@ impl Block {
         }
         let mut attended = self.attend(x, surroundings);
         let gate_up = self.gate_up.forward(&self.norm2.forward(&attended.middle));
-        let y = &attended.middle + self.down.forward(&swiglu::forward(&gate_up));
+        let y = self.down.forward_onto(&attended.middle, &swiglu::forward(&gate_up));
         if keep == Keep::Everything {
             attended.gate_up = Some(gate_up);
         }
@@ -123,7 +123,7 @@ impl Block {
     fn attend(&self, x: &Tensor, surroundings: Surroundings) -> Attended {
         let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), surroundings.rotary);
         let attention = SavedAttention::new(&q, &k, &v, surroundings.runs);
-        let middle = x + self.out.forward(&attention.output());
+        let middle = self.out.forward_onto(x, &attention.output());
         Attended { attention, middle, gate_up: None }
     }
 

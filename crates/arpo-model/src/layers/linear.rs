@@ -30,6 +30,14 @@ impl Linear {
         x.linear(&self.weight.value, self.bias.as_ref().map(|bias| &bias.value))
     }
 
+    /// residual + y, in the same product where there is no bias.
+    pub(crate) fn forward_onto(&self, residual: &Tensor, x: &Tensor) -> Tensor {
+        match self.bias {
+            None => residual.addmm(x, &self.weight.value.tr()),
+            Some(_) => residual + self.forward(x),
+        }
+    }
+
     /// dL/dx from dL/dy; the parameters' gradients are added to. Both are matrices, a row for each token.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor) -> Tensor {
         self.accumulate(x, dy);

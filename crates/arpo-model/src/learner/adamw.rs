@@ -114,7 +114,7 @@ impl Step {
 
     /// Updates one parameter, the `number`-th, and forgets its gradient.
     fn update(&self, number: usize, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
-        if let Some(fused) = fused_for(value).filter(|_| value.numel() % 8 == 0) {
+        if let Some(fused) = fused_for(value).filter(|_| value.numel().is_multiple_of(8)) {
             // parameters are rounded by streams of their own
             return fused.adamw(value, gradient, moments, &self.numbers, self.seed << 20 | number as u64);
         }

@@ -126,9 +126,10 @@ impl Learner {
                 self.model.weights().kind(),
                 self.options.activation_bytes,
             );
-            let (features, vision) = match self.trains_vision() && plan.keeps_vision() {
-                true => self.features_saving(&batch, &plan),
-                false => (self.features(&batch), None),
+            let (features, vision) = if self.trains_vision() && plan.keeps_vision() {
+                self.features_saving(&batch, &plan)
+            } else {
+                (self.features(&batch), None)
             };
             let layout = self.model.text().layout(&packed.positions, self.model.device());
             let embedded = self.embed(&packed, features.as_ref());

@@ -51,17 +51,13 @@ impl Plan {
         let largest = patches.iter().copied().max().unwrap_or(0) as u64;
         let affordable =
             [Keep::Everything, Keep::Attention].into_iter().find(|&keep| vision_bytes(keep, all) <= left);
-        match affordable {
-            Some(vision) => {
-                Self { text, vision, keeps_vision: true, pictures_at_a_time: patches.len().max(1) }
-            }
-            None => {
-                // by then the language model's share is free again
-                let one = vision_bytes(Keep::Attention, largest);
-                let pictures_at_a_time = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
-                Self { text, vision: Keep::Attention, keeps_vision: false, pictures_at_a_time }
-            }
+        if let Some(vision) = affordable {
+            return Self { text, vision, keeps_vision: true, pictures_at_a_time: patches.len().max(1) };
         }
+        // by then the language model's share is free again
+        let one = vision_bytes(Keep::Attention, largest);
+        let pictures_at_a_time = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
+        Self { text, vision: Keep::Attention, keeps_vision: false, pictures_at_a_time }
     }
 
     /// What is kept of a block of the language model.
@@ -100,4 +96,26 @@ fn raise(blocks: usize, budget: u64, bytes: impl Fn(Keep) -> u64) -> (Vec<Keep>,
         }
     }
     (kept, left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::qwen2_5_vl_7b;
+
+    /// The whole-episode update of the 7B: 42 270 tokens, 15 screenshots of 10 764 patches.
+    fn plan(budget_gib: u64) -> Plan {
+        Plan::for_sizes(&qwen2_5_vl_7b(), 42_270, &[10_764; 15], 2, budget_gib << 30)
+    }
+
+    #[test]
+    fn more_memory_keeps_more() {
+        let count = |gib: u64, keep: Keep| (0..28).filter(|&block| plan(gib).text(block) == keep).count();
+        assert_eq!(count(0, Keep::Input), 28);
+        assert!(count(20, Keep::Attention) > 0 && count(20, Keep::Input) > 0);
+        assert_eq!(count(34, Keep::Attention), 28);
+        assert_eq!(count(130, Keep::Everything), 28);
+        assert!(!plan(37).keeps_vision() && plan(1000).keeps_vision());
+        assert_eq!([0, 37, 1000].map(|gib| plan(gib).pictures_at_a_time()), [1, 7, 15]);
+    }
 }

@@ -73,6 +73,16 @@ fn what_is_saved_is_read_back() {
     }
 }
 
+/// For `tests/transformers_loads_ours.py`.
+#[test]
+#[ignore = "leaves a folder behind, for a person to try other programs on"]
+fn leave_a_saved_model() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/saved-model");
+    let _ = fs::remove_dir_all(&folder);
+    let original = Golden::all()[0].checkpoint();
+    checkpoint::save(&folder, &original.config, &original.weights, &original.side_files).unwrap();
+}
+
 #[test]
 fn saved_in_f32_the_weights_are_the_same_file() {
     for golden in Golden::all() {
