@@ -39,7 +39,7 @@ pub(crate) struct UpdateArguments {
     #[arg(long)]
     plain: bool,
     /// GiB that may be kept between the passes
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 37)]
     activation_gib: u64,
     /// Print JSON
     #[arg(long)]
