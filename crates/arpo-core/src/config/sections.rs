@@ -103,6 +103,24 @@ impl Default for OptimiserConfig {
     }
 }
 
+impl OptimiserConfig {
+    /// The learning rate of an update, counted from 0, of a run of `updates`: a straight line up to the warm-up's end,
+    /// then the schedule, which reaches 0 where the run ends.
+    pub fn learning_rate_at(&self, update: u64, updates: u64) -> f64 {
+        if update < self.warmup_updates {
+            return self.learning_rate * (update + 1) as f64 / self.warmup_updates as f64;
+        }
+        let after = updates.saturating_sub(self.warmup_updates).max(1) as f64;
+        let done = ((update - self.warmup_updates) as f64 / after).min(1.0);
+        self.learning_rate
+            * match self.schedule {
+                Schedule::Constant => 1.0,
+                Schedule::Linear => 1.0 - done,
+                Schedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
+            }
+    }
+}
+
 /// How the learning rate goes on after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -123,4 +141,28 @@ pub struct OfflineConfig {
     pub dpo: DpoConfig,
     /// Successes are desirable, failures undesirable.
     pub kto: KtoConfig,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learning_rates_rise_and_fall() {
+        let rates = |schedule: Schedule, updates: [u64; 6]| {
+            let config = OptimiserConfig {
+                learning_rate: 1.0,
+                warmup_updates: 4,
+                schedule,
+                ..OptimiserConfig::default()
+            };
+            updates.map(|update| (config.learning_rate_at(update, 12) * 1000.0).round() as u32)
+        };
+        let updates = [0, 3, 4, 8, 12, 99];
+        assert_eq!(rates(Schedule::Constant, updates), [250, 1000, 1000, 1000, 1000, 1000]);
+        assert_eq!(rates(Schedule::Linear, updates), [250, 1000, 1000, 500, 0, 0]);
+        assert_eq!(rates(Schedule::Cosine, updates), [250, 1000, 1000, 500, 0, 0]);
+        let without_warmup = OptimiserConfig { learning_rate: 1.0, ..OptimiserConfig::default() };
+        assert!((without_warmup.learning_rate_at(0, 0) - 1.0).abs() < 1e-12);
+    }
 }
