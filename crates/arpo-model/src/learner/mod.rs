@@ -2,7 +2,7 @@
 //! per token (see `arpo_core::loss`).
 //!
 //! A micro-batch holds whole episodes one behind the other. Its pictures are encoded once, however many episodes show
-//! them. Logits exist only at the agent's tokens, and only a chunk of them at a time ([`head`]). What is kept between
+//! them. Logits exist only at the agent's tokens, and only a chunk of them at a time (`head`). What is kept between
 //! the passes follows from a memory budget ([`plan`]).
 
 pub mod adamw;
