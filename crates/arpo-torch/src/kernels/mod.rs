@@ -38,7 +38,8 @@ pub fn problem() -> Option<&'static str> {
 
 /// The kernels, if they can work on this tensor.
 pub fn fused_for(tensor: &Tensor) -> Option<&'static Fused> {
-    let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16;
+    let whole_groups = tensor.size().last().is_some_and(|width| width % 16 == 0);
+    let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16 && whole_groups;
     if !fits || PLAIN.load(Ordering::Relaxed) {
         return None;
     }
