@@ -85,10 +85,19 @@ impl ImageProcessor {
         Self::parse(&bytes).map_err(|problem| ModelError::file(&path, problem))
     }
 
+    /// As the published 7B's file has it: up to 12 845 056 pixels, so that a screen of 1920 x 1080 keeps its size.
+    pub fn published() -> Self {
+        let limits = PixelLimits { min: 56 * 56, max: 28 * 28 * 16_384 };
+        Self { limits, ..Self::from_file(&ProcessorFile::default()).expect("the defaults are legal") }
+    }
+
     /// From the file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let file: ProcessorFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let ProcessorFile { patch_size: patch, merge_size: merge, rescale_factor, .. } = file;
+        Self::from_file(&serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
+    }
+
+    fn from_file(file: &ProcessorFile) -> Result<Self, String> {
+        let &ProcessorFile { patch_size: patch, merge_size: merge, rescale_factor, .. } = file;
         if patch * merge != arpo_agent::geometry::SIDE_FACTOR as usize {
             return Err(format!("patches of {patch} merged by {merge}: expected 28 pixels together"));
         }
@@ -122,7 +131,7 @@ impl ImageProcessor {
     }
 
     /// The patches of several images, each on a core of its own.
-    pub fn process_all(&self, images: &[RgbImage]) -> Result<Vec<Patches>, ModelError> {
+    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ModelError> {
         images.par_iter().map(|image| self.process(image)).collect()
     }
 

@@ -8,6 +8,7 @@
 //! | how a screenshot becomes patches | [`image`] |
 //! | where tokens stand | [`positions`] |
 //! | what is computed | [`vision`], [`text`], put together in [`model`] |
+//! | what tokens are drawn from | [`distribution`] |
 //! | how it learns | [`learner`] |
 //!
 //! Everything from outside (files, images, token counts) is checked before it meets a tensor; inside, a shape that
@@ -15,6 +16,7 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod distribution;
 pub mod error;
 pub mod image;
 mod layers;

@@ -10,3 +10,4 @@ pub mod driver;
 pub mod kernels;
 pub mod mapped;
 pub mod runtime;
+pub mod shim;

@@ -1,21 +1,19 @@
 //! `arpo bench update`: the learner's step on one whole episode.
 
 use super::episode::MadeEpisode;
-use super::{DeviceName, timed};
+use super::{DeviceName, ModelName, device_memory_gib, number_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
-use arpo_model::config::{self, ModelConfig};
 use arpo_model::learner::adamw::{AdamW, Update};
 use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, Picture};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_torch::kernels;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use std::io::Write;
-use std::process::Command;
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 /// What `arpo bench update` takes.
 #[derive(Args)]
@@ -46,30 +44,6 @@ pub(crate) struct UpdateArguments {
     json: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModelName {
-    Pocket,
-    #[value(name = "7b")]
-    SevenBillion,
-}
-
-impl ModelName {
-    fn config(self) -> ModelConfig {
-        match self {
-            Self::Pocket => config::pocket(),
-            Self::SevenBillion => config::qwen2_5_vl_7b(),
-        }
-    }
-
-    /// The size of a screenshot in patches: 168 x 112 pixels, or 1920 x 1080 after the resize.
-    fn grid(self) -> Grid {
-        match self {
-            Self::Pocket => Grid { height: 8, width: 12 },
-            Self::SevenBillion => Grid { height: 78, width: 138 },
-        }
-    }
-}
-
 /// Seconds, means over the measured updates.
 #[derive(Serialize)]
 struct Report {
@@ -90,12 +64,8 @@ struct Report {
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
     kernels::use_plain_versions(arguments.plain);
-    if device != Device::Cpu
-        && let Some(problem) = kernels::problem()
-    {
-        let _ = writeln!(std::io::stderr(), "warning: no CUDA kernels of our own: {problem}");
-    }
-    let kind = if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 };
+    warn_without_kernels(device);
+    let kind = number_kind(device);
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
     let weights =
@@ -156,20 +126,9 @@ fn encode(learner: &Learner, pictures: &[Picture]) {
     let _ = tch::no_grad(|| learner.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
 }
 
-/// What the program has taken from the device; libtorch keeps what it once took, so this is the peak.
-fn device_memory_gib(device: Device) -> Option<f64> {
-    let Device::Cuda(number) = device else { return None };
-    let query = ["--query-gpu=memory.used", "--format=csv,noheader,nounits"];
-    let answer = Command::new("nvidia-smi").args(query).arg(format!("--id={number}")).output().ok()?;
-    let mib: f64 = String::from_utf8(answer.stdout).ok()?.trim().parse().ok()?;
-    Some(mib / 1024.0)
-}
-
 fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failure> {
     if json {
-        serde_json::to_writer_pretty(&mut *out, report).map_err(Failure::failed)?;
-        writeln!(out)?;
-        return Ok(());
+        return write_json(report, out);
     }
     let Report { parameters, tokens, pictures, trained_tokens, .. } = report;
     let frozen = if report.freeze_vision { ", the vision tower frozen" } else { "" };

@@ -11,7 +11,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-agent", &["arpo-core"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-torch"]),
-    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model"]),
+    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model"]),
+    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model", "arpo-engine"]),
 ];
 
 /// Crates that no pure or CPU-only part may bring in.

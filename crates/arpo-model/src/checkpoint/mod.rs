@@ -12,6 +12,7 @@ mod save;
 pub use load::{Checkpoint, load};
 pub use save::save;
 
+use crate::ModelError;
 use crate::config::ModelConfig;
 use crate::layers::linear::Parameter;
 use layout::{ParameterLayout, Piece};
@@ -59,6 +60,26 @@ impl Weights {
             |(layout, tensor): &(ParameterLayout, Tensor)| trained(layout).then(|| tensor.zeros_like());
         self.gradients = self.parameters.iter().map(buffer).collect();
         self
+    }
+
+    /// The same memory under a second name, without the gradients: for a model beside the one that learns.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        let share = |(layout, tensor): &(ParameterLayout, Tensor)| (layout.clone(), tensor.shallow_clone());
+        Self::new(self.parameters.iter().map(share).collect())
+    }
+
+    /// Takes over the numbers of weights with the same layout; those in the same memory are there already.
+    pub fn copy_from(&self, other: &Self) -> Result<(), ModelError> {
+        if !self.iter().map(|(layout, _)| layout).eq(other.iter().map(|(layout, _)| layout)) {
+            return Err(ModelError::Input("weights of another model".into()));
+        }
+        for ((_, mine), (_, theirs)) in self.iter().zip(other.iter()) {
+            if mine.data_ptr() != theirs.data_ptr() {
+                tch::no_grad(|| mine.shallow_clone().copy_(theirs));
+            }
+        }
+        Ok(())
     }
 
     /// A handle on a parameter and its gradient: the same memory, not a copy.

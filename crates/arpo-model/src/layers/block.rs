@@ -70,8 +70,19 @@ struct Attended {
 impl Block {
     /// `[tokens, hidden]` to the same.
     pub(crate) fn forward(&self, x: &Tensor, surroundings: Surroundings) -> Tensor {
-        let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), surroundings.rotary);
-        let middle = self.out.forward_onto(x, &attention(&q, &k, &v, surroundings.runs));
+        self.forward_attending(x, surroundings.rotary, |q, k, v| attention(q, k, v, surroundings.runs))
+    }
+
+    /// The same with another attention: of queries, keys and values `[tokens, heads, width]` it makes
+    /// `[tokens, heads * width]`.
+    pub(crate) fn forward_attending(
+        &self,
+        x: &Tensor,
+        rotary: &Rotary,
+        attend: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Tensor,
+    ) -> Tensor {
+        let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), rotary);
+        let middle = self.out.forward_onto(x, &attend(&q, &k, &v));
         let gate_up = self.gate_up.forward(&self.norm2.forward(&middle));
         self.down.forward_onto(&middle, &swiglu::forward(&gate_up))
     }
@@ -128,7 +139,7 @@ impl Block {
     }
 
     /// Queries, keys and values of normed tokens, the first two turned to their places: `[tokens, heads, width]`.
-    pub(crate) fn queries_keys_values(&self, normed: &Tensor, rotary: &Rotary) -> [Tensor; 3] {
+    fn queries_keys_values(&self, normed: &Tensor, rotary: &Rotary) -> [Tensor; 3] {
         rotary.split(&self.qkv.forward(normed), self.heads, self.key_value_heads)
     }
 }

@@ -2,26 +2,22 @@
 //! whole episode would be gigabytes, of which only these rows are needed.
 
 use super::{LearnerOptions, Packed, TokenScores};
+use crate::distribution::Forbidden;
 use crate::model::Model;
 use tch::{Kind, Tensor};
 
-/// Low enough that its probability is exactly 0, and still a number, so that 0 times it is 0.
-const FORBIDDEN_LOGIT: f64 = -1e30;
-
 #[derive(Debug)]
 pub(super) struct Head {
-    temperature: f64,
-    /// Tokens left out of the distribution.
-    forbidden: Option<Tensor>,
+    temperature: Tensor,
+    forbidden: Forbidden,
     rows: i64,
 }
 
 impl Head {
     pub(super) fn new(model: &Model, options: &LearnerOptions) -> Self {
-        let forbidden: Vec<i64> = options.forbidden.iter().map(|&token| i64::from(token)).collect();
-        let forbidden =
-            (!forbidden.is_empty()).then(|| Tensor::from_slice(&forbidden).to_device(model.device()));
-        Self { temperature: options.temperature, forbidden, rows: options.logit_rows }
+        let temperature = Tensor::from(options.temperature as f32).to_device(model.device());
+        let forbidden = Forbidden::new(&options.forbidden, model.device());
+        Self { temperature, forbidden, rows: options.logit_rows }
     }
 
     /// Log-probabilities and entropies of the trained tokens, from the hidden states before them.
@@ -61,7 +57,7 @@ impl Head {
         let mut gradients = Vec::new();
         for (hidden, targets) in self.chunks(hidden, &packed.targets) {
             let rows = hidden.size()[0];
-            let coefficient = coefficients.narrow(0, start, rows).unsqueeze(1) / self.temperature;
+            let coefficient = coefficients.narrow(0, start, rows).unsqueeze(1) / &self.temperature;
             start += rows;
             // dlogp/dlogits = onehot - p
             let probabilities = self.log_distribution(model, &hidden).exp();
@@ -75,14 +71,8 @@ impl Head {
         }
     }
 
-    /// Logarithms of the distribution that is sampled from, in f32: `[rows, vocabulary]`.
     fn log_distribution(&self, model: &Model, hidden: &Tensor) -> Tensor {
-        let logits = model.text().logits(hidden).to_kind(Kind::Float) / self.temperature;
-        let logits = match &self.forbidden {
-            None => logits,
-            Some(forbidden) => logits.index_fill(1, forbidden, FORBIDDEN_LOGIT),
-        };
-        logits.log_softmax(-1, Kind::Float)
+        self.forbidden.log_distribution(&model.text().logits(hidden), &self.temperature)
     }
 
     fn chunks(&self, hidden: &Tensor, targets: &Tensor) -> Vec<(Tensor, Tensor)> {

@@ -115,6 +115,23 @@ impl TextModel {
         states
     }
 
+    /// The normed hidden states after the last block of the tokens `rows`, with another attention than that within the
+    /// given tokens: of a block's number and its queries, keys and values `[tokens, heads, width]` it makes
+    /// `[tokens, heads * width]`. This is how a cache of earlier tokens comes in.
+    pub fn forward_attending(
+        &self,
+        embedded: Tensor,
+        layout: &TextLayout,
+        rows: &Tensor,
+        mut attend: impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Tensor,
+    ) -> Tensor {
+        let mut x = embedded;
+        for (number, block) in self.blocks.iter().enumerate() {
+            x = block.forward_attending(&x, &layout.rotary, |q, k, v| attend(number, q, k, v));
+        }
+        self.norm.forward(&x.index_select(0, rows))
+    }
+
     /// The normed hidden states after the last block, `[tokens, hidden]`, and what the backward pass needs. `keep` says
     /// what is kept of each block.
     pub(crate) fn forward_saving(

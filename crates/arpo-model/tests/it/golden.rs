@@ -7,6 +7,7 @@ use arpo_model::image::{ImageProcessor, Patches, decode_png};
 use arpo_model::learner::Picture;
 use arpo_model::positions::Grid;
 use arpo_model::tokenizer::Tokenizer;
+use image::RgbImage;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::fs;
@@ -89,12 +90,18 @@ impl Golden {
         self.grids().into_iter().map(picture).collect()
     }
 
-    /// The screenshots as we process them.
-    pub(crate) fn processed(&self) -> Vec<Patches> {
+    /// The screenshots.
+    pub(crate) fn images(&self) -> Vec<RgbImage> {
         let names = self.conversation["images"].as_array().unwrap();
         let read =
             |name: &Value| decode_png(&fs::read(self.folder.join(name.as_str().unwrap())).unwrap()).unwrap();
-        let images: Vec<_> = names.iter().map(read).collect();
+        names.iter().map(read).collect()
+    }
+
+    /// The screenshots as we process them.
+    pub(crate) fn processed(&self) -> Vec<Patches> {
+        let images = self.images();
+        let images: Vec<&RgbImage> = images.iter().collect();
         ImageProcessor::read(&self.folder).unwrap().process_all(&images).unwrap()
     }
 

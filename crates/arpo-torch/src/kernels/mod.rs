@@ -4,6 +4,7 @@
 //! GPU, no NVRTC, another type than bf16) callers use their plain versions, which are also the tested reference.
 
 mod compiler;
+pub mod paged;
 
 use compiler::{Argument, Module};
 use std::sync::OnceLock;
@@ -31,6 +32,10 @@ pub fn use_plain_versions(plain: bool) {
     PLAIN.store(plain, Ordering::Relaxed);
 }
 
+fn plain_is_wanted() -> bool {
+    PLAIN.load(Ordering::Relaxed)
+}
+
 /// Why there are no kernels of our own, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
     FUSED.get_or_init(Fused::compile).as_ref().err().map(String::as_str)
@@ -40,7 +45,7 @@ pub fn problem() -> Option<&'static str> {
 pub fn fused_for(tensor: &Tensor) -> Option<&'static Fused> {
     let whole_groups = tensor.size().last().is_some_and(|width| width % 16 == 0);
     let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16 && whole_groups;
-    if !fits || PLAIN.load(Ordering::Relaxed) {
+    if !fits || plain_is_wanted() {
         return None;
     }
     FUSED.get_or_init(Fused::compile).as_ref().ok()

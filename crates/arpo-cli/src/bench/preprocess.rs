@@ -1,0 +1,87 @@
+//! `arpo bench preprocess`: from a screenshot to the patches the vision tower reads, on one core.
+
+use super::{ModelName, write_json};
+use crate::Failure;
+use arpo_model::image::{ImageProcessor, decode_png};
+use clap::Args;
+use image::{ImageFormat, RgbImage};
+use serde::Serialize;
+use std::io::{Cursor, Write};
+use std::time::Instant;
+
+/// What `arpo bench preprocess` takes.
+#[derive(Args)]
+pub(crate) struct PreprocessArguments {
+    /// Width and height of the screenshot
+    #[arg(long, num_args = 2, default_values_t = [1920, 1080])]
+    size: Vec<u32>,
+    /// Screenshots measured, after one that is not
+    #[arg(long, default_value_t = 20)]
+    times: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Milliseconds on one core, medians.
+#[derive(Serialize)]
+struct Report {
+    width: u32,
+    height: u32,
+    patches: usize,
+    decode_png_ms: f64,
+    to_patches_ms: f64,
+}
+
+pub(crate) fn run(arguments: &PreprocessArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let (width, height) = (arguments.size[0], arguments.size[1]);
+    let picture = screen_like(width, height, 0);
+    let mut png = Vec::new();
+    picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(Failure::failed)?;
+    let processor = ImageProcessor::published();
+    let patches = processor.process(&picture).map_err(Failure::failed)?.grid.patches();
+    let one_core = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(Failure::failed)?;
+    let (decode_png_ms, to_patches_ms) = one_core.install(|| {
+        let decode = median_ms(arguments.times, || decode_png(&png).is_ok());
+        (decode, median_ms(arguments.times, || processor.process(&picture).is_ok()))
+    });
+    let report = Report { width, height, patches, decode_png_ms, to_patches_ms };
+    if arguments.json {
+        return write_json(&report, out);
+    }
+    writeln!(out, "{width} x {height} to {patches} patches, one core")?;
+    writeln!(out, "  PNG to RGB      {decode_png_ms:8.2} ms")?;
+    writeln!(out, "  RGB to patches  {to_patches_ms:8.2} ms")?;
+    Ok(())
+}
+
+/// A picture with what screens have: areas of one colour, edges, gradients.
+pub(super) fn screen_like(width: u32, height: u32, number: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| {
+        let window = (x / 97 + y / 61 + number) % 7;
+        let text = u8::from((x * 7 + y * 13 + number).is_multiple_of(11) && y % 19 < 9) * 90;
+        let shade = (x * 255 / width) as u8;
+        image::Rgb([(window * 30) as u8 ^ text, shade / 2 + text, ((y / 3 + number) % 200) as u8])
+    })
+}
+
+fn median_ms(times: usize, mut work: impl FnMut() -> bool) -> f64 {
+    work();
+    let mut all: Vec<f64> = (0..times.max(1))
+        .map(|_| {
+            let started = Instant::now();
+            assert!(std::hint::black_box(work()), "it worked the first time");
+            started.elapsed().as_secs_f64() * 1000.0
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+impl ModelName {
+    /// A screenshot of the size its agents see.
+    pub(super) fn screenshot(self, number: u32) -> RgbImage {
+        let (width, height) = self.screen();
+        screen_like(width, height, number)
+    }
+}

@@ -1,0 +1,68 @@
+//! `arpo bench vision`: the vision tower's forward pass, as the rollout engine runs it.
+
+use super::{DeviceName, ModelName, number_kind, timed, warn_without_kernels, write_json};
+use crate::Failure;
+use arpo_model::checkpoint::Weights;
+use arpo_model::model::Model;
+use clap::Args;
+use serde::Serialize;
+use std::io::Write;
+use tch::{Kind, Tensor};
+
+/// What `arpo bench vision` takes.
+#[derive(Args)]
+pub(crate) struct VisionArguments {
+    /// Where to compute
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceName,
+    /// Whose shapes
+    #[arg(long, value_enum, default_value = "pocket")]
+    model: ModelName,
+    /// Screenshots encoded together
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    pictures: Vec<usize>,
+    /// Passes measured, after one that is not
+    #[arg(long, default_value_t = 5)]
+    passes: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    pictures: usize,
+    patches: usize,
+    seconds: f64,
+    milliseconds_per_picture: f64,
+}
+
+pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let device = arguments.device.device()?;
+    warn_without_kernels(device);
+    let (config, grid) = (arguments.model.config(), arguments.model.grid());
+    let patch_numbers = config.vision.patch_numbers();
+    let weights = Weights::random(&config, number_kind(device), device);
+    let model = Model::new(config, weights);
+    let mut reports = Vec::new();
+    for &pictures in &arguments.pictures {
+        let grids = vec![grid; pictures];
+        let patches = grid.patches() * pictures;
+        let pixels = Tensor::randn([patches as i64, patch_numbers], (Kind::Float, device));
+        let pass = || timed(device, || tch::no_grad(|| model.vision().forward(&pixels, &grids))).1;
+        pass();
+        let seconds = (0..arguments.passes).map(|_| pass()).sum::<f64>() / arguments.passes as f64;
+        let milliseconds_per_picture = seconds * 1000.0 / pictures as f64;
+        reports.push(Report { pictures, patches, seconds, milliseconds_per_picture });
+    }
+    if arguments.json {
+        return write_json(&reports, out);
+    }
+    for Report { pictures, patches, seconds, milliseconds_per_picture } in reports {
+        writeln!(
+            out,
+            "{pictures:3} screenshots, {patches:7} patches: {seconds:8.4} s, {milliseconds_per_picture:8.2} ms each"
+        )?;
+    }
+    Ok(())
+}

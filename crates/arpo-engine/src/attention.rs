@@ -1,0 +1,174 @@
+//! Attention of new tokens over the cache.
+//!
+//! New tokens of a pass lie one behind the other, sequence by sequence. Sequences that add one token are computed
+//! together, over all of their pages at once; those that add more, one by one.
+
+use crate::cache::{KeyValueCache, Slots};
+use crate::pages::PageId;
+use arpo_torch::kernels::paged::{PagedSequences, paged_attention};
+use arpo_torch::shim::{causal_from_the_end, counts_from_the_end};
+use tch::{Device, Kind, Tensor};
+
+/// One sequence of a pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span<'a> {
+    pub(crate) pages: &'a [PageId],
+    /// Tokens that were there before.
+    pub(crate) past: usize,
+    /// Tokens added in this pass.
+    pub(crate) new: usize,
+}
+
+/// Where the tokens of a pass are written and what they see: the same for all layers.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    slots: Slots,
+    /// In the order of the rows.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    rows: i64,
+    kind: PartKind,
+}
+
+#[derive(Debug)]
+enum PartKind {
+    /// Sequences with one new token each.
+    Steps(Steps),
+    /// One sequence with several.
+    Several { pages: Tensor, tokens: i64, mask: Option<Tensor> },
+}
+
+#[derive(Debug)]
+struct Steps {
+    pages: Tensor, // [sequences, pages]
+    sequences: Option<PagedSequences>,
+    mask: Tensor, // [sequences, 1, 1, tokens], what is there
+}
+
+impl Routes {
+    /// Routes for sequences in the order of their rows; those with one new token should stand together.
+    pub(crate) fn new(spans: &[Span], cache: &KeyValueCache, device: Device) -> Self {
+        let page_tokens = cache.page_tokens();
+        let tokens =
+            spans.iter().flat_map(|span| (span.past..span.past + span.new).map(|at| (span.pages, at)));
+        let slots = Slots::new(tokens, page_tokens, device);
+        let parts = spans.chunk_by(|a, b| a.new == 1 && b.new == 1).map(|group| {
+            let kind = match group {
+                [span] if span.new > 1 => several(span, cache, device),
+                group => PartKind::Steps(Steps::new(group, cache, device)),
+            };
+            Part { rows: group.iter().map(|span| span.new as i64).sum(), kind }
+        });
+        Self { slots, parts: parts.collect() }
+    }
+
+    /// Writes the new keys and values of a layer and attends: `[tokens, heads * width]`.
+    pub(crate) fn attend(
+        &self,
+        cache: &KeyValueCache,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+    ) -> Tensor {
+        // all are written before any is read: sequences of one pass may share pages
+        cache.write(layer, k, v, &self.slots);
+        let mut first = 0;
+        let mut results: Vec<Tensor> = self
+            .parts
+            .iter()
+            .map(|part| {
+                let q = q.narrow(0, first, part.rows);
+                first += part.rows;
+                match &part.kind {
+                    PartKind::Steps(steps) => steps.attend(cache, layer, &q),
+                    PartKind::Several { pages, tokens, mask } => {
+                        let [k, v] = cache.read(layer, pages).map(|x| x.narrow(2, 0, *tokens));
+                        attend_several(&q, &k, &v, mask.as_ref())
+                    }
+                }
+            })
+            .collect();
+        match results.len() {
+            1 => results.remove(0),
+            _ => Tensor::cat(&results, 0),
+        }
+    }
+}
+
+impl Steps {
+    fn new(group: &[Span], cache: &KeyValueCache, device: Device) -> Self {
+        let page_tokens = cache.page_tokens();
+        let used = |span: &Span| (span.past + span.new).div_ceil(page_tokens);
+        let most = group.iter().map(used).max().unwrap_or(0);
+        // rows are filled up with page 0, which the mask hides
+        let table: Vec<i32> = group
+            .iter()
+            .flat_map(|span| {
+                let pages = span.pages[..used(span)].iter().map(|&page| page as i32);
+                pages.chain(std::iter::repeat_n(0, most - used(span)))
+            })
+            .collect();
+        let lengths: Vec<i32> = group.iter().map(|span| (span.past + span.new) as i32).collect();
+        let table = Tensor::from_slice(&table).view([group.len() as i64, -1]).to_device(device);
+        let lengths = Tensor::from_slice(&lengths).to_device(device);
+        let places = Tensor::arange((most * page_tokens) as i64, (Kind::Int, device));
+        let mask = places.unsqueeze(0).lt_tensor(&lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1);
+        let longest = group.iter().map(|span| span.past + span.new).max().unwrap_or(0);
+        let sequences = PagedSequences::new(&table, &lengths, longest);
+        Self { pages: table.to_kind(Kind::Int64), sequences, mask }
+    }
+
+    fn attend(&self, cache: &KeyValueCache, layer: usize, q: &Tensor) -> Tensor {
+        let [keys, values] = cache.layer(layer);
+        let fast = self.sequences.as_ref().and_then(|sequences| paged_attention(q, keys, values, sequences));
+        fast.unwrap_or_else(|| {
+            let [k, v] = cache.read(layer, &self.pages);
+            let (sequences, width) = (q.size()[0], q.size()[2]);
+            // the heads that share a key are rows of one product
+            let q = q.view([sequences, k.size()[1], -1, width]);
+            let attended =
+                Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&self.mask), 0.0, false, None, false);
+            attended.reshape([sequences, -1])
+        })
+    }
+}
+
+fn several(span: &Span, cache: &KeyValueCache, device: Device) -> PartKind {
+    let tokens = (span.past + span.new) as i64;
+    let used = (tokens as usize).div_ceil(cache.page_tokens());
+    let pages: Vec<i64> = span.pages[..used].iter().map(|&page| page as i64).collect();
+    // a fresh sequence needs no mask, nor does attention that counts from the end
+    let needed = span.past > 0 && !counts_from_the_end(cache.kind(), device);
+    let mask = needed.then(|| {
+        let last = Tensor::arange_start(span.past as i64, tokens, (Kind::Int64, device));
+        Tensor::arange(tokens, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last.unsqueeze(1))
+    });
+    PartKind::Several { pages: Tensor::from_slice(&pages).unsqueeze(0).to_device(device), tokens, mask }
+}
+
+/// Queries `[new, heads, width]` over keys and values `[1, key_value_heads, tokens, width]`, each seeing up to itself.
+fn attend_several(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
+    let (new, heads, shared, width) = (q.size()[0], q.size()[1], k.size()[1], q.size()[2]);
+    let attended = match mask {
+        None if counts_from_the_end(q.kind(), q.device()) => {
+            causal_from_the_end(&q.transpose(0, 1).unsqueeze(0), k, v)
+        }
+        None => {
+            let q = q.transpose(0, 1).unsqueeze(0);
+            let no_mask = None::<&Tensor>;
+            Tensor::scaled_dot_product_attention(&q, k, v, no_mask, 0.0, true, None, heads != shared)
+        }
+        Some(mask) => {
+            // the heads that share a key are rows of one product
+            let group = heads / shared;
+            let q = q.transpose(0, 1).reshape([1, shared, group * new, width]);
+            let mask = mask.repeat([group, 1]);
+            Tensor::scaled_dot_product_attention(&q, k, v, Some(&mask), 0.0, false, None, false)
+        }
+    };
+    attended.reshape([heads, new, width]).transpose(0, 1).reshape([new, -1])
+}

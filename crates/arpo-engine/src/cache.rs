@@ -1,0 +1,89 @@
+//! Keys and values in memory: for each layer two tensors of pages.
+
+use crate::pages::PageId;
+use arpo_model::config::TextConfig;
+use tch::{Device, Kind, Tensor};
+
+/// The pages of all layers.
+#[derive(Debug)]
+pub(crate) struct KeyValueCache {
+    /// Keys and values, each `[pages, key_value_heads, page_tokens, width]`.
+    layers: Vec<[Tensor; 2]>,
+    page_tokens: usize,
+}
+
+/// Where new tokens are written: for each its page and its place in it.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pages: Tensor,  // [tokens]
+    places: Tensor, // [tokens]
+}
+
+impl Slots {
+    /// The slots of tokens, each by its sequence's pages and its place in the sequence.
+    pub(crate) fn new<'a>(
+        tokens: impl Iterator<Item = (&'a [PageId], usize)>,
+        page_tokens: usize,
+        device: Device,
+    ) -> Self {
+        let (pages, places): (Vec<i64>, Vec<i64>) =
+            tokens.map(|(pages, at)| (pages[at / page_tokens] as i64, (at % page_tokens) as i64)).unzip();
+        let [pages, places] = [pages, places].map(|numbers| Tensor::from_slice(&numbers).to_device(device));
+        Self { pages, places }
+    }
+}
+
+impl KeyValueCache {
+    pub(crate) fn new(
+        config: &TextConfig,
+        pages: usize,
+        page_tokens: usize,
+        kind: Kind,
+        device: Device,
+    ) -> Self {
+        let size = [pages as i64, config.key_value_heads, page_tokens as i64, config.head_width()];
+        let layer = |_| [(); 2].map(|()| Tensor::zeros(size, (kind, device)));
+        Self { layers: (0..config.layers).map(layer).collect(), page_tokens }
+    }
+
+    /// Bytes of one page over all layers.
+    pub(crate) fn page_bytes(config: &TextConfig, page_tokens: usize, kind: Kind) -> u64 {
+        let numbers =
+            2 * config.layers as i64 * config.key_value_heads * page_tokens as i64 * config.head_width();
+        numbers as u64 * kind.elt_size_in_bytes() as u64
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.layers[0][0].kind()
+    }
+
+    pub(crate) fn page_tokens(&self) -> usize {
+        self.page_tokens
+    }
+
+    /// Keys and values of a layer.
+    pub(crate) fn layer(&self, layer: usize) -> &[Tensor; 2] {
+        &self.layers[layer]
+    }
+
+    /// Writes keys and values `[tokens, key_value_heads, width]` of a layer.
+    pub(crate) fn write(&self, layer: usize, keys: &Tensor, values: &Tensor, slots: &Slots) {
+        for (pool, new) in self.layers[layer].iter().zip([keys, values]) {
+            let mut by_token = pool.transpose(1, 2);
+            let _ = by_token.index_put_(&[Some(&slots.pages), Some(&slots.places)], new, false);
+        }
+    }
+
+    /// What pages of a layer hold, keys and values each `[sequences, key_value_heads, tokens, width]`, for `pages`
+    /// `[sequences, pages]`.
+    pub(crate) fn read(&self, layer: usize, pages: &Tensor) -> [Tensor; 2] {
+        let (sequences, count) = (pages.size()[0], pages.size()[1]);
+        self.layers[layer].each_ref().map(|pool| {
+            let size = pool.size();
+            let (heads, tokens, width) = (size[1], size[2], size[3]);
+            let read = pool.index_select(0, &pages.flatten(0, -1));
+            let by_head = read.view([sequences, count, heads, tokens, width]).transpose(1, 2);
+            by_head.reshape([sequences, heads, count * tokens, width])
+        })
+    }
+}

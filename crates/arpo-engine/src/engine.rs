@@ -1,0 +1,349 @@
+//! Many requests at once: every pass computes the new tokens of all running ones, whatever they are (one token that was
+//! just drawn, or a whole prompt), and draws one token for each.
+//!
+//! A sequence's keys and values stay in the cache when its response is complete, so the next turn of the episode pays
+//! for its new screenshot and words only. When pages run out, what nobody uses is forgotten first, then the youngest
+//! running sequence waits and is computed again later.
+
+use crate::attention::{Routes, Span};
+use crate::cache::KeyValueCache;
+use crate::pages::PageTable;
+use crate::pictures::{FeatureStore, Screenshot};
+use crate::sampling::{Draws, Sampling, sample};
+use crate::sequence::{Ended, Request, Sequence};
+use arpo_core::trajectory::PolicyVersion;
+use arpo_model::ModelError;
+use arpo_model::checkpoint::Weights;
+use arpo_model::distribution::Forbidden;
+use arpo_model::image::ImageProcessor;
+use arpo_model::model::{Model, Sequence as ModelSequence};
+use arpo_model::positions::{Grid, Positions};
+use std::collections::VecDeque;
+use tch::{Tensor, no_grad};
+
+/// How the engine computes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineOptions {
+    /// Bytes for keys and values.
+    pub cache_bytes: u64,
+    /// Bytes for features of pictures.
+    pub feature_bytes: usize,
+    /// Tokens in a page of the cache.
+    pub page_tokens: usize,
+    /// Requests computed at once.
+    pub most_running: usize,
+    /// New prompt tokens in one pass, unless a single prompt has more.
+    pub prompt_tokens: usize,
+    /// Tokens that may not occur in a response; the learner leaves them out too.
+    pub forbidden: Vec<u32>,
+}
+
+/// Names a request of this engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u64);
+
+/// A response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// What was drawn.
+    pub tokens: Vec<u32>,
+    /// Its log-probabilities at the sampling temperature.
+    pub logp: Vec<f32>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// The weights that drew it.
+    pub version: PolicyVersion,
+    /// Prompt tokens that were in the cache.
+    pub found: usize,
+}
+
+/// Why a request cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The model cannot read it.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// How to sample contradicts itself.
+    #[error("{0}")]
+    Sampling(String),
+    /// It would never fit.
+    #[error(
+        "a request of {tokens} tokens needs {needed} pages of the cache, which has {pages}: give it more memory"
+    )]
+    TooLong {
+        /// Prompt and longest response.
+        tokens: usize,
+        /// For them.
+        needed: usize,
+        /// In all.
+        pages: usize,
+    },
+    /// A pass failed, and with it everything that was running.
+    #[error("the engine gave up what was running: {0}")]
+    Abandoned(String),
+    /// New weights came while requests were running.
+    #[error("the weights cannot change while {0} requests are running")]
+    Busy(usize),
+}
+
+/// What the engine has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineCounts {
+    /// Forward passes.
+    pub passes: u64,
+    /// Tokens computed.
+    pub computed: u64,
+    /// Prompt tokens found in the cache.
+    pub found: u64,
+    /// Tokens drawn.
+    pub drawn: u64,
+    /// Times a running sequence had to wait for want of pages.
+    pub put_back: u64,
+}
+
+/// The rollout engine.
+#[derive(Debug)]
+pub struct Engine {
+    model: Model,
+    options: EngineOptions,
+    forbidden: Forbidden,
+    version: PolicyVersion,
+    table: PageTable,
+    cache: KeyValueCache,
+    features: FeatureStore,
+    waiting: VecDeque<(RequestId, Sequence)>,
+    running: Vec<(RequestId, Sequence)>,
+    next_id: u64,
+    counts: EngineCounts,
+}
+
+impl Engine {
+    /// An engine around a model.
+    pub fn new(
+        model: Model,
+        processor: ImageProcessor,
+        options: EngineOptions,
+        version: PolicyVersion,
+    ) -> Self {
+        let (text, kind) = (&model.config().text, model.weights().kind());
+        let page_bytes = KeyValueCache::page_bytes(text, options.page_tokens, kind);
+        let pages = (options.cache_bytes / page_bytes) as usize;
+        Self {
+            table: PageTable::new(pages, options.page_tokens),
+            cache: KeyValueCache::new(text, pages, options.page_tokens, kind, model.device()),
+            features: FeatureStore::new(processor, options.feature_bytes),
+            forbidden: Forbidden::new(&options.forbidden, model.device()),
+            model,
+            options,
+            version,
+            waiting: VecDeque::new(),
+            running: vec![],
+            next_id: 0,
+            counts: EngineCounts::default(),
+        }
+    }
+
+    /// The model it computes with.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> EngineCounts {
+        self.counts
+    }
+
+    /// Requests not yet answered.
+    pub fn unanswered(&self) -> usize {
+        self.waiting.len() + self.running.len()
+    }
+
+    /// Takes a request, to be answered by passes to come.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
+        if let Some(problem) = request.sampling.problem() {
+            return Err(EngineError::Sampling(problem));
+        }
+        let grids: Vec<Grid> =
+            request.screenshots.iter().map(|one| self.features.grid(one)).collect::<Result<_, _>>()?;
+        let prompt = self.model.positions(&ModelSequence { tokens: &request.tokens, grids: &grids })?;
+        if request.tokens.is_empty() {
+            return Err(ModelError::Input("an empty prompt".into()).into());
+        }
+        let tokens = request.tokens.len() + request.sampling.max_tokens;
+        let (needed, pages) = (self.table.pages_for(tokens), self.table.page_count());
+        if needed > pages {
+            return Err(EngineError::TooLong { tokens, needed, pages });
+        }
+        let config = self.model.config();
+        let sequence =
+            Sequence::new(request, &grids, config.vision.merge as usize, config.image_token, prompt);
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        self.waiting.push_back((id, sequence));
+        Ok(id)
+    }
+
+    /// Takes over new weights, between requests; what the cache holds was computed with the old ones and is forgotten.
+    /// Weights that share this model's memory are only given their new version.
+    pub fn update(&mut self, weights: &Weights, version: PolicyVersion) -> Result<(), EngineError> {
+        if self.unanswered() > 0 {
+            return Err(EngineError::Busy(self.unanswered()));
+        }
+        self.model.weights().copy_from(weights)?;
+        self.table.forget_unused();
+        self.features.forget();
+        self.version = version;
+        Ok(())
+    }
+
+    /// Gives up all requests, and forgets what the cache holds.
+    pub fn abandon(&mut self) {
+        self.waiting.clear();
+        for (_, mut sequence) in std::mem::take(&mut self.running) {
+            self.release(&mut sequence);
+        }
+        self.table.forget_unused();
+        self.features.forget();
+    }
+
+    /// One pass. Returns the responses it completed.
+    pub fn pass(&mut self) -> Result<Vec<(RequestId, Completion)>, EngineError> {
+        self.make_room();
+        self.admit();
+        if self.running.is_empty() {
+            return Ok(vec![]);
+        }
+        let logits = no_grad(|| self.logits())?;
+        let drawn = {
+            let mut rows: Vec<(&Sampling, &mut Draws)> =
+                self.running.iter_mut().map(|(_, one)| (&one.sampling, &mut one.draws)).collect();
+            no_grad(|| sample(&logits, &mut rows, &self.forbidden))
+        };
+        let mut completed = Vec::new();
+        let mut going_on = Vec::with_capacity(self.running.len());
+        for ((id, mut sequence), drawn) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
+            sequence.cached = sequence.keys().len();
+            self.counts.drawn += 1;
+            match sequence.push(drawn) {
+                None => going_on.push((id, sequence)),
+                Some(ended) => completed.push((id, self.complete(sequence, ended))),
+            }
+        }
+        self.running = going_on;
+        Ok(completed)
+    }
+
+    /// A place for the token each running sequence has just drawn; the youngest wait if there are not enough.
+    fn make_room(&mut self) {
+        let mut ready = 0;
+        while ready < self.running.len() {
+            let sequence = &mut self.running[ready].1;
+            let mut lease = sequence.lease.take().expect("running sequences have pages");
+            let has_room = self.table.extend(&mut lease, sequence.keys());
+            sequence.lease = Some(lease);
+            if has_room {
+                ready += 1;
+                continue;
+            }
+            let (id, mut youngest) = self.running.pop().expect("there is at least this one");
+            self.counts.put_back += 1;
+            self.release(&mut youngest);
+            self.waiting.push_front((id, youngest));
+        }
+    }
+
+    fn admit(&mut self) {
+        let mut new_tokens = 0;
+        while self.running.len() < self.options.most_running
+            && let Some((id, mut sequence)) = self.waiting.pop_front()
+        {
+            let mut lease = self.table.lease(sequence.keys());
+            let found = lease.tokens();
+            let more = sequence.keys().len() - found;
+            let too_many = new_tokens > 0 && new_tokens + more > self.options.prompt_tokens;
+            let admitted = !too_many && self.table.extend(&mut lease, sequence.keys());
+            sequence.lease = Some(lease);
+            sequence.cached = found;
+            if !admitted {
+                self.release(&mut sequence);
+                self.waiting.push_front((id, sequence));
+                break;
+            }
+            new_tokens += more;
+            self.counts.found += found as u64;
+            sequence.found.get_or_insert(found);
+            self.running.push((id, sequence));
+        }
+    }
+
+    /// Logits for what follows each running sequence: `[running, vocabulary]`.
+    fn logits(&mut self) -> Result<Tensor, EngineError> {
+        let tokens: Vec<u32> = self.running.iter().flat_map(|(_, one)| one.new_tokens()).copied().collect();
+        self.counts.passes += 1;
+        self.counts.computed += tokens.len() as u64;
+        let features = self.new_features()?;
+        let device = self.model.device();
+        let embedded = self.model.embed(&tokens, features.as_ref())?;
+        let positions: Vec<Positions> = self.running.iter().map(|(_, one)| one.new_positions()).collect();
+        let layout = self.model.text().layout(&positions, device);
+        let spans: Vec<Span> = self
+            .running
+            .iter()
+            .map(|(_, one)| Span {
+                pages: one.lease.as_ref().map_or(&[], |lease| lease.pages()),
+                past: one.cached,
+                new: one.new_tokens().len(),
+            })
+            .collect();
+        let routes = Routes::new(&spans, &self.cache, device);
+        let ends: Vec<i64> = spans
+            .iter()
+            .scan(0, |end, span| {
+                *end += span.new as i64;
+                Some(*end - 1)
+            })
+            .collect();
+        let ends = Tensor::from_slice(&ends).to_device(device);
+        let text = self.model.text();
+        let hidden = text.forward_attending(embedded, &layout, &ends, |layer, q, k, v| {
+            routes.attend(&self.cache, layer, q, k, v)
+        });
+        Ok(text.logits(&hidden))
+    }
+
+    /// The features among the new tokens, one behind the other.
+    fn new_features(&mut self) -> Result<Option<Tensor>, EngineError> {
+        let needed: Vec<_> = self
+            .running
+            .iter()
+            .flat_map(|(_, one)| {
+                one.needed_features().map(move |part| (&one.screenshots[part.picture], part))
+            })
+            .collect();
+        if needed.is_empty() {
+            return Ok(None);
+        }
+        let screenshots: Vec<&Screenshot> = needed.iter().map(|(screenshot, _)| *screenshot).collect();
+        let features = self.features.features(&self.model, &screenshots)?;
+        let parts = features.iter().zip(&needed);
+        let parts: Vec<Tensor> = parts
+            .map(|(features, (_, part))| features.narrow(0, part.first as i64, part.count as i64))
+            .collect();
+        Ok(Some(Tensor::cat(&parts, 0)))
+    }
+
+    fn complete(&mut self, mut sequence: Sequence, ended: Ended) -> Completion {
+        self.release(&mut sequence);
+        let found = sequence.found.unwrap_or(0);
+        let (tokens, logp) = sequence.into_response();
+        Completion { tokens, logp, ended, version: self.version, found }
+    }
+
+    fn release(&mut self, sequence: &mut Sequence) {
+        if let Some(lease) = sequence.lease.take() {
+            let keys = &sequence.keys()[..lease.tokens()];
+            self.table.release(lease, keys);
+        }
+        sequence.cached = 0;
+    }
+}

@@ -1,0 +1,118 @@
+//! From screenshots to features, each once: the same picture in several episodes, or again after an eviction, is found
+//! by its digest while there is room.
+
+use arpo_model::ModelError;
+use arpo_model::image::ImageProcessor;
+use arpo_model::model::Model;
+use arpo_model::positions::Grid;
+use image::RgbImage;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tch::Tensor;
+
+/// A screenshot of a request.
+#[derive(Debug, Clone)]
+pub struct Screenshot {
+    /// Names the content: equal pictures have equal digests.
+    pub digest: Arc<str>,
+    /// The pixels.
+    pub image: Arc<RgbImage>,
+}
+
+/// Features of pictures, the latest used kept up to a number of bytes.
+#[derive(Debug)]
+pub(crate) struct FeatureStore {
+    processor: ImageProcessor,
+    budget: usize,
+    used: usize,
+    clock: u64,
+    entries: HashMap<Arc<str>, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    features: Tensor,
+    bytes: usize,
+    used_at: u64,
+}
+
+impl FeatureStore {
+    pub(crate) fn new(processor: ImageProcessor, budget: usize) -> Self {
+        Self { processor, budget, used: 0, clock: 0, entries: HashMap::new() }
+    }
+
+    /// A picture's size in patches.
+    pub(crate) fn grid(&self, screenshot: &Screenshot) -> Result<Grid, ModelError> {
+        self.processor.grid(screenshot.image.width(), screenshot.image.height())
+    }
+
+    /// Features of pictures, `[features, hidden]` each, in their order. Those not there are encoded together.
+    pub(crate) fn features(
+        &mut self,
+        model: &Model,
+        screenshots: &[&Screenshot],
+    ) -> Result<Vec<Tensor>, ModelError> {
+        let mut seen = HashSet::new();
+        let missing: Vec<&Screenshot> = screenshots
+            .iter()
+            .copied()
+            .filter(|one| !self.entries.contains_key(&one.digest) && seen.insert(&one.digest))
+            .collect();
+        let fresh: HashMap<&str, Tensor> =
+            missing.iter().map(|one| &*one.digest).zip(self.encode(model, &missing)?).collect();
+        self.clock += 1;
+        let mut result = Vec::with_capacity(screenshots.len());
+        for one in screenshots {
+            result.push(match self.entries.get_mut(&one.digest) {
+                Some(entry) => {
+                    entry.used_at = self.clock;
+                    entry.features.shallow_clone()
+                }
+                None => fresh[&*one.digest].shallow_clone(),
+            });
+        }
+        for one in missing {
+            self.keep(Arc::clone(&one.digest), fresh[&*one.digest].shallow_clone());
+        }
+        Ok(result)
+    }
+
+    /// Forgets all: the weights have changed.
+    pub(crate) fn forget(&mut self) {
+        self.entries.clear();
+        self.used = 0;
+    }
+
+    fn encode(&self, model: &Model, screenshots: &[&Screenshot]) -> Result<Vec<Tensor>, ModelError> {
+        if screenshots.is_empty() {
+            return Ok(vec![]);
+        }
+        let images: Vec<&RgbImage> = screenshots.iter().map(|one| &*one.image).collect();
+        let patches = self.processor.process_all(&images)?;
+        let numbers = model.config().vision.patch_numbers();
+        let pixels: Vec<Tensor> = patches
+            .iter()
+            .map(|one| Tensor::from_slice(&one.pixels).view([-1, numbers]).to_device(model.device()))
+            .collect();
+        let grids: Vec<Grid> = patches.iter().map(|one| one.grid).collect();
+        let features = model.vision().forward(&Tensor::cat(&pixels, 0), &grids);
+        let merge = model.config().vision.merge as usize;
+        let sizes: Vec<i64> = grids.iter().map(|grid| grid.features(merge) as i64).collect();
+        // copies: a piece would keep the whole in memory
+        Ok(features.split_with_sizes(&sizes, 0).iter().map(Tensor::copy).collect())
+    }
+
+    fn keep(&mut self, digest: Arc<str>, features: Tensor) {
+        let bytes = features.numel() * features.kind().elt_size_in_bytes();
+        if bytes > self.budget {
+            return;
+        }
+        while self.used + bytes > self.budget {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used_at);
+            let Some(oldest) = oldest.map(|(digest, _)| Arc::clone(digest)) else { break };
+            self.used -= self.entries.remove(&oldest).map_or(0, |entry| entry.bytes);
+        }
+        self.used += bytes;
+        self.entries.insert(digest, Entry { features, bytes, used_at: self.clock });
+    }
+}

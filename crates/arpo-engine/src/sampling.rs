@@ -1,0 +1,217 @@
+//! From logits to tokens.
+//!
+//! Every request draws from its own stream, one number per token, so what is sampled does not depend on what else is
+//! in the batch (up to floating point). Log-probabilities are those of the whole distribution at the request's
+//! temperature, as the learner computes them: what top-k and top-p cut off is not taken out of them.
+
+use arpo_core::random::{Purpose, stream};
+use arpo_model::distribution::Forbidden;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use tch::{Device, Kind, Tensor};
+
+/// How one response is sampled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by it; 0 takes the most likely token, with log-probabilities as at 1.
+    pub temperature: f64,
+    /// Only so many of the most likely tokens.
+    pub top_k: Option<usize>,
+    /// Only the most likely tokens that together have this probability.
+    pub top_p: Option<f64>,
+    /// A response is at most so long.
+    pub max_tokens: usize,
+    /// Tokens that end a response and belong to it.
+    pub stop: Vec<u32>,
+    /// The episode's seed.
+    pub seed: u64,
+    /// The turn within the episode.
+    pub turn: u64,
+}
+
+impl Sampling {
+    /// What is wrong with it, if anything.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let Self { temperature, top_k, top_p, max_tokens, .. } = self;
+        if !(temperature.is_finite() && *temperature >= 0.0) {
+            return Some(format!("temperature is {temperature}, expected a number from 0"));
+        }
+        if *top_k == Some(0) {
+            return Some("top_k is 0, expected at least 1".into());
+        }
+        if top_p.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            return Some(format!("top_p is {top_p:?}, expected a number above 0 and at most 1"));
+        }
+        (*max_tokens == 0).then(|| "max_tokens is 0, expected at least 1".into())
+    }
+
+    /// The stream its tokens are drawn from.
+    pub(crate) fn draws(&self) -> Draws {
+        Draws(stream(self.seed, Purpose::Sampling, self.turn, 0))
+    }
+
+    fn is_restricted(&self) -> bool {
+        self.temperature > 0.0 && (self.top_k.is_some() || self.top_p.is_some_and(|share| share < 1.0))
+    }
+}
+
+/// A request's numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Draws(ChaCha8Rng);
+
+impl Draws {
+    /// The next, from 0 to below 1: of 52 bits, so that its product with a sum stays below the sum.
+    fn next(&mut self) -> f64 {
+        let bits: u64 = self.0.random();
+        (bits >> 12) as f64 / (1u64 << 52) as f64
+    }
+}
+
+/// A token and its log-probability.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Drawn {
+    pub(crate) token: u32,
+    pub(crate) logp: f32,
+}
+
+/// One token for each row of logits `[rows, vocabulary]`.
+pub(crate) fn sample(
+    logits: &Tensor,
+    rows: &mut [(&Sampling, &mut Draws)],
+    forbidden: &Forbidden,
+) -> Vec<Drawn> {
+    let device = logits.device();
+    let temperatures: Vec<f32> = rows
+        .iter()
+        .map(|(sampling, _)| if sampling.temperature > 0.0 { sampling.temperature as f32 } else { 1.0 })
+        .collect();
+    let temperatures = Tensor::from_slice(&temperatures).to_device(device).unsqueeze(1);
+    let logp = forbidden.log_distribution(logits, &temperatures);
+    let draws: Vec<f64> = rows.iter_mut().map(|(_, draws)| draws.next()).collect();
+
+    let places = |wanted: fn(&Sampling) -> bool| -> Vec<i64> {
+        (0..).zip(rows.iter()).filter(|(_, (sampling, _))| wanted(sampling)).map(|(row, _)| row).collect()
+    };
+    let greedy = places(|sampling| sampling.temperature <= 0.0);
+    let restricted = places(Sampling::is_restricted);
+    let free = places(|sampling| sampling.temperature > 0.0 && !sampling.is_restricted());
+    let tokens = Tensor::zeros([rows.len() as i64], (Kind::Int64, device));
+    let fill = |places: &[i64], choose: &dyn Fn(&Tensor) -> Tensor| {
+        if places.is_empty() {
+            return;
+        }
+        let all = places.len() == rows.len();
+        let index = Tensor::from_slice(places).to_device(device);
+        let chosen = if all { choose(&logp) } else { choose(&logp.index_select(0, &index)) };
+        let _ = tokens.shallow_clone().index_copy_(0, &index, &chosen);
+    };
+    let drawn = |places: &[i64]| {
+        let numbers: Vec<f64> = places.iter().map(|&row| draws[row as usize]).collect();
+        Tensor::from_slice(&numbers).to_device(device).unsqueeze(1)
+    };
+    fill(&greedy, &|logp| logp.argmax(-1, false));
+    fill(&free, &|logp| draw(&logp.exp().to_kind(Kind::Double), &drawn(&free)));
+    fill(&restricted, &|logp| {
+        let limits: Vec<&Sampling> = restricted.iter().map(|&row| rows[row as usize].0).collect();
+        draw_restricted(logp, &drawn(&restricted), &limits, device)
+    });
+
+    let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
+    let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
+    let logp: Vec<f32> = logp.try_into().expect("one number for each row");
+    tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
+}
+
+/// For each row the first place where the running sum of probabilities passes the draw's share of the whole.
+fn draw(probabilities: &Tensor, draws: &Tensor) -> Tensor {
+    let sums = probabilities.cumsum(-1, Kind::Double);
+    let whole = sums.narrow(1, -1, 1);
+    Tensor::searchsorted(&(draws * whole), &sums, false, true, "right", None::<&Tensor>).squeeze_dim(1)
+}
+
+/// The same after top-k, then top-p.
+fn draw_restricted(logp: &Tensor, draws: &Tensor, limits: &[&Sampling], device: Device) -> Tensor {
+    let vocabulary = logp.size()[1];
+    let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
+    let most =
+        column(limits.iter().map(|limit| limit.top_k.map_or(vocabulary as f64, |k| k as f64)).collect());
+    let share = column(limits.iter().map(|limit| limit.top_p.unwrap_or(1.0)).collect());
+    let (sorted, tokens) = logp.exp().to_kind(Kind::Double).sort(-1, true);
+    let rank = Tensor::arange(vocabulary, (Kind::Double, device)).unsqueeze(0);
+    let sorted = sorted * rank.lt_tensor(&most).to_kind(Kind::Double);
+    let sorted = &sorted / sorted.sum_dim_intlist([1i64].as_slice(), true, None::<Kind>);
+    // a token stays while those before it have not reached the share; the first always does
+    let before = sorted.cumsum(-1, Kind::Double) - &sorted;
+    let kept = &sorted * before.lt_tensor(&share).to_kind(Kind::Double);
+    let place = draw(&kept, draws);
+    tokens.gather(1, &place.unsqueeze(1), false).squeeze_dim(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampling(seed: u64) -> Sampling {
+        Sampling { temperature: 1.0, top_k: None, top_p: None, max_tokens: 1, stop: vec![], seed, turn: 0 }
+    }
+
+    /// How often each token comes in many draws from the same logits.
+    fn shares(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
+        let forbidden = Forbidden::new(forbidden, Device::Cpu);
+        let count = 4000;
+        let samplings: Vec<Sampling> = (0..count)
+            .map(|seed| {
+                let mut one = sampling(seed);
+                change(&mut one);
+                one
+            })
+            .collect();
+        let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
+        let mut rows: Vec<(&Sampling, &mut Draws)> = samplings.iter().zip(&mut draws).collect();
+        let logits = Tensor::from_slice(logits).unsqueeze(0).repeat([count as i64, 1]);
+        let mut shares = vec![0.0; logits.size()[1] as usize];
+        for drawn in sample(&logits, &mut rows, &forbidden) {
+            shares[drawn.token as usize] += 1.0 / count as f64;
+        }
+        shares
+    }
+
+    fn near(shares: &[f64], expected: &[f64]) {
+        for (share, expected) in shares.iter().zip(expected) {
+            assert!((share - expected).abs() < 0.03, "{shares:?}");
+            assert!(*expected > 0.0 || *share == 0.0, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_come_as_often_as_their_probability_says() {
+        let logits = [0.5f32, 0.3, 0.2, 0.0].map(|share: f32| share.max(1e-20).ln());
+        near(&shares(&logits, |_| {}, &[]), &[0.5, 0.3, 0.2, 0.0]);
+        near(&shares(&logits, |one| one.temperature = 0.5, &[]), &[0.658, 0.237, 0.105, 0.0]);
+        near(&shares(&logits, |_| {}, &[0]), &[0.0, 0.6, 0.4, 0.0]);
+        near(&shares(&logits, |one| one.top_k = Some(2), &[]), &[0.625, 0.375, 0.0, 0.0]);
+        near(&shares(&logits, |one| one.top_p = Some(0.75), &[]), &[0.625, 0.375, 0.0, 0.0]);
+        near(&shares(&logits, |one| one.top_p = Some(1e-9), &[]), &[1.0, 0.0, 0.0, 0.0]);
+        near(&shares(&logits, |one| one.temperature = 0.0, &[]), &[1.0, 0.0, 0.0, 0.0]);
+        near(&shares(&logits, |one| one.temperature = 0.0, &[0]), &[0.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_row_does_not_depend_on_the_others() {
+        let logits = Tensor::randn([3, 50], (Kind::Float, Device::Cpu));
+        let forbidden = Forbidden::new(&[7], Device::Cpu);
+        let mut samplings = [sampling(1), sampling(2), sampling(3)];
+        samplings[0].top_k = Some(5);
+        samplings[2].temperature = 0.7;
+        let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
+        let mut rows: Vec<(&Sampling, &mut Draws)> = samplings.iter().zip(&mut draws).collect();
+        let together = sample(&logits, &mut rows, &forbidden);
+        for row in 0..3 {
+            let mut draws = samplings[row].draws();
+            let alone =
+                sample(&logits.narrow(0, row as i64, 1), &mut [(&samplings[row], &mut draws)], &forbidden);
+            assert_eq!(alone[0].token, together[row].token);
+            assert!((alone[0].logp - together[row].logp).abs() < 1e-6);
+        }
+    }
+}

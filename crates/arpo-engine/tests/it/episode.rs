@@ -1,0 +1,163 @@
+//! Episodes made of the golden conversation, with responses sampled by an engine in place of its own.
+
+use crate::golden::Golden;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_engine::{Completion, Engine, EngineOptions, Request, Sampling, Screenshot};
+use arpo_model::image::ImageProcessor;
+use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch};
+use arpo_model::model::Model;
+use arpo_model::positions::Grid;
+use std::sync::Arc;
+use tch::Kind;
+
+pub(crate) const TEMPERATURE: f64 = 0.9;
+
+/// What is said between the agent's turns, and the screenshots in it.
+pub(crate) struct Script {
+    golden: Golden,
+    image_token: u32,
+    grids: Vec<Grid>,
+    segments: Vec<Vec<u32>>,
+    screenshots: Vec<Screenshot>,
+}
+
+/// An episode that was played: every token, which are the agent's, and their log-probabilities.
+pub(crate) struct Played {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) trained: Vec<bool>,
+    pub(crate) logp: Vec<f32>,
+}
+
+impl Script {
+    pub(crate) fn all() -> Vec<Self> {
+        Golden::all().into_iter().map(Self::new).collect()
+    }
+
+    fn new(golden: Golden) -> Self {
+        let tokens = golden.tokens();
+        let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
+        let mut segments = vec![vec![]];
+        for (at, &token) in tokens.iter().enumerate() {
+            if mask[at] == 0 {
+                segments.last_mut().unwrap().push(token);
+            } else if mask[at - 1] == 0 {
+                segments.push(vec![]);
+            }
+        }
+        segments.pop(); // behind the last turn
+        assert!(segments.len() > 1, "several turns");
+        let screenshots = golden
+            .images()
+            .into_iter()
+            .enumerate()
+            .map(|(number, image)| Screenshot { digest: number.to_string().into(), image: Arc::new(image) })
+            .collect();
+        let image_token = golden.checkpoint().config.image_token;
+        Self { image_token, grids: golden.grids(), golden, segments, screenshots }
+    }
+
+    pub(crate) fn golden(&self) -> &Golden {
+        &self.golden
+    }
+
+    /// Tokens that may not be sampled.
+    pub(crate) fn forbidden(&self) -> Vec<u32> {
+        let config = self.golden.checkpoint().config;
+        vec![config.image_token, config.video_token, config.vision_start_token, config.vision_end_token]
+    }
+
+    pub(crate) fn options(&self) -> EngineOptions {
+        EngineOptions {
+            cache_bytes: 8 << 20,
+            feature_bytes: 1 << 20,
+            page_tokens: 16,
+            most_running: 8,
+            prompt_tokens: 4096,
+            forbidden: self.forbidden(),
+        }
+    }
+
+    pub(crate) fn engine(&self, options: EngineOptions) -> Engine {
+        let processor = ImageProcessor::read(&self.golden.folder).unwrap();
+        Engine::new(Model::from_checkpoint(self.golden.checkpoint()), processor, options, PolicyVersion(0))
+    }
+
+    /// A learner with the same weights.
+    pub(crate) fn learner(&self) -> Learner {
+        let options = LearnerOptions {
+            temperature: TEMPERATURE,
+            forbidden: self.forbidden(),
+            activation_bytes: 0,
+            logit_rows: 7,
+        };
+        Learner::new(Model::from_checkpoint(self.golden.checkpoint()), options)
+    }
+
+    /// The request after so many turns.
+    pub(crate) fn request(&self, prompt: &[u32], seed: u64, turn: usize) -> Request {
+        let mut left = prompt.iter().filter(|&&token| token == self.image_token).count();
+        let shown = self.grids.iter().take_while(|grid| {
+            let shown = left > 0;
+            left = left.saturating_sub(grid.features(2));
+            shown
+        });
+        Request {
+            tokens: prompt.to_vec(),
+            screenshots: self.screenshots[..shown.count()].to_vec(),
+            sampling: sampling(seed, turn),
+        }
+    }
+
+    /// Plays episodes together, turn by turn.
+    pub(crate) fn play(&self, engine: &mut Engine, seeds: &[u64]) -> Vec<Played> {
+        let mut episodes: Vec<Played> =
+            seeds.iter().map(|_| Played { tokens: vec![], trained: vec![], logp: vec![] }).collect();
+        for (turn, segment) in self.segments.iter().enumerate() {
+            let requests = episodes.iter_mut().zip(seeds).map(|(episode, &seed)| {
+                episode.tokens.extend(segment);
+                episode.trained.resize(episode.tokens.len(), false);
+                self.request(&episode.tokens, seed, turn)
+            });
+            let completions = answer(engine, requests.collect());
+            for (episode, completion) in episodes.iter_mut().zip(completions) {
+                assert_eq!(completion.tokens.len(), completion.logp.len());
+                episode.tokens.extend(completion.tokens);
+                episode.trained.resize(episode.tokens.len(), true);
+                episode.logp.extend(completion.logp);
+            }
+        }
+        episodes
+    }
+
+    /// The learner's log-probabilities of the agent's tokens.
+    pub(crate) fn scored(&self, learner: &Learner, played: &Played) -> Vec<f32> {
+        let pictures = self.golden.pictures();
+        let shown: Vec<usize> = (0..self.request(&played.tokens, 0, 0).screenshots.len()).collect();
+        let episode = Episode { tokens: &played.tokens, pictures: &shown, trained: &played.trained };
+        let batch = MicroBatch { episodes: &[episode], pictures: &pictures };
+        learner.scores(&batch).unwrap().logp.remove(0)
+    }
+}
+
+pub(crate) fn sampling(seed: u64, turn: usize) -> Sampling {
+    let length = 6 + (seed as usize + turn) % 5;
+    Sampling {
+        temperature: TEMPERATURE,
+        top_k: None,
+        top_p: None,
+        max_tokens: length,
+        stop: vec![],
+        seed,
+        turn: turn as u64,
+    }
+}
+
+/// Runs the engine until all are answered; completions in the order of the requests.
+pub(crate) fn answer(engine: &mut Engine, requests: Vec<Request>) -> Vec<Completion> {
+    let ids: Vec<_> = requests.into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    let mut completions = std::collections::BTreeMap::new();
+    while engine.unanswered() > 0 {
+        completions.extend(engine.pass().unwrap());
+    }
+    ids.iter().map(|id| completions.remove(id).unwrap()).collect()
+}

@@ -1,0 +1,116 @@
+//! One new token per sequence over keys and values in pages, for heads of 128 numbers: see `paged.cu`.
+
+use super::compiler::{Argument, Module};
+use super::plain_is_wanted;
+use std::sync::OnceLock;
+use tch::{Device, Kind, Tensor};
+
+const SOURCE: &str = include_str!("paged.cu");
+const WIDTH: i64 = 128;
+const WIDTH_ROOT: f32 = 11.313_708;
+const THREADS: u32 = 128;
+
+/// Tokens of a tile; pages hold whole tiles.
+const TILE: usize = 16;
+
+/// Query heads that can share a key head.
+const MOST_IN_GROUP: i64 = 8;
+
+/// Blocks wanted: several rounds for every multiprocessor, so that sequences of unequal length even out.
+const WANTED_BLOCKS: usize = 132 * 3 * 6;
+
+/// No chunk is shorter: its result would cost more than its keys.
+const SHORTEST_CHUNK: usize = 256;
+
+static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
+
+/// Sequences of one step: their pages and lengths.
+#[derive(Debug)]
+pub struct PagedSequences {
+    table: Tensor,
+    lengths: Tensor,
+    longest: usize,
+}
+
+impl PagedSequences {
+    /// From i32 `[sequences, pages]` and `[sequences]`, with the length of the longest. `None` where there can be no
+    /// kernel anyway.
+    pub fn new(table: &Tensor, lengths: &Tensor, longest: usize) -> Option<Self> {
+        let on_gpu = matches!(table.device(), Device::Cuda(_));
+        on_gpu.then(|| Self { table: table.contiguous(), lengths: lengths.shallow_clone(), longest })
+    }
+}
+
+/// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, shared heads, tokens, 128]`:
+/// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
+pub fn paged_attention(
+    q: &Tensor,
+    keys: &Tensor,
+    values: &Tensor,
+    sequences: &PagedSequences,
+) -> Option<Tensor> {
+    let (count, heads, width) = (q.size()[0], q.size()[1], q.size()[2]);
+    let (shared, page_tokens) = (keys.size()[1], keys.size()[2]);
+    let fits = q.kind() == Kind::BFloat16 && width == WIDTH && heads / shared <= MOST_IN_GROUP;
+    if !fits || !(page_tokens as usize).is_multiple_of(TILE) || plain_is_wanted() {
+        return None;
+    }
+    let module = MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().ok()?;
+    let (chunks, chunk_tokens) = chunks(sequences.longest, (count * shared) as usize);
+    let q = q.contiguous();
+    let partial = Tensor::empty([count, heads, chunks as i64, WIDTH + 2], (Kind::Float, q.device()));
+    // exponents are of 2
+    let scale = std::f32::consts::LOG2_E / WIDTH_ROOT;
+    let arguments = [
+        Argument::tensor(&q),
+        Argument::tensor(keys),
+        Argument::tensor(values),
+        Argument::tensor(&sequences.table),
+        Argument::tensor(&sequences.lengths),
+        Argument::tensor(&partial),
+        Argument::I32(sequences.table.size()[1] as i32),
+        Argument::I32(page_tokens as i32),
+        Argument::I32(shared as i32),
+        Argument::I32((heads / shared) as i32),
+        Argument::I32(chunks as i32),
+        Argument::I32(chunk_tokens as i32),
+        Argument::F32(scale),
+    ];
+    module.launch("paged_attention", (count * shared) as u32 * chunks as u32, THREADS, &arguments);
+    let y = Tensor::empty([count, heads * WIDTH], (q.kind(), q.device()));
+    let arguments = [
+        Argument::tensor(&partial),
+        Argument::tensor(&sequences.lengths),
+        Argument::tensor(&y),
+        Argument::I32(heads as i32),
+        Argument::I32(chunks as i32),
+        Argument::I32(chunk_tokens as i32),
+    ];
+    module.launch("paged_combine", (count * heads) as u32, THREADS, &arguments);
+    Some(y)
+}
+
+/// Why the kernel is not there, on a machine with a GPU.
+pub fn problem() -> Option<&'static str> {
+    MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().err().map(String::as_str)
+}
+
+/// How many chunks the longest sequence is cut into, and how many tokens each has: whole tiles.
+fn chunks(longest: usize, lanes: usize) -> (usize, usize) {
+    let wanted = WANTED_BLOCKS.div_ceil(lanes.max(1));
+    let tokens = longest.div_ceil(wanted).max(SHORTEST_CHUNK).next_multiple_of(TILE);
+    (longest.div_ceil(tokens).max(1), tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_the_longest() {
+        for (longest, lanes) in [(1, 4), (16, 128), (300, 4), (42_270, 4), (42_270, 128), (42_270, 100_000)] {
+            let (count, tokens) = chunks(longest, lanes);
+            assert!(count * tokens >= longest && (count - 1) * tokens < longest && tokens % TILE == 0);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What libtorch has and tch does not bind, through a few lines of C++ (`shim.cpp`).
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use tch::{Device, Kind, Tensor};
+use torch_sys::C_tensor;
+
+const ERROR_LENGTH: usize = 512;
+
+unsafe extern "C" {
+    fn arpo_flash_attention(
+        out: *mut *mut C_tensor,
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
+    fn arpo_cuda_peak_bytes(
+        allocated: *mut u64,
+        reserved: *mut u64,
+        device: c_int,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
+}
+
+/// Whether [`causal_from_the_end`] can work on such tensors.
+pub fn counts_from_the_end(kind: Kind, device: Device) -> bool {
+    matches!(device, Device::Cuda(_)) && matches!(kind, Kind::BFloat16 | Kind::Half)
+}
+
+/// Attention of the last tokens of a sequence: q `[1, heads, new, width]` over k and v `[1, shared, all, width]`, each
+/// seeing up to itself. The result is shaped as q.
+pub fn causal_from_the_end(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    let mut out = ptr::null_mut();
+    // SAFETY: three live tensors, a place for the result, a buffer of the length told.
+    checked("flash attention", |error| unsafe {
+        arpo_flash_attention(&raw mut out, q.as_ptr(), k.as_ptr(), v.as_ptr(), error, ERROR_LENGTH)
+    })
+    .unwrap_or_else(|problem| panic!("{problem}"));
+    // SAFETY: a tensor on the heap that nobody else owns.
+    unsafe { Tensor::from_ptr(out) }
+}
+
+/// The most memory that was in use on a GPU, and that libtorch had taken for it, in bytes.
+pub fn cuda_peak_bytes(device: usize) -> Result<(u64, u64), String> {
+    let (mut allocated, mut reserved) = (0, 0);
+    // SAFETY: places for two numbers, a buffer of the length told.
+    checked("memory statistics", |error| unsafe {
+        arpo_cuda_peak_bytes(&raw mut allocated, &raw mut reserved, device as c_int, error, ERROR_LENGTH)
+    })?;
+    Ok((allocated, reserved))
+}
+
+fn checked(what: &str, call: impl FnOnce(*mut c_char) -> c_int) -> Result<(), String> {
+    let mut error = [0; ERROR_LENGTH];
+    if call(error.as_mut_ptr()) == 0 {
+        return Ok(());
+    }
+    // SAFETY: snprintf ends what it writes, and the buffer began as zeros.
+    let message = unsafe { CStr::from_ptr(error.as_ptr()) };
+    Err(format!("{what}: {}", message.to_string_lossy()))
+}
