@@ -5,8 +5,10 @@
 
 use crate::cache::{KeyValueCache, Slots};
 use crate::pages::PageId;
+use arpo_model::Projected;
 use arpo_torch::kernels::paged::{PagedSequences, paged_attention};
 use arpo_torch::shim::{causal_from_the_end, counts_from_the_end};
+use std::cell::OnceCell;
 use tch::{Device, Kind, Tensor};
 
 /// One sequence of a pass.
@@ -43,9 +45,17 @@ enum PartKind {
 
 #[derive(Debug)]
 struct Steps {
-    pages: Tensor, // [sequences, pages]
+    table: Tensor,   // [sequences, pages], i32
+    lengths: Tensor, // [sequences], i32
     sequences: Option<PagedSequences>,
-    mask: Tensor, // [sequences, 1, 1, tokens], what is there
+    /// What attention without the kernel needs.
+    plain: OnceCell<PlainSteps>,
+}
+
+#[derive(Debug)]
+struct PlainSteps {
+    pages: Tensor, // [sequences, pages], i64
+    mask: Tensor,  // [sequences, 1, 1, tokens]: what is there
 }
 
 impl Routes {
@@ -66,16 +76,9 @@ impl Routes {
     }
 
     /// Writes the new keys and values of a layer and attends: `[tokens, heads * width]`.
-    pub(crate) fn attend(
-        &self,
-        cache: &KeyValueCache,
-        layer: usize,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-    ) -> Tensor {
+    pub(crate) fn attend(&self, cache: &KeyValueCache, layer: usize, projected: &Projected) -> Tensor {
         // all are written before any is read: sequences of one pass may share pages
-        cache.write(layer, k, v, &self.slots);
+        let q = cache.write(layer, projected, &self.slots);
         let mut first = 0;
         let mut results: Vec<Tensor> = self
             .parts
@@ -115,25 +118,33 @@ impl Steps {
         let lengths: Vec<i32> = group.iter().map(|span| (span.past + span.new) as i32).collect();
         let table = Tensor::from_slice(&table).view([group.len() as i64, -1]).to_device(device);
         let lengths = Tensor::from_slice(&lengths).to_device(device);
-        let places = Tensor::arange((most * page_tokens) as i64, (Kind::Int, device));
-        let mask = places.unsqueeze(0).lt_tensor(&lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1);
         let longest = group.iter().map(|span| span.past + span.new).max().unwrap_or(0);
         let sequences = PagedSequences::new(&table, &lengths, longest);
-        Self { pages: table.to_kind(Kind::Int64), sequences, mask }
+        Self { table, lengths, sequences, plain: OnceCell::new() }
     }
 
     fn attend(&self, cache: &KeyValueCache, layer: usize, q: &Tensor) -> Tensor {
         let [keys, values] = cache.layer(layer);
         let fast = self.sequences.as_ref().and_then(|sequences| paged_attention(q, keys, values, sequences));
         fast.unwrap_or_else(|| {
-            let [k, v] = cache.read(layer, &self.pages);
+            let plain = self.plain.get_or_init(|| self.plain(cache.page_tokens()));
+            let [k, v] = cache.read(layer, &plain.pages);
             let (sequences, width) = (q.size()[0], q.size()[2]);
             // the heads that share a key are rows of one product
             let q = q.view([sequences, k.size()[1], -1, width]);
             let attended =
-                Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&self.mask), 0.0, false, None, false);
+                Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&plain.mask), 0.0, false, None, false);
             attended.reshape([sequences, -1])
         })
+    }
+}
+
+impl Steps {
+    fn plain(&self, page_tokens: usize) -> PlainSteps {
+        let tokens = self.table.size()[1] * page_tokens as i64;
+        let places = Tensor::arange(tokens, (Kind::Int, self.table.device()));
+        let mask = places.unsqueeze(0).lt_tensor(&self.lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1);
+        PlainSteps { pages: self.table.to_kind(Kind::Int64), mask }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Keys and values in memory: for each layer two tensors of pages.
 
 use crate::pages::PageId;
+use arpo_model::Projected;
 use arpo_model::config::TextConfig;
+use arpo_torch::kernels::paged::PageSlots;
 use tch::{Device, Kind, Tensor};
 
 /// The pages of all layers.
@@ -66,12 +68,18 @@ impl KeyValueCache {
         &self.layers[layer]
     }
 
-    /// Writes keys and values `[tokens, key_value_heads, width]` of a layer.
-    pub(crate) fn write(&self, layer: usize, keys: &Tensor, values: &Tensor, slots: &Slots) {
-        for (pool, new) in self.layers[layer].iter().zip([keys, values]) {
-            let mut by_token = pool.transpose(1, 2);
-            let _ = by_token.index_put_(&[Some(&slots.pages), Some(&slots.places)], new, false);
-        }
+    /// Writes the new keys and values of a layer; the queries `[tokens, heads, width]` are left.
+    pub(crate) fn write(&self, layer: usize, projected: &Projected, slots: &Slots) -> Tensor {
+        let [keys, values] = &self.layers[layer];
+        let together = PageSlots { keys, values, pages: &slots.pages, places: &slots.places };
+        projected.split_into(together).unwrap_or_else(|| {
+            let [q, k, v] = projected.split();
+            for (pool, new) in [(keys, k), (values, v)] {
+                let mut by_token = pool.transpose(1, 2);
+                let _ = by_token.index_put_(&[Some(&slots.pages), Some(&slots.places)], &new, false);
+            }
+            q
+        })
     }
 
     /// What pages of a layer hold, keys and values each `[sequences, key_value_heads, tokens, width]`, for `pages`

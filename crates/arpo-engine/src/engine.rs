@@ -305,8 +305,8 @@ impl Engine {
             .collect();
         let ends = Tensor::from_slice(&ends).to_device(device);
         let text = self.model.text();
-        let hidden = text.forward_attending(embedded, &layout, &ends, |layer, q, k, v| {
-            routes.attend(&self.cache, layer, q, k, v)
+        let hidden = text.forward_attending(embedded, &layout, &ends, |layer, projected| {
+            routes.attend(&self.cache, layer, projected)
         });
         Ok(text.logits(&hidden))
     }

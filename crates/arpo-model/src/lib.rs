@@ -28,4 +28,4 @@ pub mod tokenizer;
 pub mod vision;
 
 pub use error::ModelError;
-pub use layers::block::Keep;
+pub use layers::block::{Keep, Projected};

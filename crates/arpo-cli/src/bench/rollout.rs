@@ -92,11 +92,13 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let weights = Weights::random(&config, kind, device);
     let mut engine =
         Engine::new(Model::new(config, weights), ImageProcessor::published(), options, PolicyVersion(0));
-    // once to warm up
-    measure(arguments, &mut engine, 1, false)?;
+    // once to warm up: kernels are compiled, memory is taken
+    for (episodes, behind) in [(most, 1), (1, arguments.behind)] {
+        measure(arguments, &mut engine, episodes, behind, false)?;
+    }
     let mut reports = Vec::new();
     for &episodes in &arguments.episodes {
-        let report = measure(arguments, &mut engine, episodes, !arguments.without_whole)?;
+        let report = measure(arguments, &mut engine, episodes, arguments.behind, !arguments.without_whole)?;
         if !arguments.json {
             print(&report, arguments.bandwidth, out)?;
         }
@@ -109,6 +111,7 @@ fn measure(
     arguments: &RolloutArguments,
     engine: &mut Engine,
     episodes: usize,
+    behind: usize,
     with_whole: bool,
 ) -> Result<Report, Failure> {
     let (config, grid) = (engine.model().config().clone(), arguments.model.grid());
@@ -130,7 +133,7 @@ fn measure(
         };
         (0..episodes).map(request).collect()
     };
-    let (behind, now) = (arguments.behind, arguments.behind + 1);
+    let now = behind + 1;
     let tokens_behind = prompt(0, behind).len();
     let new_tokens = prompt(0, now).len() - tokens_behind;
     forget(engine)?;

@@ -7,7 +7,7 @@ use arpo_model::model::Model;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 #[test]
 fn many_ask_at_once_and_new_weights_wait_their_turn() {

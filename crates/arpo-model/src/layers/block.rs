@@ -5,6 +5,7 @@ use super::linear::Linear;
 use super::norm::RmsNorm;
 use super::rotary::Rotary;
 use super::swiglu;
+use arpo_torch::kernels::paged::PageSlots;
 use tch::Tensor;
 
 #[derive(Debug)]
@@ -70,19 +71,20 @@ struct Attended {
 impl Block {
     /// `[tokens, hidden]` to the same.
     pub(crate) fn forward(&self, x: &Tensor, surroundings: Surroundings) -> Tensor {
-        self.forward_attending(x, surroundings.rotary, |q, k, v| attention(q, k, v, surroundings.runs))
+        self.forward_attending(x, surroundings.rotary, |projected| {
+            let [q, k, v] = projected.split();
+            attention(&q, &k, &v, surroundings.runs)
+        })
     }
 
-    /// The same with another attention: of queries, keys and values `[tokens, heads, width]` it makes
-    /// `[tokens, heads * width]`.
+    /// The same with another attention, which makes `[tokens, heads * width]`.
     pub(crate) fn forward_attending(
         &self,
         x: &Tensor,
         rotary: &Rotary,
-        attend: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Tensor,
+        attend: impl FnOnce(&Projected) -> Tensor,
     ) -> Tensor {
-        let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), rotary);
-        let middle = self.out.forward_onto(x, &attend(&q, &k, &v));
+        let middle = self.out.forward_onto(x, &attend(&self.project(x, rotary)));
         let gate_up = self.gate_up.forward(&self.norm2.forward(&middle));
         self.down.forward_onto(&middle, &swiglu::forward(&gate_up))
     }
@@ -132,14 +134,35 @@ impl Block {
     }
 
     fn attend(&self, x: &Tensor, surroundings: Surroundings) -> Attended {
-        let [q, k, v] = self.queries_keys_values(&self.norm1.forward(x), surroundings.rotary);
+        let [q, k, v] = self.project(x, surroundings.rotary).split();
         let attention = SavedAttention::new(&q, &k, &v, surroundings.runs);
         let middle = self.out.forward_onto(x, &attention.output());
         Attended { attention, middle, gate_up: None }
     }
 
-    /// Queries, keys and values of normed tokens, the first two turned to their places: `[tokens, heads, width]`.
-    fn queries_keys_values(&self, normed: &Tensor, rotary: &Rotary) -> [Tensor; 3] {
-        rotary.split(&self.qkv.forward(normed), self.heads, self.key_value_heads)
+    fn project<'a>(&self, x: &Tensor, rotary: &'a Rotary) -> Projected<'a> {
+        let product = self.qkv.forward(&self.norm1.forward(x));
+        Projected { product, rotary, heads: self.heads, shared: self.key_value_heads }
+    }
+}
+
+/// Queries, keys and values of tokens, not yet turned to their places.
+#[derive(Debug)]
+pub struct Projected<'a> {
+    product: Tensor,
+    rotary: &'a Rotary,
+    heads: i64,
+    shared: i64,
+}
+
+impl Projected<'_> {
+    /// Queries, keys and values, the first two turned to their places: `[tokens, heads, width]` each.
+    pub fn split(&self) -> [Tensor; 3] {
+        self.rotary.split(&self.product, self.heads, self.shared)
+    }
+
+    /// Queries alone, with keys and values written into pages; `None`, and nothing written, where that is two steps.
+    pub fn split_into(&self, slots: PageSlots) -> Option<Tensor> {
+        self.rotary.split_into(&self.product, self.heads, slots)
     }
 }

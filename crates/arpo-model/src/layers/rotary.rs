@@ -1,6 +1,7 @@
 //! Rotary positions: every head of a token is turned by its place.
 
 use arpo_torch::kernels::fused_for;
+use arpo_torch::kernels::paged::{PageSlots, rotary_into_pages};
 use tch::{Kind, Tensor};
 
 /// Cosines and sines of every token's frequencies, in f32.
@@ -13,7 +14,7 @@ pub(crate) struct Rotary {
 impl Rotary {
     /// From angles `[tokens, head_width / 2]`.
     pub(crate) fn new(angles: &Tensor) -> Self {
-        let angles = angles.unsqueeze(1);
+        let angles = angles.contiguous().unsqueeze(1);
         Self { cosine: angles.cos(), sine: angles.sin() }
     }
 
@@ -26,6 +27,11 @@ impl Rotary {
         let q = turn(&qkv.narrow(1, 0, heads), &self.cosine, &self.sine);
         let k = turn(&qkv.narrow(1, heads, shared), &self.cosine, &self.sine);
         [q, k, qkv.narrow(1, heads + shared, shared).contiguous()]
+    }
+
+    /// The same, keys and values going into pages; `None`, and nothing written, where that is two steps.
+    pub(crate) fn split_into(&self, qkv: &Tensor, heads: i64, slots: PageSlots) -> Option<Tensor> {
+        rotary_into_pages(qkv, &self.cosine, &self.sine, heads, slots)
     }
 
     /// The gradient of their product from those of queries, keys and values, which are turned back.

@@ -3,7 +3,7 @@
 use crate::checkpoint::Weights;
 use crate::config::TextConfig;
 use crate::layers::attention::Runs;
-use crate::layers::block::{Block, Keep, Saved, Surroundings};
+use crate::layers::block::{Block, Keep, Projected, Saved, Surroundings};
 use crate::layers::linear::{Linear, Parameter};
 use crate::layers::norm::RmsNorm;
 use crate::layers::rotary::{self, Rotary};
@@ -13,11 +13,13 @@ use tch::{Device, Kind, Tensor};
 /// The decoder.
 #[derive(Debug)]
 pub struct TextModel {
-    config: TextConfig,
     embedding: Parameter, // [vocabulary, hidden]
     blocks: Vec<Block>,
     norm: RmsNorm,
     head: Linear, // [vocabulary, hidden]
+    /// Of the rotary positions, with the axis that each follows.
+    frequencies: Tensor, // [head_width / 2]
+    axes: Tensor, // [head_width / 2]
 }
 
 /// Where the tokens of sequences stand and what they see.
@@ -60,12 +62,18 @@ impl TextModel {
                 key_value_heads: config.key_value_heads,
             }
         };
+        let embedding = weights.handle("text.embed");
+        let device = embedding.value.device();
+        let frequencies = rotary::frequencies(config.rope_theta, config.head_width());
+        let axes: Vec<i64> =
+            (0..3).flat_map(|axis| std::iter::repeat_n(axis as i64, config.mrope_section[axis])).collect();
         Self {
-            embedding: weights.handle("text.embed"),
+            frequencies: Tensor::from_slice(&frequencies).to_device(device),
+            axes: Tensor::from_slice(&axes).to_device(device),
+            embedding,
             blocks: (0..config.layers).map(block).collect(),
             norm: norm("text.norm"),
             head: linear(if config.tied_head { "text.embed" } else { "text.head" }.to_owned()),
-            config: config.clone(),
         }
     }
 
@@ -83,25 +91,14 @@ impl TextModel {
 
     /// The layout of sequences one behind the other.
     pub fn layout(&self, positions: &[Positions], device: Device) -> TextLayout {
-        let frequencies = rotary::frequencies(self.config.rope_theta, self.config.head_width());
-        let mut start = 0;
-        // each frequency follows its axis
-        let parts: Vec<Tensor> = (0..3)
-            .map(|axis| {
-                let count = self.config.mrope_section[axis];
-                let places: Vec<i64> =
-                    positions.iter().flat_map(|one| one.axes[axis].iter().copied()).collect();
-                let places = Tensor::from_slice(&places).to_device(device).to_kind(Kind::Float);
-                let frequencies = Tensor::from_slice(&frequencies[start..start + count]).to_device(device);
-                start += count;
-                places.unsqueeze(1) * frequencies.unsqueeze(0)
-            })
+        // all axes in one transfer: a step of the rollout engine is short enough to notice
+        let places: Vec<i64> = (0..3)
+            .flat_map(|axis| positions.iter().flat_map(move |one| one.axes[axis].iter().copied()))
             .collect();
+        let places = Tensor::from_slice(&places).to_device(device).view([3, -1]).to_kind(Kind::Float);
+        let angles = places.index_select(0, &self.axes).transpose(0, 1) * &self.frequencies;
         let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
-        TextLayout {
-            rotary: Rotary::new(&Tensor::cat(&parts, 1)),
-            runs: Runs { lengths, causal: true, order: None },
-        }
+        TextLayout { rotary: Rotary::new(&angles), runs: Runs { lengths, causal: true, order: None } }
     }
 
     /// Hidden states of sequences one behind the other: before the first block, after each, the last one normed.
@@ -116,18 +113,18 @@ impl TextModel {
     }
 
     /// The normed hidden states after the last block of the tokens `rows`, with another attention than that within the
-    /// given tokens: of a block's number and its queries, keys and values `[tokens, heads, width]` it makes
-    /// `[tokens, heads * width]`. This is how a cache of earlier tokens comes in.
+    /// given tokens: of a block's number and its queries, keys and values it makes `[tokens, heads * width]`. This is how
+    /// a cache of earlier tokens comes in.
     pub fn forward_attending(
         &self,
         embedded: Tensor,
         layout: &TextLayout,
         rows: &Tensor,
-        mut attend: impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Tensor,
+        mut attend: impl FnMut(usize, &Projected) -> Tensor,
     ) -> Tensor {
         let mut x = embedded;
         for (number, block) in self.blocks.iter().enumerate() {
-            x = block.forward_attending(&x, &layout.rotary, |q, k, v| attend(number, q, k, v));
+            x = block.forward_attending(&x, &layout.rotary, |projected| attend(number, projected));
         }
         self.norm.forward(&x.index_select(0, rows))
     }

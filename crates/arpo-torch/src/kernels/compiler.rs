@@ -52,7 +52,7 @@ pub(super) enum Argument {
 
 impl Argument {
     pub(super) fn tensor(tensor: &Tensor) -> Self {
-        debug_assert!(tensor.is_contiguous());
+        assert!(tensor.is_contiguous(), "our kernels read numbers one behind the other");
         Self::Pointer(tensor.data_ptr())
     }
 }
@@ -61,6 +61,7 @@ impl Argument {
 #[derive(Debug)]
 pub(super) struct Module {
     driver: Library,
+    launch: Launch,
     handle: usize,
     functions: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -76,7 +77,9 @@ impl Module {
         let mut handle = ptr::null_mut();
         // SAFETY: as above; the image is a whole cubin and outlives the call.
         accepted("cuModuleLoadData", unsafe { load(&raw mut handle, binary.as_ptr().cast()) })?;
-        Ok(Self { driver, handle: handle as usize, functions: Mutex::default() })
+        // SAFETY: CUresult cuLaunchKernel(f, grid x y z, block x y z, shared bytes, stream, params, extra).
+        let launch: Launch = unsafe { find(&driver, "cuLaunchKernel")? };
+        Ok(Self { driver, launch, handle: handle as usize, functions: Mutex::default() })
     }
 
     /// Launches a kernel of the module on libtorch's default stream. The callers of this file know the signatures.
@@ -97,13 +100,10 @@ impl Module {
                 Argument::F32(number) => ptr::from_ref(number).cast_mut().cast(),
             })
             .collect();
-        // SAFETY: CUresult cuLaunchKernel(f, grid x y z, block x y z, shared bytes, stream, params, extra).
-        let launch: Launch =
-            unsafe { find(&self.driver, "cuLaunchKernel") }.expect("every driver launches kernels");
         // SAFETY: `arguments` has one entry for each parameter of the kernel, of its type, and outlives the call; the
         // tensors behind the pointers stay until the stream has passed, because libtorch frees on the same stream.
         let code = unsafe {
-            launch(
+            (self.launch)(
                 function as *mut c_void,
                 blocks,
                 1,

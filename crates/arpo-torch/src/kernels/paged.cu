@@ -29,6 +29,34 @@ __device__ __forceinline__ void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+__device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
+
+// Queries, keys and values apart, the first two turned to their places; keys and values go into their pages. A block
+// for each token, a thread for pairs.
+extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosine, const float *sine, bf16 *q,
+                                             bf16 *keys, bf16 *values, const i64 *pages, const i64 *places, int heads,
+                                             int shared_heads, int half, int page_tokens) {
+    i64 token = blockIdx.x;
+    int all = heads + 2 * shared_heads, width = 2 * half;
+    const bf16 *row = qkv + token * all * width;
+    i64 first = pages[token] * shared_heads * page_tokens + places[token];
+    for (int pair = threadIdx.x; pair < all * half; pair += blockDim.x) {
+        int head = pair / half, i = pair % half;
+        bf16 real = row[head * width + i], imaginary = row[head * width + half + i];
+        bf16 *out;
+        if (head < heads) out = q + (token * heads + head) * width;
+        else if (head < heads + shared_heads) out = keys + (first + (i64)(head - heads) * page_tokens) * width;
+        else out = values + (first + (i64)(head - heads - shared_heads) * page_tokens) * width;
+        if (head < heads + shared_heads) {
+            float c = cosine[token * half + i], s = sine[token * half + i], a = wide(real), b = wide(imaginary);
+            real = (bf16)narrow(a * c - b * s);
+            imaginary = (bf16)narrow(b * c + a * s);
+        }
+        out[i] = real;
+        out[half + i] = imaginary;
+    }
+}
+
 // partial: for every (sequence, head, chunk) 128 sums, then the exponent they are relative to and their weight.
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
     paged_attention(const bf16 *q, const bf16 *keys, const bf16 *values, const int *table, const int *lengths,

@@ -1,4 +1,4 @@
-//! One new token per sequence over keys and values in pages, for heads of 128 numbers: see `paged.cu`.
+//! Keys and values in pages: written as they are projected, and read by one new token per sequence. See `paged.cu`.
 
 use super::compiler::{Argument, Module};
 use super::plain_is_wanted;
@@ -41,6 +41,59 @@ impl PagedSequences {
     }
 }
 
+/// A layer's pages, `[pages, shared heads, tokens, width]`, and where in them new tokens go.
+#[derive(Debug, Clone, Copy)]
+pub struct PageSlots<'a> {
+    /// Keys.
+    pub keys: &'a Tensor,
+    /// Values.
+    pub values: &'a Tensor,
+    /// For each token its page, i64.
+    pub pages: &'a Tensor,
+    /// For each token its place in the page, i64.
+    pub places: &'a Tensor,
+}
+
+/// Takes the product of queries, keys and values apart, turned to their places: queries `[tokens, heads, width]` are
+/// returned, keys and values written into their pages. Angles are `[tokens, width / 2]` in f32. `None`, and nothing
+/// written, where the kernel cannot be used.
+pub fn rotary_into_pages(
+    qkv: &Tensor,
+    cosine: &Tensor,
+    sine: &Tensor,
+    heads: i64,
+    slots: PageSlots,
+) -> Option<Tensor> {
+    let module = module_for(qkv)?;
+    let (tokens, shared, width) = (qkv.size()[0], slots.keys.size()[1], slots.keys.size()[3]);
+    let q = Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
+    let arguments = [
+        Argument::tensor(qkv),
+        Argument::tensor(cosine),
+        Argument::tensor(sine),
+        Argument::tensor(&q),
+        Argument::tensor(slots.keys),
+        Argument::tensor(slots.values),
+        Argument::tensor(slots.pages),
+        Argument::tensor(slots.places),
+        Argument::I32(heads as i32),
+        Argument::I32(shared as i32),
+        Argument::I32((width / 2) as i32),
+        Argument::I32(slots.keys.size()[2] as i32),
+    ];
+    module.launch("rotary_into_pages", tokens as u32, THREADS, &arguments);
+    Some(q)
+}
+
+/// The kernels, if they can work on this tensor.
+fn module_for(tensor: &Tensor) -> Option<&'static Module> {
+    let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16;
+    if !fits || plain_is_wanted() {
+        return None;
+    }
+    MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().ok()
+}
+
 /// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, shared heads, tokens, 128]`:
 /// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
 pub fn paged_attention(
@@ -51,11 +104,11 @@ pub fn paged_attention(
 ) -> Option<Tensor> {
     let (count, heads, width) = (q.size()[0], q.size()[1], q.size()[2]);
     let (shared, page_tokens) = (keys.size()[1], keys.size()[2]);
-    let fits = q.kind() == Kind::BFloat16 && width == WIDTH && heads / shared <= MOST_IN_GROUP;
-    if !fits || !(page_tokens as usize).is_multiple_of(TILE) || plain_is_wanted() {
+    let fits = width == WIDTH && heads / shared <= MOST_IN_GROUP;
+    if !fits || !(page_tokens as usize).is_multiple_of(TILE) {
         return None;
     }
-    let module = MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().ok()?;
+    let module = module_for(q)?;
     let (chunks, chunk_tokens) = chunks(sequences.longest, (count * shared) as usize);
     let q = q.contiguous();
     let partial = Tensor::empty([count, heads, chunks as i64, WIDTH + 2], (Kind::Float, q.device()));
