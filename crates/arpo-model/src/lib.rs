@@ -4,7 +4,6 @@
 //! |---|---|
 //! | which models load | [`config`] |
 //! | how checkpoints are read and written | [`checkpoint`] |
-//! | how text becomes tokens | [`tokenizer`] |
 //! | how a screenshot becomes patches | [`image`] |
 //! | where tokens stand | [`positions`] |
 //! | what is computed | [`vision`], [`text`], put together in [`model`] |
@@ -24,7 +23,6 @@ pub mod learner;
 pub mod model;
 pub mod positions;
 pub mod text;
-pub mod tokenizer;
 pub mod vision;
 
 pub use error::ModelError;

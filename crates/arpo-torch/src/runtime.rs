@@ -64,6 +64,18 @@ pub enum CudaHalf {
     Refused(String),
 }
 
+/// Names of the allocator's settings, new and old.
+const ALLOCATOR_SETTINGS: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+
+/// Lets the CUDA allocator grow what it has instead of taking new pieces beside it: episodes of ever different length
+/// would otherwise leave gaps of gigabytes. A setting of the user's own wins.
+fn prefer_growing_segments() {
+    if ALLOCATOR_SETTINGS.iter().all(|name| env::var_os(name).is_none()) {
+        // SAFETY: `start` comes before anything else, so no other thread reads the environment.
+        unsafe { env::set_var(ALLOCATOR_SETTINGS[0], "expandable_segments:True") };
+    }
+}
+
 /// Call this before anything else of libtorch. If `LIBTORCH` names another libtorch than the loader found, the
 /// program starts again with that one, and this does not return.
 pub fn start() -> Result<Torch, TorchError> {
@@ -77,6 +89,7 @@ pub fn start() -> Result<Torch, TorchError> {
             return Err(TorchError::StartAgain(start_again(&wanted_lib)));
         }
     }
+    prefer_growing_segments();
     let version = folder.as_deref().and_then(Path::parent).and_then(version_of);
     let cuda = folder.as_deref().map_or(CudaHalf::Absent, open_cuda_half);
     Ok(Torch { folder, version, cuda })

@@ -37,7 +37,7 @@ pub(crate) struct UpdateArguments {
     #[arg(long)]
     plain: bool,
     /// GiB that may be kept between the passes
-    #[arg(long, default_value_t = 37)]
+    #[arg(long, default_value_t = 44)]
     activation_gib: u64,
     /// Print JSON
     #[arg(long)]

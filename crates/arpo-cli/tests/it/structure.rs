@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-core", &[]),
     ("arpo-agent", &["arpo-core"]),
+    ("arpo-tokenizer", &["arpo-agent"]),
     ("arpo-torch", &[]),
-    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-torch"]),
-    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model"]),
+    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-torch"]),
+    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-torch", "arpo-model"]),
     ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model", "arpo-engine"]),
 ];
 
@@ -78,7 +79,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent"] {
+    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer"] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

@@ -85,8 +85,8 @@ impl Block {
         attend: impl FnOnce(&Projected) -> Tensor,
     ) -> Tensor {
         let middle = self.out.forward_onto(x, &attend(&self.project(x, rotary)));
-        let gate_up = self.gate_up.forward(&self.norm2.forward(&middle));
-        self.down.forward_onto(&middle, &swiglu::forward(&gate_up))
+        let gate_up = self.gate_up.product(&self.norm2.forward(&middle));
+        self.down.forward_onto(&middle, &swiglu::forward(&gate_up, self.gate_up.bias()))
     }
 
     /// The same, keeping what the backward pass will need.
@@ -101,8 +101,8 @@ impl Block {
             return (self.forward(x, surroundings), saved);
         }
         let mut attended = self.attend(x, surroundings);
-        let gate_up = self.gate_up.forward(&self.norm2.forward(&attended.middle));
-        let y = self.down.forward_onto(&attended.middle, &swiglu::forward(&gate_up));
+        let gate_up = self.gate_up.product(&self.norm2.forward(&attended.middle));
+        let y = self.down.forward_onto(&attended.middle, &swiglu::forward(&gate_up, self.gate_up.bias()));
         if keep == Keep::Everything {
             attended.gate_up = Some(gate_up);
         }
@@ -116,8 +116,8 @@ impl Block {
             attended.unwrap_or_else(|| self.attend(&input, surroundings));
 
         let normed = self.norm2.forward(&middle);
-        let gate_up = gate_up.unwrap_or_else(|| self.gate_up.forward(&normed));
-        let (h, d_gate_up) = swiglu::backward(&gate_up, &self.down.input_gradient(dy));
+        let gate_up = gate_up.unwrap_or_else(|| self.gate_up.product(&normed));
+        let (h, d_gate_up) = swiglu::backward(&gate_up, self.gate_up.bias(), &self.down.input_gradient(dy));
         drop(gate_up);
         self.down.accumulate(&h, dy);
         drop(h);

@@ -27,7 +27,16 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        x.linear(&self.weight.value, self.bias.as_ref().map(|bias| &bias.value))
+        x.linear(&self.weight.value, self.bias())
+    }
+
+    /// y without the bias, which is left to what comes next.
+    pub(crate) fn product(&self, x: &Tensor) -> Tensor {
+        x.linear(&self.weight.value, None::<&Tensor>)
+    }
+
+    pub(crate) fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref().map(|bias| &bias.value)
     }
 
     /// residual + y, in the same product where there is no bias.

@@ -1,25 +1,30 @@
-//! silu(gate) * up, on the product that has both side by side.
+//! silu(gate) * up, on the product that has both side by side and does not have its bias yet: adding it here saves a
+//! pass over the widest tensor there is.
 
 use arpo_torch::kernels::fused_for;
 use tch::Tensor;
 
-pub(crate) fn forward(gate_up: &Tensor) -> Tensor {
+pub(crate) fn forward(gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
     if let Some(fused) = fused_for(gate_up) {
-        return fused.swiglu(gate_up);
+        return fused.swiglu(gate_up, bias);
     }
-    let parts = gate_up.chunk(2, -1);
-    parts[0].silu() * &parts[1]
+    let [gate, up] = parts(gate_up, bias);
+    gate.silu() * up
 }
 
 /// The result again, and dL/d(gate, up), from dL/d(result).
-pub(crate) fn backward(gate_up: &Tensor, dh: &Tensor) -> (Tensor, Tensor) {
+pub(crate) fn backward(gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
     if let Some(fused) = fused_for(gate_up) {
-        return fused.swiglu_backward(gate_up, dh);
+        return fused.swiglu_backward(gate_up, bias, dh);
     }
-    let parts = gate_up.chunk(2, -1);
-    let (gate, up) = (&parts[0], &parts[1]);
+    let [gate, up] = parts(gate_up, bias);
     let activated = gate.silu();
-    let dgate = gate.silu_backward(&(dh * up));
+    let dgate = gate.silu_backward(&(dh * &up));
     let dup = dh * &activated;
     (activated * up, Tensor::cat(&[dgate, dup], -1))
+}
+
+fn parts(gate_up: &Tensor, bias: Option<&Tensor>) -> [Tensor; 2] {
+    let whole = bias.map_or_else(|| gate_up.shallow_clone(), |bias| gate_up + bias);
+    whole.chunk(2, -1).try_into().expect("two halves")
 }

@@ -54,10 +54,13 @@ impl Plan {
         if let Some(vision) = affordable {
             return Self { text, vision, keeps_vision: true, pictures_at_a_time: patches.len().max(1) };
         }
-        // by then the language model's share is free again
-        let one = vision_bytes(Keep::Attention, largest);
+        // by then the language model's share is free again; fewer pictures at a time cost nothing, computing gate and up
+        // a third time does
+        let fits = |keep: Keep| vision_bytes(keep, largest) <= budget;
+        let vision = if fits(Keep::Everything) { Keep::Everything } else { Keep::Attention };
+        let one = vision_bytes(vision, largest);
         let pictures_at_a_time = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
-        Self { text, vision: Keep::Attention, keeps_vision: false, pictures_at_a_time }
+        Self { text, vision, keeps_vision: false, pictures_at_a_time }
     }
 
     /// What is kept of a block of the language model.
@@ -116,6 +119,7 @@ mod tests {
         assert_eq!(count(34, Keep::Attention), 28);
         assert_eq!(count(130, Keep::Everything), 28);
         assert!(!plan(37).keeps_vision() && plan(1000).keeps_vision());
-        assert_eq!([0, 37, 1000].map(|gib| plan(gib).pictures_at_a_time()), [1, 7, 15]);
+        assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).pictures_at_a_time()), [1, 1, 3, 15]);
+        assert_eq!([5, 37].map(|gib| plan(gib).vision(0)), [Keep::Attention, Keep::Everything]);
     }
 }

@@ -6,7 +6,7 @@ use arpo_model::checkpoint::{self, Checkpoint};
 use arpo_model::image::{ImageProcessor, Patches, decode_png};
 use arpo_model::learner::Picture;
 use arpo_model::positions::Grid;
-use arpo_model::tokenizer::Tokenizer;
+use arpo_tokenizer::Tokenizer;
 use image::RgbImage;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;

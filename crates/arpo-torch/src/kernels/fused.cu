@@ -143,22 +143,32 @@ extern "C" __global__ void rotary_join(const bf16 *dq, const bf16 *dk, const bf1
     }
 }
 
-// h = silu(gate) * up; `groups` is eighths of the width.
-extern "C" __global__ void swiglu(const Eight *gate_up, Eight *h, i64 groups, i64 total) {
+__device__ __forceinline__ Eight plus(Eight x, const Eight *bias, i64 g) {
+    if (bias) {
+        Eight b = bias[g];
+        for (int i = 0; i < 8; i++) x.at[i] = narrow(wide(x.at[i]) + wide(b.at[i]));
+    }
+    return x;
+}
+
+// h = silu(gate) * up, each with its bias if there is one; `groups` is eighths of the width.
+extern "C" __global__ void swiglu(const Eight *gate_up, const Eight *bias, Eight *h, i64 groups, i64 total) {
     for (i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x; at < total; at += (i64)gridDim.x * blockDim.x) {
         i64 row = at / groups, g = at % groups;
-        Eight gate = gate_up[row * 2 * groups + g], up = gate_up[row * 2 * groups + groups + g];
+        Eight gate = plus(gate_up[row * 2 * groups + g], bias, g);
+        Eight up = plus(gate_up[row * 2 * groups + groups + g], bias, groups + g);
         for (int i = 0; i < 8; i++) gate.at[i] = narrow(wide(narrow(silu(wide(gate.at[i])))) * wide(up.at[i]));
         h[at] = gate;
     }
 }
 
 // h again, and the gradients of gate and up.
-extern "C" __global__ void swiglu_backward(const Eight *gate_up, const Eight *dh, Eight *h, Eight *d_gate_up,
-                                           i64 groups, i64 total) {
+extern "C" __global__ void swiglu_backward(const Eight *gate_up, const Eight *bias, const Eight *dh, Eight *h,
+                                           Eight *d_gate_up, i64 groups, i64 total) {
     for (i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x; at < total; at += (i64)gridDim.x * blockDim.x) {
         i64 row = at / groups, g = at % groups;
-        Eight gate = gate_up[row * 2 * groups + g], up = gate_up[row * 2 * groups + groups + g], d = dh[at], out;
+        Eight gate = plus(gate_up[row * 2 * groups + g], bias, g);
+        Eight up = plus(gate_up[row * 2 * groups + groups + g], bias, groups + g), d = dh[at], out;
         for (int i = 0; i < 8; i++) {
             float a = wide(gate.at[i]), b = wide(up.at[i]), dout = wide(d.at[i]);
             float sigmoid = 1.0f / (1.0f + __expf(-a)), value = a * sigmoid;

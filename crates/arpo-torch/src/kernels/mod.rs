@@ -179,13 +179,14 @@ impl Fused {
         joined
     }
 
-    /// silu(gate) * up.
-    pub fn swiglu(&self, gate_up: &Tensor) -> Tensor {
+    /// silu(gate) * up, each with its bias.
+    pub fn swiglu(&self, gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let (rows, double) = rows_and_width(gate_up);
         let h = Tensor::empty([rows, double / 2], (gate_up.kind(), gate_up.device()));
         let groups = double / 16;
         let arguments = [
             Argument::tensor(gate_up),
+            bias.map_or(Argument::Null, Argument::tensor),
             Argument::tensor(&h),
             Argument::I64(groups),
             Argument::I64(rows * groups),
@@ -195,12 +196,13 @@ impl Fused {
     }
 
     /// silu(gate) * up again, and the gradients of gate and up.
-    pub fn swiglu_backward(&self, gate_up: &Tensor, dh: &Tensor) -> (Tensor, Tensor) {
+    pub fn swiglu_backward(&self, gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
         let (rows, double) = rows_and_width(gate_up);
         let (h, d_gate_up) = (dh.empty_like(), gate_up.empty_like());
         let groups = double / 16;
         let arguments = [
             Argument::tensor(gate_up),
+            bias.map_or(Argument::Null, Argument::tensor),
             Argument::tensor(dh),
             Argument::tensor(&h),
             Argument::tensor(&d_gate_up),

@@ -20,7 +20,7 @@ const MOST_IN_GROUP: i64 = 8;
 const WANTED_BLOCKS: usize = 132 * 3 * 6;
 
 /// No chunk is shorter: its result would cost more than its keys.
-const SHORTEST_CHUNK: usize = 256;
+const SHORTEST_CHUNK: usize = 320;
 
 static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
 

@@ -1,14 +1,37 @@
 //! Text to tokens and back, and a conversation to the text a model was trained on: `tokenizer.json` and the
 //! checkpoint's own chat template.
+//!
+//! A crate of its own because the tokenizer's generic code takes minutes to compile, and no tensor is needed for it.
 
-use crate::ModelError;
 use arpo_agent::conversation::{Content, Message};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Value as TemplateValue, context};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer as HuggingFaceTokenizer;
+
+/// What cannot be tokenised, or with what.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// A file is missing, or does not say what it should.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Text, tokens or messages that cannot be used.
+    #[error("{0}")]
+    Input(String),
+}
+
+impl TokenizerError {
+    fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::File { path: path.to_path_buf(), problem: problem.into() }
+    }
+}
 
 /// A checkpoint's tokenizer.
 #[derive(Debug)]
@@ -19,26 +42,27 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// From a checkpoint's side files.
-    pub fn new(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Result<Self, ModelError> {
+    pub fn new(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Result<Self, TokenizerError> {
         let path = folder.join("tokenizer.json");
-        let bytes = side_files.get("tokenizer.json").ok_or_else(|| ModelError::file(&path, "is missing"))?;
+        let bytes =
+            side_files.get("tokenizer.json").ok_or_else(|| TokenizerError::file(&path, "is missing"))?;
         let inner = HuggingFaceTokenizer::from_bytes(bytes)
-            .map_err(|error| ModelError::file(&path, format!("not a tokenizer: {error}")))?;
+            .map_err(|error| TokenizerError::file(&path, format!("not a tokenizer: {error}")))?;
         Ok(Self { inner, template: chat_template(side_files, folder)? })
     }
 
     /// The tokens of a text; special tokens written out in it become such tokens, nothing is added.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let encoded = self.inner.encode_fast(text, false);
-        let encoded =
-            encoded.map_err(|error| ModelError::Input(format!("text that cannot be tokenised: {error}")))?;
+        let encoded = encoded
+            .map_err(|error| TokenizerError::Input(format!("text that cannot be tokenised: {error}")))?;
         Ok(encoded.get_ids().to_vec())
     }
 
     /// The text of tokens, special ones left out if asked.
-    pub fn decode(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
+    pub fn decode(&self, tokens: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let decoded = self.inner.decode(tokens, skip_special);
-        decoded.map_err(|error| ModelError::Input(format!("tokens that have no text: {error}")))
+        decoded.map_err(|error| TokenizerError::Input(format!("tokens that have no text: {error}")))
     }
 
     /// The number of a token by its text.
@@ -47,7 +71,7 @@ impl Tokenizer {
     }
 
     /// A conversation as the model was trained to read it. With `open_turn` the agent's next turn is opened.
-    pub fn render(&self, messages: &[Message], open_turn: bool) -> Result<String, ModelError> {
+    pub fn render(&self, messages: &[Message], open_turn: bool) -> Result<String, TokenizerError> {
         let messages: Vec<TemplateValue> = messages.iter().map(template_message).collect();
         let mut environment = Environment::new();
         // as transformers sets Jinja up
@@ -58,25 +82,25 @@ impl Tokenizer {
                 environment
                     .render_str(&self.template, context! { messages, add_generation_prompt => open_turn })
             })
-            .map_err(|error| ModelError::Input(format!("the chat template fails: {error}")))
+            .map_err(|error| TokenizerError::Input(format!("the chat template fails: {error}")))
     }
 }
 
 /// `chat_template.jinja`, or the field of that name in a JSON file.
-fn chat_template(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Result<String, ModelError> {
+fn chat_template(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Result<String, TokenizerError> {
     if let Some(bytes) = side_files.get("chat_template.jinja") {
         return Ok(String::from_utf8_lossy(bytes).into_owned());
     }
     for name in ["chat_template.json", "tokenizer_config.json"] {
         let Some(bytes) = side_files.get(name) else { continue };
         let value: Value = serde_json::from_slice(bytes)
-            .map_err(|error| ModelError::file(&folder.join(name), format!("not JSON: {error}")))?;
+            .map_err(|error| TokenizerError::file(&folder.join(name), format!("not JSON: {error}")))?;
         if let Some(template) = value["chat_template"].as_str() {
             return Ok(template.to_owned());
         }
     }
     let path = folder.join("chat_template.jinja");
-    Err(ModelError::file(
+    Err(TokenizerError::file(
         &path,
         "is missing, and neither chat_template.json nor tokenizer_config.json has it",
     ))
