@@ -12,10 +12,10 @@ use crate::pictures::{FeatureStore, Screenshot};
 use crate::sampling::{Draws, Sampling, sample};
 use crate::sequence::{Ended, Request, Sequence};
 use arpo_core::trajectory::PolicyVersion;
+use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::ModelError;
 use arpo_model::checkpoint::Weights;
 use arpo_model::distribution::Forbidden;
-use arpo_model::image::ImageProcessor;
 use arpo_model::model::{Model, Sequence as ModelSequence};
 use arpo_model::positions::{Grid, Positions};
 use std::collections::VecDeque;
@@ -63,6 +63,9 @@ pub enum EngineError {
     /// The model cannot read it.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// A screenshot cannot be seen.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// How to sample contradicts itself.
     #[error("{0}")]
     Sampling(String),

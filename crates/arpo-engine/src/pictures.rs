@@ -1,8 +1,7 @@
 //! From screenshots to features, each once: the same picture in several episodes, or again after an eviction, is found
 //! by its digest while there is room.
 
-use arpo_model::ModelError;
-use arpo_model::image::ImageProcessor;
+use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use image::RgbImage;
@@ -42,7 +41,7 @@ impl FeatureStore {
     }
 
     /// A picture's size in patches.
-    pub(crate) fn grid(&self, screenshot: &Screenshot) -> Result<Grid, ModelError> {
+    pub(crate) fn grid(&self, screenshot: &Screenshot) -> Result<Grid, ImageError> {
         self.processor.grid(screenshot.image.width(), screenshot.image.height())
     }
 
@@ -51,7 +50,7 @@ impl FeatureStore {
         &mut self,
         model: &Model,
         screenshots: &[&Screenshot],
-    ) -> Result<Vec<Tensor>, ModelError> {
+    ) -> Result<Vec<Tensor>, ImageError> {
         let mut seen = HashSet::new();
         let missing: Vec<&Screenshot> = screenshots
             .iter()
@@ -83,7 +82,7 @@ impl FeatureStore {
         self.used = 0;
     }
 
-    fn encode(&self, model: &Model, screenshots: &[&Screenshot]) -> Result<Vec<Tensor>, ModelError> {
+    fn encode(&self, model: &Model, screenshots: &[&Screenshot]) -> Result<Vec<Tensor>, ImageError> {
         if screenshots.is_empty() {
             return Ok(vec![]);
         }

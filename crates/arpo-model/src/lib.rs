@@ -4,7 +4,6 @@
 //! |---|---|
 //! | which models load | [`config`] |
 //! | how checkpoints are read and written | [`checkpoint`] |
-//! | how a screenshot becomes patches | [`image`] |
 //! | where tokens stand | [`positions`] |
 //! | what is computed | [`vision`], [`text`], put together in [`model`] |
 //! | what tokens are drawn from | [`distribution`] |
@@ -17,7 +16,6 @@ pub mod checkpoint;
 pub mod config;
 pub mod distribution;
 pub mod error;
-pub mod image;
 mod layers;
 pub mod learner;
 pub mod model;

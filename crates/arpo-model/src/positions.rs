@@ -6,26 +6,7 @@
 use crate::ModelError;
 use crate::config::ModelConfig;
 
-/// An image's size in patches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
-    /// Patches from top to bottom.
-    pub height: usize,
-    /// Patches from left to right.
-    pub width: usize,
-}
-
-impl Grid {
-    /// All its patches.
-    pub fn patches(&self) -> usize {
-        self.height * self.width
-    }
-
-    /// Its features, each of `merge` x `merge` patches.
-    pub fn features(&self, merge: usize) -> usize {
-        self.patches() / (merge * merge)
-    }
-}
+pub use arpo_image::Grid;
 
 /// Places of a sequence's tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::{ModelName, write_json};
 use crate::Failure;
-use arpo_model::image::{ImageProcessor, decode_png};
+use arpo_image::{ImageProcessor, decode_png};
 use clap::Args;
 use image::{ImageFormat, RgbImage};
 use serde::Serialize;

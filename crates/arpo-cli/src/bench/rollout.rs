@@ -6,9 +6,9 @@ use super::{DeviceName, ModelName, device_memory_gib, number_kind, warn_without_
 use crate::Failure;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions, Request, Sampling, Screenshot};
+use arpo_image::ImageProcessor;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
-use arpo_model::image::ImageProcessor;
 use arpo_model::model::Model;
 use arpo_torch::kernels;
 use clap::Args;

@@ -10,10 +10,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-core", &[]),
     ("arpo-agent", &["arpo-core"]),
     ("arpo-tokenizer", &["arpo-agent"]),
+    ("arpo-image", &["arpo-agent"]),
     ("arpo-torch", &[]),
-    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-torch"]),
-    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-torch", "arpo-model"]),
-    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model", "arpo-engine"]),
+    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
+    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
+    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-image", "arpo-torch", "arpo-model", "arpo-engine"]),
 ];
 
 /// Crates that no pure or CPU-only part may bring in.
@@ -79,7 +80,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer"] {
+    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image"] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

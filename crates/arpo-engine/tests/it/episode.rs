@@ -3,7 +3,7 @@
 use crate::golden::Golden;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Completion, Engine, EngineOptions, Request, Sampling, Screenshot};
-use arpo_model::image::ImageProcessor;
+use arpo_image::ImageProcessor;
 use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;

@@ -2,8 +2,8 @@
 
 use arpo_agent::conversation::{Content, Message, Role};
 use arpo_core::trajectory::ImageRef;
+use arpo_image::{ImageProcessor, Patches, decode_png};
 use arpo_model::checkpoint::{self, Checkpoint};
-use arpo_model::image::{ImageProcessor, Patches, decode_png};
 use arpo_model::learner::Picture;
 use arpo_model::positions::Grid;
 use arpo_tokenizer::Tokenizer;

@@ -2,23 +2,59 @@
 //! antialiasing to multiples of 28 pixels, rescaling, normalisation, patches of a feature together.
 //!
 //! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
-//! second copy is never made.
+//! second copy is never made. No tensor is needed for it, so this is a crate of its own.
 
-use crate::ModelError;
-use crate::positions::Grid;
 use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use image::{DynamicImage, ImageFormat, RgbImage};
 use rayon::prelude::*;
 use serde::Deserialize;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 3;
 
 /// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
 const LARGEST_SIDE: u32 = 16_384;
+
+/// An image that cannot be used, or a file that does not say how.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The file is missing, or does not say what it should.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An image that no model can see.
+    #[error("{0}")]
+    Image(String),
+}
+
+/// An image's size in patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Patches from top to bottom.
+    pub height: usize,
+    /// Patches from left to right.
+    pub width: usize,
+}
+
+impl Grid {
+    /// All its patches.
+    pub fn patches(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Its features, each of `merge` x `merge` patches.
+    pub fn features(&self, merge: usize) -> usize {
+        self.patches() / (merge * merge)
+    }
+}
 
 /// How images are processed, from `preprocessor_config.json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,10 +115,10 @@ impl Default for ProcessorFile {
 
 impl ImageProcessor {
     /// From a checkpoint's folder.
-    pub fn read(folder: &Path) -> Result<Self, ModelError> {
+    pub fn read(folder: &Path) -> Result<Self, ImageError> {
         let path = folder.join("preprocessor_config.json");
-        let bytes = fs::read(&path).map_err(ModelError::io(&path))?;
-        Self::parse(&bytes).map_err(|problem| ModelError::file(&path, problem))
+        let bytes = fs::read(&path).map_err(|error| error.to_string());
+        bytes.and_then(|bytes| Self::parse(&bytes)).map_err(|problem| ImageError::File { path, problem })
     }
 
     /// As the published 7B's file has it: up to 12 845 056 pixels, so that a screen of 1920 x 1080 keeps its size.
@@ -112,26 +148,26 @@ impl ImageProcessor {
     }
 
     /// The size in patches at which an image of this size is seen.
-    pub fn grid(&self, width: u32, height: u32) -> Result<Grid, ModelError> {
+    pub fn grid(&self, width: u32, height: u32) -> Result<Grid, ImageError> {
         let size = smart_resize(Size { width, height }, self.limits)
-            .map_err(|error| ModelError::Input(error.to_string()))?;
+            .map_err(|error| ImageError::Image(error.to_string()))?;
         Ok(Grid { height: size.height as usize / self.patch, width: size.width as usize / self.patch })
     }
 
     /// The patches of one image.
-    pub fn process(&self, image: &RgbImage) -> Result<Patches, ModelError> {
+    pub fn process(&self, image: &RgbImage) -> Result<Patches, ImageError> {
         let grid = self.grid(image.width(), image.height())?;
         let (width, height) = (grid.width * self.patch, grid.height * self.patch);
         if (image.width() as usize, image.height() as usize) == (width, height) {
             return Ok(Patches { grid, pixels: self.patches(image.as_raw(), grid) });
         }
         let resized = resize(image, width as u32, height as u32)
-            .map_err(|error| ModelError::Input(format!("an image that cannot be resized: {error}")))?;
-        Ok(Patches { grid, pixels: self.patches(resized.buffer(), grid) })
+            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?;
+        Ok(Patches { grid, pixels: self.patches(&resized, grid) })
     }
 
     /// The patches of several images, each on a core of its own.
-    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ModelError> {
+    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
         images.par_iter().map(|image| self.process(image)).collect()
     }
 
@@ -169,22 +205,27 @@ impl ImageProcessor {
 
 /// Bicubic with a = -0.5, widened for reductions: first across, then down, with whole grey levels between, because
 /// overshoot is cut off there too and the order shows at sharp edges.
-fn resize(image: &RgbImage, width: u32, height: u32) -> Result<Image<'static>, Box<dyn std::error::Error>> {
+fn resize(image: &RgbImage, width: u32, height: u32) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let options =
         ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
+    let bytes = |width: u32, height: u32| vec![0; width as usize * height as usize * CHANNELS];
     let mut resizer = Resizer::new();
-    let source = ImageRef::new(image.width(), image.height(), image.as_raw(), PixelType::U8x3)?;
-    let mut across = Image::new(width, image.height(), PixelType::U8x3);
-    resizer.resize(&source, &mut across, &options)?;
-    let mut resized = Image::new(width, height, PixelType::U8x3);
-    resizer.resize(&across, &mut resized, &options)?;
+    let source = TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw())?;
+    let mut across = bytes(width, image.height());
+    let mut target = TypedImage::<U8x3>::from_buffer(width, image.height(), &mut across)?;
+    // typed, or the resizer is compiled for every kind of pixel there is: minutes
+    resizer.resize_typed(&source, &mut target, &options)?;
+    let source = TypedImageRef::<U8x3>::from_buffer(width, image.height(), &across)?;
+    let mut resized = bytes(width, height);
+    let mut target = TypedImage::<U8x3>::from_buffer(width, height, &mut resized)?;
+    resizer.resize_typed(&source, &mut target, &options)?;
     Ok(resized)
 }
 
 /// A PNG's pixels.
-pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ModelError> {
+pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let wrong =
-        |error: &dyn std::fmt::Display| ModelError::Input(format!("a screenshot that is no PNG: {error}"));
+        |error: &dyn std::fmt::Display| ImageError::Image(format!("a screenshot that is no PNG: {error}"));
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(LARGEST_SIDE);
     limits.max_image_height = Some(LARGEST_SIDE);
