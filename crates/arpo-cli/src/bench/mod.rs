@@ -145,3 +145,11 @@ fn write_json(report: &impl Serialize, out: &mut impl Write) -> Result<(), Failu
     writeln!(out)?;
     Ok(())
 }
+
+/// What the process holds in memory now, in MiB; `None` where the system does not say.
+fn resident_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib / 1024.0)
+}

@@ -2,7 +2,9 @@
 //! cache of the steps before and without.
 
 use super::episode::MadeTurns;
-use super::{DeviceName, ModelName, device_memory_gib, number_kind, warn_without_kernels, write_json};
+use super::{
+    DeviceName, ModelName, device_memory_gib, number_kind, resident_mib, warn_without_kernels, write_json,
+};
 use crate::Failure;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions, Request, Sampling, Screenshot};
@@ -69,6 +71,7 @@ struct Report {
     /// Log-probabilities with the cache and without it.
     mean_difference: Option<f64>,
     device_memory_gib: Option<f64>,
+    resident_mib: Option<f64>,
 }
 
 pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -173,6 +176,7 @@ fn measure(
         times_faster: again.as_ref().map(|again| again.seconds / step.seconds),
         mean_difference,
         device_memory_gib: device_memory_gib(engine.model().device()),
+        resident_mib: resident_mib(),
     })
 }
 
@@ -268,6 +272,9 @@ fn print(report: &Report, bandwidth: f64, out: &mut impl Write) -> Result<(), Fa
     }
     if let Some(gib) = report.device_memory_gib {
         writeln!(out, "  {:<18} {gib:9.1} GiB", "device memory")?;
+    }
+    if let Some(mib) = report.resident_mib {
+        writeln!(out, "  {:<18} {mib:9.1} MiB", "resident")?;
     }
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! `arpo bench update`: the learner's step on one whole episode.
 
 use super::episode::MadeEpisode;
-use super::{DeviceName, ModelName, device_memory_gib, number_kind, timed, warn_without_kernels, write_json};
+use super::{
+    DeviceName, ModelName, device_memory_gib, number_kind, resident_mib, timed, warn_without_kernels,
+    write_json,
+};
 use crate::Failure;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
@@ -59,6 +62,8 @@ struct Report {
     update_seconds: f64,
     tokens_per_second: f64,
     device_memory_gib: Option<f64>,
+    /// After a tenth of the updates, and after the last.
+    resident_mib: Option<[f64; 2]>,
 }
 
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -84,6 +89,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let episodes = [made.episode()];
     let batch = MicroBatch { episodes: &episodes, pictures: &made.pictures };
     let mut seconds = [0.0; 4];
+    let mut resident_early = None;
     for update in 0..=arguments.updates {
         let ((), encode) = timed(device, || encode(&learner, &made.pictures));
         let (pass, forward) = timed(device, || learner.forward(batch));
@@ -93,6 +99,9 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         let (moved, step) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
         if let Update::Skipped { gradient_norm } = moved {
             return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
+        }
+        if update == arguments.updates / 10 {
+            resident_early = resident_mib();
         }
         if update > 0 {
             for (total, one) in seconds.iter_mut().zip([encode, forward, backward, step]) {
@@ -115,6 +124,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         update_seconds,
         tokens_per_second: made.tokens.len() as f64 / update_seconds,
         device_memory_gib: device_memory_gib(device),
+        resident_mib: resident_early.zip(resident_mib()).map(|(early, late)| [early, late]),
     };
     print(&report, arguments.json, out)
 }
@@ -148,6 +158,9 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
     writeln!(out, "  {:<15} {:9.0} tokens/s", "speed", report.tokens_per_second)?;
     if let Some(gib) = report.device_memory_gib {
         writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;
+    }
+    if let Some([early, late]) = report.resident_mib {
+        writeln!(out, "  {:<15} {early:9.1} MiB after a tenth, {late:.1} at the end", "resident")?;
     }
     Ok(())
 }

@@ -8,8 +8,10 @@
 pub mod layout;
 mod load;
 mod save;
+pub(crate) mod scratch;
 
 pub use load::{Checkpoint, load};
+pub(crate) use save::SavedTensor;
 pub use save::save;
 
 use crate::ModelError;

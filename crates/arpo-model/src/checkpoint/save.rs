@@ -1,5 +1,6 @@
 //! Writing a checkpoint, so that transformers and vLLM load it. The folder appears whole, by a rename, or not at all.
 
+use super::scratch::{Scratch, sync};
 use super::{Weights, piece_of};
 use crate::ModelError;
 use crate::config::ModelConfig;
@@ -7,8 +8,7 @@ use safetensors::{Dtype, View, serialize_to_file};
 use serde_json::{Map, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
 /// Files of weights are at most this large, as Hugging Face writes them.
@@ -73,7 +73,7 @@ fn write_weights(scratch: &Scratch, weights: &Weights, shard_bytes: usize) -> Re
             _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
         };
         index.extend(shard.iter().map(|(tensor, _)| (tensor.clone(), json!(name))));
-        let path = scratch.path.join(&name);
+        let path = scratch.path().join(&name);
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         serialize_to_file(shard, Some(metadata), &path)
             .map_err(|error| ModelError::file(&path, format!("cannot be written: {error}")))?;
@@ -87,9 +87,16 @@ fn write_weights(scratch: &Scratch, weights: &Weights, shard_bytes: usize) -> Re
 }
 
 /// One tensor of the files, fetched from the device when its turn comes.
-struct SavedTensor {
+pub(crate) struct SavedTensor {
     part: Tensor,
     shape: Vec<usize>,
+}
+
+impl SavedTensor {
+    /// A whole tensor.
+    pub(crate) fn new(tensor: Tensor) -> Self {
+        Self { shape: sides(&tensor.size()), part: tensor }
+    }
 }
 
 impl View for SavedTensor {
@@ -97,6 +104,7 @@ impl View for SavedTensor {
         match self.part.kind() {
             Kind::Float => Dtype::F32,
             Kind::Half => Dtype::F16,
+            Kind::Int64 => Dtype::I64,
             _ => Dtype::BF16,
         }
     }
@@ -119,50 +127,4 @@ impl View for SavedTensor {
 
 fn sides(shape: &[i64]) -> Vec<usize> {
     shape.iter().map(|&side| side as usize).collect()
-}
-
-/// A folder under another name, removed unless it becomes what it was for.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn beside(folder: &Path) -> Result<Self, ModelError> {
-        let name =
-            folder.file_name().ok_or_else(|| ModelError::file(folder, "expected the name of a folder"))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".writing-{}", std::process::id()));
-        let path = folder.with_file_name(hidden);
-        if path.exists() {
-            fs::remove_dir_all(&path).map_err(ModelError::io(&path))?;
-        }
-        fs::create_dir_all(&path).map_err(ModelError::io(&path))?;
-        Ok(Self { path })
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ModelError> {
-        let path = self.path.join(name);
-        fs::write(&path, bytes).map_err(ModelError::io(&path))?;
-        sync(&path)
-    }
-
-    fn become_folder(self, folder: &Path) -> Result<(), ModelError> {
-        sync(&self.path)?;
-        fs::rename(&self.path, folder).map_err(ModelError::io(folder))?;
-        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-        sync(parent.unwrap_or(Path::new(".")))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // after the rename there is nothing left under this name
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// On the disk, not only in the system's memory.
-fn sync(path: &Path) -> Result<(), ModelError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(ModelError::io(path))
 }

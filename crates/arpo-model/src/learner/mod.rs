@@ -7,7 +7,9 @@
 
 pub mod adamw;
 mod head;
+mod incident;
 pub mod plan;
+pub mod step;
 
 use crate::ModelError;
 use crate::model::{Model, Sequence};

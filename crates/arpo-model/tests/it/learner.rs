@@ -1,11 +1,13 @@
 //! The learner's step is the same however it is cut up, and the same as autograd's.
 
-use crate::golden::Golden;
+use crate::golden::{Golden, tensor};
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::learner::adamw::{AdamW, Update};
+use arpo_model::learner::step::{LossGradient, Updater};
 use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
 use arpo_model::model::{Model, Sequence};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor, no_grad};
 
@@ -269,6 +271,60 @@ fn a_gradient_that_is_no_number_moves_nothing() {
         assert!(value.equal(&before));
     }
     assert!(gradients(&learner).values().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
+}
+
+/// A loss or a gradient that is no number moves nothing, is counted, and leaves the batch behind to look at.
+#[test]
+fn skipped_updates_are_counted_and_written_down() {
+    let golden = &Golden::all()[0];
+    let batch = Batch::new(golden);
+    let episodes = batch.episodes();
+    let whole = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
+    let folder = std::env::temp_dir().join(format!("arpo-incidents-{}", std::process::id()));
+    let learner = learner(golden, u64::MAX, |_| true);
+    let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let mut updater = Updater::new(learner, optimiser, Some(folder.clone()));
+    let before: Vec<Tensor> =
+        updater.learner().model().weights().iter().map(|(_, value)| value.copy()).collect();
+
+    let mut update = |loss: f64, spoilt: f32| {
+        let mut coefficients = batch.coefficients();
+        coefficients[1][0] += spoilt;
+        let gradient = LossGradient { value: loss, coefficients };
+        updater.update(&[whole, whole], 1e-3, |_, _| gradient.clone()).unwrap()
+    };
+    let no_loss = update(f64::NAN, 0.0);
+    let no_gradient = update(1.0, f32::INFINITY);
+    assert!(!no_loss.made && no_loss.gradient_norm.is_none() && no_loss.loss.is_nan());
+    assert!(!no_gradient.made && no_gradient.gradient_norm.is_some_and(|norm| !norm.is_finite()));
+    assert_eq!((updater.skipped(), updater.optimiser().updates()), (2, 0));
+    let weights = updater.learner().model().weights();
+    assert!(weights.iter().zip(&before).all(|((_, value), before)| value.equal(before)));
+    assert!(gradients(updater.learner()).values().all(|one| one.abs().max().double_value(&[]) == 0.0));
+
+    // the first stops at its first micro-batch, the second has both
+    for (report, files) in [(&no_loss, 1), (&no_gradient, 2)] {
+        let written = report.written.as_ref().unwrap();
+        let incident: Value =
+            serde_json::from_slice(&std::fs::read(written.join("incident.json")).unwrap()).unwrap();
+        assert_eq!(incident["micro_batches"], files);
+        let bytes = std::fs::read(written.join("micro-batch-000.safetensors")).unwrap();
+        let tokens = Vec::<i64>::try_from(tensor(&bytes, "episode.1.tokens")).unwrap();
+        assert!(tokens.iter().map(|&token| token as u32).eq(batch.tokens[1].iter().copied()));
+        assert!(tensor(&bytes, "picture.0.pixels").equal(&batch.pictures[0].pixels));
+        assert_eq!(
+            tensor(&bytes, "episode.1.coefficients").size()[0] as usize,
+            batch.coefficients()[1].len()
+        );
+    }
+    assert!(update_is_made(&mut updater, &[whole], &batch.coefficients()));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn update_is_made(updater: &mut Updater, batches: &[MicroBatch], coefficients: &[Vec<f32>]) -> bool {
+    let gradient = LossGradient { value: 0.5, coefficients: coefficients.to_vec() };
+    let report = updater.update(batches, 1e-3, |_, _| gradient.clone()).unwrap();
+    report.made && report.written.is_none() && updater.optimiser().updates() == 1
 }
 
 #[test]
