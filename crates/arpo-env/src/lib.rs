@@ -1,0 +1,16 @@
+//! Environments: the contract they all keep, and the embedded desktop with its applications, tasks and oracle.
+
+pub(crate) mod apps;
+pub mod desktop;
+pub(crate) mod draw;
+pub mod embedded;
+pub mod environment;
+pub mod evaluator;
+pub(crate) mod interact;
+pub(crate) mod keys;
+pub mod layout;
+pub mod look;
+pub mod setup;
+pub mod tasks;
+pub mod view;
+pub mod world;
