@@ -45,7 +45,7 @@ pub struct Session {
     /// Where the pointer is.
     pub pointer: Option<(f32, f32)>,
     /// The applications' own.
-    pub states: States,
+    pub(crate) states: States,
 }
 
 /// An open window.
