@@ -1,11 +1,13 @@
 //! Environments: the contract they all keep, and the embedded desktop with its applications, tasks and oracle.
 
 pub(crate) mod apps;
+pub mod contract;
 pub mod desktop;
 pub(crate) mod draw;
 pub mod embedded;
 pub mod environment;
 pub mod evaluator;
+pub mod grounding;
 pub(crate) mod interact;
 pub(crate) mod keys;
 pub mod layout;

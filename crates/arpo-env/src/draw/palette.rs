@@ -3,7 +3,8 @@
 use crate::draw::font;
 use crate::look::{Font, Look, Theme};
 use egui::epaint::FontColorTransferFunction;
-use egui::{Color32, FontFamily, FontId, Stroke, Style, TextStyle, Visuals};
+use egui::style::Widgets;
+use egui::{Color32, CornerRadius, FontFamily, FontId, Stroke, Style, TextStyle, Visuals};
 
 /// The colours of a theme.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +103,7 @@ pub(crate) fn style(look: &Look) -> Style {
     style.spacing.interact_size = egui::vec2(8.0, 8.0);
     let visuals = &mut style.visuals;
     visuals.text_cursor.blink = false;
+    visuals.text_cursor.stroke = Stroke::new(1.0, palette.text);
     visuals.text_options.color_transfer_function = FontColorTransferFunction::Off;
     visuals.text_options.max_texture_side = ATLAS_SIDE;
     visuals.text_options.subpixel_binning = false;
@@ -109,24 +111,17 @@ pub(crate) fn style(look: &Look) -> Style {
     visuals.text_edit_bg_color = Some(palette.field);
     visuals.selection.bg_fill = palette.chosen;
     visuals.selection.stroke = Stroke::new(1.0, palette.chosen_text);
-    for widget in [
-        &mut visuals.widgets.noninteractive,
-        &mut visuals.widgets.inactive,
-        &mut visuals.widgets.hovered,
-        &mut visuals.widgets.active,
-        &mut visuals.widgets.open,
-    ] {
-        widget.fg_stroke = Stroke::new(1.0, palette.text);
-        widget.bg_stroke = Stroke::new(1.0, palette.edge);
-        widget.expansion = 0.0;
-        widget.corner_radius = egui::CornerRadius::same(2);
-    }
-    // what lies under the pointer looks like everything else, so that a picture shows the state alone
-    visuals.widgets.inactive.weak_bg_fill = palette.button;
-    visuals.widgets.inactive.bg_fill = palette.field;
-    visuals.widgets.hovered = visuals.widgets.inactive;
-    visuals.widgets.active = visuals.widgets.inactive;
-    visuals.widgets.active.bg_stroke = Stroke::new(2.0, palette.chosen);
+    // egui chooses a widget's style by what it was a pass ago; with one style for all, a picture shows the state
+    // alone, whatever came before it and wherever the pointer is
+    let mut widget = visuals.widgets.inactive;
+    widget.fg_stroke = Stroke::new(1.0, palette.text);
+    widget.bg_stroke = Stroke::new(1.0, palette.edge);
+    widget.weak_bg_fill = palette.button;
+    widget.bg_fill = palette.field;
+    widget.corner_radius = CornerRadius::ZERO;
+    widget.expansion = 0.0;
+    visuals.widgets =
+        Widgets { noninteractive: widget, inactive: widget, hovered: widget, active: widget, open: widget };
     style
 }
 

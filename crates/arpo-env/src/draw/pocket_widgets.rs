@@ -97,6 +97,8 @@ fn mark(painter: &Painter, rect: Rect, on: bool, round: bool, palette: &Palette)
         for corner in [square.left_top(), square.right_top(), square.left_bottom(), square.right_bottom()] {
             let dot = Align2::CENTER_CENTER.anchor_size(corner, vec2(4.0, 4.0)).intersect(square);
             painter.rect_filled(dot, 0.0, palette.window);
+            let inner = corner + (square.center() - corner) * (3.0 / MARK);
+            painter.rect_filled(Rect::from_center_size(inner, vec2(1.0, 1.0)), 0.0, palette.text);
         }
     }
     if on {

@@ -272,22 +272,31 @@ fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, c
     let stride = picture.width() as usize * 3;
     let pixels: &mut [u8] = picture;
     for y in down.from..down.to {
-        for x in row_span(&edges, y as f32 + 0.5, across) {
-            let centre = egui::pos2(x as f32 + 0.5, y as f32 + 0.5);
-            let weights = edges.map(|(p, q)| area(p, q, centre));
-            let inside = |(weight, (p, q)): (&f32, &(egui::Pos2, egui::Pos2))| {
-                *weight > 0.0 || (*weight == 0.0 && owned(*p, *q))
-            };
-            if !weights.iter().zip(&edges).all(inside) {
-                continue;
-            }
-            let at = y * stride + x * 3;
-            let Some(pixel) = pixels[at..].first_chunk_mut() else { continue };
-            if flat {
-                blend(pixel, colour);
-                continue;
-            }
-            let [wa, wb, wc] = weights.map(|weight| weight / whole);
+        let inside = |x: &usize| {
+            let centre = egui::pos2(*x as f32 + 0.5, y as f32 + 0.5);
+            edges.iter().all(|(p, q)| {
+                let side = area(*p, *q, centre);
+                side > 0.0 || (side == 0.0 && owned(*p, *q))
+            })
+        };
+        // a triangle covers one stretch of a row
+        let candidates = row_span(&edges, y as f32 + 0.5, across);
+        let Some(first) = candidates.clone().find(inside) else { continue };
+        let last = candidates.rev().find(inside).unwrap_or(first);
+        let row = &mut pixels[y * stride + first * 3..y * stride + last * 3 + 3];
+        let row = row.as_chunks_mut().0;
+        if flat && colour.a() == 255 {
+            let [r, g, b, _] = colour.to_array();
+            row.fill([r, g, b]);
+            continue;
+        }
+        if flat {
+            row.iter_mut().for_each(|pixel| blend(pixel, colour));
+            continue;
+        }
+        for (offset, pixel) in row.iter_mut().enumerate() {
+            let centre = egui::pos2((first + offset) as f32 + 0.5, y as f32 + 0.5);
+            let [wa, wb, wc] = edges.map(|(p, q)| area(p, q, centre) / whole);
             let mix = |f: fn(&Vertex) -> f32| f(&a) * wa + f(&b) * wb + f(&c) * wc;
             let mixed = Color32::from_rgba_premultiplied(
                 mix(|v| f32::from(v.color.r())).round() as u8,

@@ -144,7 +144,7 @@ impl Drawer<'_> {
         child.set_clip_rect(rect.intersect(ui.clip_rect()));
         let id = child.next_auto_id();
         self.follow_focus(&child, node, id);
-        match node.role {
+        let response = match node.role {
             Role::Toggle => {
                 let mut checked = on;
                 child.add(Checkbox::new(&mut checked, node.label.as_str()))
@@ -167,7 +167,12 @@ impl Drawer<'_> {
                 }
                 response
             }
+        };
+        if response.has_focus() {
+            let ring = Stroke::new(2.0, Palette::of(&self.desktop.look).chosen);
+            child.painter().rect_stroke(*rect, 0.0, ring, StrokeKind::Inside);
         }
+        response
     }
 
     /// Labels, title bars and sliders of the desktop.
