@@ -1,5 +1,7 @@
 //! Prints how fast the embedded desktop is at each screen size, on one core.
 
+#![expect(clippy::print_stdout, reason = "its result")]
+
 use arpo_env::look::ScreenOptions;
 use arpo_env::speed::speed;
 use arpo_env::tasks::Suite;

@@ -41,7 +41,8 @@ impl Contract {
     }
 
     fn reset(&self, environment: &mut impl Environment, task: &Task) -> Result<Screen, String> {
-        let screen = environment.reset(task, 1, self.deadline()).map_err(|error| format!("reset: {error}"))?;
+        let screen =
+            environment.reset(task, 1, self.deadline()).map_err(|error| format!("reset: {error}"))?;
         if screen.image.width() == 0 || screen.image.height() == 0 {
             return Err("reset: the screen has no pixels".into());
         }
@@ -71,7 +72,8 @@ impl Contract {
         let mut screens = Vec::new();
         for action in actions {
             let name = format!("{action:?}").chars().take(80).collect::<String>();
-            let stepped = environment.step(action, self.deadline()).map_err(|error| format!("{name}: {error}"))?;
+            let stepped =
+                environment.step(action, self.deadline()).map_err(|error| format!("{name}: {error}"))?;
             if stepped.terminated || stepped.truncated {
                 return Err(format!("{name} ended the episode"));
             }
@@ -117,7 +119,8 @@ impl Contract {
     }
 
     fn deadlines_hold(&self, environment: &mut impl Environment) -> Result<(), String> {
-        let passed = Instant::now().checked_sub(Duration::from_millis(1)).ok_or("the clock has just begun")?;
+        let passed =
+            Instant::now().checked_sub(Duration::from_millis(1)).ok_or("the clock has just begun")?;
         let is_deadline = |error: &EnvironmentError| matches!(error, EnvironmentError::Deadline { .. });
         if !environment.reset(&self.task, 1, passed).as_ref().is_err_and(is_deadline) {
             return Err("a reset after its deadline did not say so".into());
@@ -137,7 +140,8 @@ impl Contract {
         // an episode of another task between them must leave no trace
         self.reset(one, &self.other_task)?;
         let again = (self.reset(one, &self.task)?, self.take(one, &usual_actions())?, self.score(one)?);
-        let elsewhere = (self.reset(other, &self.task)?, self.take(other, &usual_actions())?, self.score(other)?);
+        let elsewhere =
+            (self.reset(other, &self.task)?, self.take(other, &usual_actions())?, self.score(other)?);
         if first == again && first == elsewhere {
             Ok(())
         } else {
@@ -175,7 +179,9 @@ fn usual_actions() -> Vec<Action> {
 /// What a model may say and nobody should do.
 fn bad_actions() -> Vec<Action> {
     let mut actions = Vec::new();
-    for (x, y) in [(-5.0, 10.0), (10.0, 1e9), (1e300, -1e300), (f64::NAN, 1.0), (f64::INFINITY, f64::NEG_INFINITY)] {
+    for (x, y) in
+        [(-5.0, 10.0), (10.0, 1e9), (1e300, -1e300), (f64::NAN, 1.0), (f64::INFINITY, f64::NEG_INFINITY)]
+    {
         let start_box = ModelBox::point(x, y);
         actions.push(Action::Click { start_box });
         actions.push(Action::RightSingle { start_box });

@@ -93,12 +93,11 @@ impl Desktop {
     /// Opens a window or brings it to the front.
     pub fn open(&mut self, app: App) {
         let windows = &mut self.session.windows;
-        let window = match windows.iter().position(|window| window.app == app) {
-            Some(place) => windows.remove(place),
-            None => {
-                let (x, y) = crate::layout::desktop::first_place(&self.look, app);
-                Window { app, x, y }
-            }
+        let window = if let Some(place) = windows.iter().position(|window| window.app == app) {
+            windows.remove(place)
+        } else {
+            let (x, y) = crate::layout::desktop::first_place(&self.look, app);
+            Window { app, x, y }
         };
         windows.push(window);
         self.session.focus = None;

@@ -2,9 +2,7 @@
 
 use crate::desktop::Desktop;
 use crate::draw::display::Display;
-use crate::environment::{
-    Environment, EnvironmentError, Screen, Stepped, check_deadline, ends_episode,
-};
+use crate::environment::{Environment, EnvironmentError, Screen, Stepped, check_deadline, ends_episode};
 use crate::evaluator::{Ending, Evaluator};
 use crate::interact;
 use crate::layout::{self, Scene, Widget};
@@ -129,7 +127,11 @@ impl Environment for EmbeddedDesktop {
         if ends_episode(action) {
             let gave_up = !matches!(action, Action::Finished { .. });
             episode.ending = Some(if gave_up { Ending::GaveUp } else { Ending::Finished });
-            return Ok(Stepped { screen: Screen { image: display.shown() }, terminated: true, truncated: false });
+            return Ok(Stepped {
+                screen: Screen { image: display.shown() },
+                terminated: true,
+                truncated: false,
+            });
         }
         interact::act(&mut episode.desktop, display, &mut running.scene, action);
         let (image, focus) = display.picture(&episode.desktop, &running.scene);

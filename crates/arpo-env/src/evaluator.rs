@@ -71,8 +71,8 @@ impl Evaluator {
     /// The evaluator of a task.
     pub fn of(task: &Task) -> Result<Self, EnvironmentError> {
         let bad = |reason: String| EnvironmentError::BadTask { task: task.id.to_string(), reason };
-        let evaluator: Self =
-            serde_json::from_value(task.evaluator.clone()).map_err(|error| bad(format!("evaluator: {error}")))?;
+        let evaluator: Self = serde_json::from_value(task.evaluator.clone())
+            .map_err(|error| bad(format!("evaluator: {error}")))?;
         if evaluator.conditions.is_empty() != evaluator.infeasible {
             return Err(bad("evaluator: either conditions or \"infeasible\": true".into()));
         }
@@ -166,7 +166,9 @@ fn steps(path: &str) -> Vec<String> {
 
 /// A JSON pointer of names.
 pub(crate) fn pointer(names: &[&str]) -> String {
-    names.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+    let escaped = |name: &&str| name.replace('~', "~0").replace('/', "~1");
+    let steps: Vec<String> = names.iter().map(escaped).collect();
+    format!("/{}", steps.join("/"))
 }
 
 /// Puts a value at a place; a member of a set is put there by its own text.
@@ -186,6 +188,9 @@ pub(crate) fn set(world: &mut Value, path: &str, value: Value) -> Result<(), Str
         }
         Value::Array(list) => {
             let member = Value::String(last);
+            if value != member {
+                return Err(format!("{path} is a member of a list: its value is its own name"));
+            }
             if !list.contains(&member) {
                 list.push(member);
             }

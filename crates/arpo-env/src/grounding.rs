@@ -30,9 +30,8 @@ const FIND_SHARE: f64 = 0.7;
 /// Up to `count` questions about different widgets: usable ones whose label no other widget has.
 pub fn questions(widgets: &[Widget], count: usize, rng: &mut impl Rng) -> Vec<Question> {
     let named = |label: &str| widgets.iter().filter(|widget| widget.label == label).count();
-    let unique = |widget: &&Widget| {
-        widget.is_clickable() && !widget.label.is_empty() && named(&widget.label) == 1
-    };
+    let unique =
+        |widget: &&Widget| widget.is_clickable() && !widget.label.is_empty() && named(&widget.label) == 1;
     let mut choices: Vec<&Widget> = widgets.iter().filter(unique).collect();
     choices.shuffle(rng);
     choices.truncate(count);

@@ -111,7 +111,8 @@ impl Hand<'_> {
         let app = App::of_key(id.split(':').nth(1).unwrap_or_default());
         match (place, gesture) {
             ("more", _) => {
-                if let Some((app, scrolled)) = app.and_then(|app| Some((app, self.scene.scrolled.get(&app)?))) {
+                if let Some((app, scrolled)) = app.and_then(|app| Some((app, self.scene.scrolled.get(&app)?)))
+                {
                     let next = if scrolled.offset >= scrolled.last { 0 } else { scrolled.offset + 1 };
                     self.desktop.session.scroll.insert(app, next);
                 }
@@ -122,7 +123,9 @@ impl Hand<'_> {
                     self.desktop.open(app);
                 }
                 let look = self.desktop.look.clone();
-                if let (Gesture::Moved(x, y), Some(window)) = (gesture, self.desktop.session.windows.last_mut()) {
+                if let (Gesture::Moved(x, y), Some(window)) =
+                    (gesture, self.desktop.session.windows.last_mut())
+                {
                     shift(window, *x, *y, (look.width as f32, look.height as f32));
                 }
             }
@@ -155,7 +158,8 @@ impl Hand<'_> {
     fn drag(&mut self, from: &ModelBox, to: &ModelBox) {
         let (Some(start), Some(end)) = (self.point(from), self.point(to)) else { return };
         let modifiers = self.modifiers();
-        let press = |pos, pressed| Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers };
+        let press =
+            |pos, pressed| Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers };
         self.pass(vec![Event::PointerMoved(start), press(start, true)]);
         self.pass(vec![Event::PointerMoved(start + (end - start) / 2.0)]);
         self.pass(vec![Event::PointerMoved(end)]);
@@ -218,7 +222,8 @@ impl Hand<'_> {
         let Some(name) = last else { return };
         held.sort();
         held.dedup();
-        let combination = held.iter().chain([&name]).map(|key| key.to_lowercase()).collect::<Vec<_>>().join("+");
+        let combination =
+            held.iter().chain([&name]).map(|key| key.to_lowercase()).collect::<Vec<_>>().join("+");
         if self.own_key(&combination) {
             return;
         }
@@ -270,7 +275,8 @@ impl Hand<'_> {
             text = shorter;
         }
         let submits = text.len() < content.len();
-        let typed: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).take(TYPED_LIMIT).collect();
+        let typed: String =
+            text.chars().filter(|c| *c == '\n' || !c.is_control()).take(TYPED_LIMIT).collect();
         for (index, line) in typed.split('\n').take(LINES_LIMIT).enumerate() {
             if index > 0 {
                 self.hotkey(&["enter".to_owned()]);

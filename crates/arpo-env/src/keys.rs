@@ -38,7 +38,13 @@ pub(crate) fn is_modifier(name: &str) -> bool {
 /// What held keys mean to egui.
 pub(crate) fn modifiers(held: &[String]) -> Modifiers {
     let has = |name: &str| held.iter().any(|key| key == name);
-    Modifiers { alt: has("alt"), ctrl: has("ctrl"), shift: has("shift"), mac_cmd: false, command: has("ctrl") }
+    Modifiers {
+        alt: has("alt"),
+        ctrl: has("ctrl"),
+        shift: has("shift"),
+        mac_cmd: false,
+        command: has("ctrl"),
+    }
 }
 
 /// egui's key; none if there is no such key.
@@ -94,7 +100,9 @@ mod tests {
 
     #[test]
     fn spellings_meet() {
-        for (spelling, name) in [("Return", "enter"), ("ESC", "escape"), ("arrowdown", "down"), ("a", "a"), ("A", "A")] {
+        for (spelling, name) in
+            [("Return", "enter"), ("ESC", "escape"), ("arrowdown", "down"), ("a", "a"), ("A", "A")]
+        {
             assert_eq!(canonical(spelling), name);
         }
     }

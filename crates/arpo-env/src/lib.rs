@@ -14,6 +14,7 @@ pub mod layout;
 pub mod look;
 pub mod oracle;
 pub mod policies;
+pub mod scores;
 pub mod setup;
 pub mod speed;
 pub mod tasks;

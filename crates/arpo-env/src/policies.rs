@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Who acts.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a handful live at a time")]
 pub enum Scripted {
     /// Solves tasks.
     Oracle(Oracle),

@@ -33,7 +33,8 @@ pub fn speed(suite: Suite, options: ScreenOptions, seconds: f64) -> Result<Speed
         steps += play(&mut environment, task, seed, &mut policy, MAX_STEPS)?.actions.len();
         seed += 1;
     }
-    let steps_per_second = f64::from(u32::try_from(steps).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64();
+    let steps_per_second =
+        f64::from(u32::try_from(steps).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64();
     let start = Instant::now();
     let resets = tasks.len().min(32);
     for (seed, task) in tasks.iter().take(resets).enumerate() {

@@ -1,7 +1,7 @@
 //! What an application shows, before any pixel: rows of widgets with names, roles and values.
 //!
-//! Applications only say what there is ([`View`]); a layout puts it on a screen, the painter draws it with egui and
-//! says which widget was used how ([`Gesture`]). The same nodes, placed, are the widget tree that the oracle and
+//! Applications only say what there is; a layout puts it on a screen, the painter draws it with egui and
+//! says which widget was used how. The same nodes, placed, are the widget tree that the oracle and
 //! grounding questions read.
 
 use serde::{Deserialize, Serialize};
@@ -55,32 +55,32 @@ pub enum Value {
 
 /// One widget.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// `application:what:which`, unique on the screen.
-    pub id: String,
+    pub(crate) id: String,
     /// What it is.
-    pub role: Role,
+    pub(crate) role: Role,
     /// What it says.
-    pub label: String,
+    pub(crate) label: String,
     /// What it holds.
-    pub value: Value,
+    pub(crate) value: Value,
     /// Cells it takes on the pocket grid.
-    pub span: usize,
+    pub(crate) span: usize,
     /// Twelfths of a row it takes in a desktop window.
-    pub share: usize,
+    pub(crate) share: usize,
     /// Rows it takes in a desktop window.
-    pub tall: usize,
+    pub(crate) tall: usize,
     /// It can be used.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// The key or hot key that does the same as a click: `ctrl+s`, `enter`; empty for none.
-    pub keys: &'static str,
+    pub(crate) keys: &'static str,
     /// It can be dragged onto another widget.
-    pub drags: bool,
+    pub(crate) drags: bool,
 }
 
 impl Node {
     /// A widget with the usual size of its role.
-    pub fn new(role: Role, id: impl Into<String>, label: impl Into<String>) -> Self {
+    pub(crate) fn new(role: Role, id: impl Into<String>, label: impl Into<String>) -> Self {
         let (span, share) = match role {
             Role::Label | Role::Text => (3, 12),
             Role::Field | Role::Slider => (2, 8),
@@ -96,47 +96,47 @@ impl Node {
     }
 
     /// With a value.
-    pub fn value(mut self, value: Value) -> Self {
+    pub(crate) fn value(mut self, value: Value) -> Self {
         self.value = value;
         self
     }
 
     /// On or off, selected or not.
-    pub fn on(self, on: bool) -> Self {
+    pub(crate) fn on(self, on: bool) -> Self {
         self.value(Value::On(on))
     }
 
     /// With text.
-    pub fn text(self, text: impl Into<String>) -> Self {
+    pub(crate) fn text(self, text: impl Into<String>) -> Self {
         self.value(Value::Text(text.into()))
     }
 
     /// With a size of its own: pocket cells and desktop twelfths.
-    pub fn size(mut self, span: usize, share: usize) -> Self {
+    pub(crate) fn size(mut self, span: usize, share: usize) -> Self {
         (self.span, self.share) = (span, share);
         self
     }
 
     /// Higher than one row on the desktop.
-    pub fn tall(mut self, rows: usize) -> Self {
+    pub(crate) fn tall(mut self, rows: usize) -> Self {
         self.tall = rows;
         self
     }
 
     /// Usable only if.
-    pub fn enabled(mut self, enabled: bool) -> Self {
+    pub(crate) fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
     }
 
     /// With a key that does the same.
-    pub fn keys(mut self, keys: &'static str) -> Self {
+    pub(crate) fn keys(mut self, keys: &'static str) -> Self {
         self.keys = keys;
         self
     }
 
     /// Can be dragged onto another widget.
-    pub fn drags(mut self) -> Self {
+    pub(crate) fn drags(mut self) -> Self {
         self.drags = true;
         self
     }
@@ -144,69 +144,69 @@ impl Node {
 
 /// Widgets that follow one another, line by line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Group {
+pub(crate) struct Group {
     /// In their order.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Their order means nothing and may differ from one seed to the next.
-    pub shuffle: bool,
+    pub(crate) shuffle: bool,
 }
 
 impl Group {
     /// Widgets whose order matters.
-    pub fn fixed(nodes: Vec<Node>) -> Self {
+    pub(crate) fn fixed(nodes: Vec<Node>) -> Self {
         Self { nodes, shuffle: false }
     }
 
     /// Widgets whose order does not matter.
-    pub fn shuffled(nodes: Vec<Node>) -> Self {
+    pub(crate) fn shuffled(nodes: Vec<Node>) -> Self {
         Self { nodes, shuffle: true }
     }
 }
 
 /// An open menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Menu {
+pub(crate) struct Menu {
     /// The widget it belongs to.
-    pub anchor: String,
+    pub(crate) anchor: String,
     /// What can be chosen.
-    pub entries: Vec<Node>,
+    pub(crate) entries: Vec<Node>,
 }
 
 /// What a window or a dialog shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct View {
+pub(crate) struct View {
     /// In the title bar.
-    pub title: String,
+    pub(crate) title: String,
     /// Always shown, above.
-    pub top: Vec<Group>,
+    pub(crate) top: Vec<Group>,
     /// Scrolls where it is too long.
-    pub body: Vec<Group>,
+    pub(crate) body: Vec<Group>,
     /// Always shown, below.
-    pub bottom: Vec<Group>,
+    pub(crate) bottom: Vec<Group>,
     /// Covers the rest while open.
-    pub menu: Option<Menu>,
+    pub(crate) menu: Option<Menu>,
 }
 
 impl View {
     /// An empty window.
-    pub fn new(title: impl Into<String>) -> Self {
+    pub(crate) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
     /// Adds to the part above.
-    pub fn top(mut self, group: Group) -> Self {
+    pub(crate) fn top(mut self, group: Group) -> Self {
         self.top.push(group);
         self
     }
 
     /// Adds to the part that scrolls.
-    pub fn body(mut self, group: Group) -> Self {
+    pub(crate) fn body(mut self, group: Group) -> Self {
         self.body.push(group);
         self
     }
 
     /// Adds to the part below.
-    pub fn bottom(mut self, group: Group) -> Self {
+    pub(crate) fn bottom(mut self, group: Group) -> Self {
         self.bottom.push(group);
         self
     }
@@ -214,7 +214,7 @@ impl View {
 
 /// How a widget was used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gesture {
+pub(crate) enum Gesture {
     /// Clicked, or its key pressed.
     Click,
     /// Clicked twice.

@@ -30,7 +30,9 @@ pub(crate) fn view(desktop: &Desktop) -> View {
     let state = &desktop.session.states.alarms;
     let item = |(time, alarm): (&String, &Alarm)| {
         let mark = if alarm.on { "" } else { " off" };
-        let label = if desktop.look.pocket() { format!("{time}{}", if alarm.on { "" } else { "-" }) } else {
+        let label = if desktop.look.pocket() {
+            format!("{time}{}", if alarm.on { "" } else { "-" })
+        } else {
             format!("{time}{mark}")
         };
         Node::new(Role::Item, format!("alarms:item:{time}"), label).on(*time == state.selected)
@@ -48,7 +50,8 @@ pub(crate) fn dialog(desktop: &Desktop) -> Option<View> {
     let (hour, minute) = desktop.session.states.alarms.draft?;
     let line = |unit: &str, number: u32| {
         let short = unit.get(..1).unwrap_or_default().to_uppercase();
-        let button = |sign: &str| Node::new(Role::Button, format!("alarms:{unit}:{sign}"), format!("{short} {sign}"));
+        let button =
+            |sign: &str| Node::new(Role::Button, format!("alarms:{unit}:{sign}"), format!("{short} {sign}"));
         Group::fixed(vec![
             button("-"),
             Node::new(Role::Label, format!("alarms:{unit}:shown"), format!("{number:02}")).size(1, 2),

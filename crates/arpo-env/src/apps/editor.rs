@@ -41,11 +41,8 @@ pub(crate) fn view(desktop: &Desktop) -> View {
     let name = if state.path.is_empty() { "New" } else { &state.path };
     let saved = desktop.world.files.get(&state.path).is_some_and(|text| *text == state.text);
     let mark = if saved || (state.path.is_empty() && state.text.is_empty()) { "" } else { "*" };
-    let title = if pocket {
-        format!("{}{mark}", split_path(name).1)
-    } else {
-        format!("Editor - {name}{mark}")
-    };
+    let title =
+        if pocket { format!("{}{mark}", split_path(name).1) } else { format!("Editor - {name}{mark}") };
     let text = if pocket {
         Node::new(Role::Field, "editor:text", "Text").size(3, 12)
     } else {

@@ -110,7 +110,8 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
             }
         }
         ("archive", _) => {
-            if let Some(message) = state.open.take().and_then(|subject| desktop.world.mail.get_mut(&subject)) {
+            if let Some(message) = state.open.take().and_then(|subject| desktop.world.mail.get_mut(&subject))
+            {
                 FOLDERS[2].clone_into(&mut message.folder);
             }
         }

@@ -79,10 +79,8 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
                 selected.clear();
             }
         }
-        ("add", _) => {
-            if !player.list.remove(selected) {
-                player.list.insert(selected.clone());
-            }
+        ("add", _) if !player.list.remove(selected) => {
+            player.list.insert(selected.clone());
         }
         _ => {}
     }

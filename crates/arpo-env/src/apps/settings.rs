@@ -49,12 +49,12 @@ pub(crate) fn view(desktop: &Desktop) -> View {
     let tab = |page: &&str| Node::new(Role::Tab, format!("settings:page:{page}"), *page).on(*page == shown);
     let tabs = pages(desktop).iter().map(tab).collect();
     let changed = !desktop.session.states.settings.draft.is_empty();
-    let mut view = View::new(desktop.app_name(crate::world::App::Settings))
-        .top(Group::fixed(tabs))
-        .bottom(Group::shuffled(vec![
+    let mut view = View::new(desktop.app_name(crate::world::App::Settings)).top(Group::fixed(tabs)).bottom(
+        Group::shuffled(vec![
             Node::new(Role::Button, "settings:apply", "Apply").size(1, 3).enabled(changed).keys("ctrl+s"),
             Node::new(Role::Button, "settings:cancel", "Cancel").size(1, 3).enabled(changed).keys("escape"),
-        ]));
+        ]),
+    );
     let mut switches = Vec::new();
     for (name, setting) in desktop.world.settings.iter().filter(|(_, setting)| setting.page() == shown) {
         let value = drafted(desktop, name, setting);

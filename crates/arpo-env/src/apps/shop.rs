@@ -54,14 +54,15 @@ pub(crate) fn view(desktop: &Desktop) -> View {
                     Node::new(Role::Label, "shop:quantity", (state.more + 1).to_string()).size(1, 2),
                     button("more", "+"),
                 ]))
-                .bottom(Group::fixed(vec![
-                    button("next", "Next").keys("enter"),
-                    complaint.size(2, 8),
-                ]))
+                .bottom(Group::fixed(vec![button("next", "Next").keys("enter"), complaint.size(2, 8)]))
         }
         1 => view
             .body(labelled_field("shop:name", "Name", &state.name))
-            .body(labelled_field("shop:code", if desktop.look.pocket() { "Code" } else { "Post code" }, &state.code))
+            .body(labelled_field(
+                "shop:code",
+                if desktop.look.pocket() { "Code" } else { "Post code" },
+                &state.code,
+            ))
             .bottom(Group::fixed(vec![complaint]))
             .bottom(Group::shuffled(vec![back, button("next", "Next").keys("enter")])),
         2 => {

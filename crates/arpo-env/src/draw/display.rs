@@ -1,10 +1,10 @@
 //! A display: an egui context, the passes an action takes, and the picture after it.
 
 use crate::desktop::{Desktop, Focus};
+use crate::draw::font;
 use crate::draw::palette::{ATLAS_SIDE, pixel_scale, style};
 use crate::draw::raster::{Atlas, Canvas};
 use crate::draw::widgets::{Drawer, Used};
-use crate::draw::font;
 use crate::layout::Scene;
 use crate::look::{Font, Look};
 use egui::{Context, Event, Id, Memory, Modifiers, OutputCommand, RawInput, Rect, Vec2, pos2};
@@ -182,8 +182,8 @@ fn tint(picture: &mut RgbImage) {
         let blue = 128 + 128 * y as u32 / height;
         for (x, pixel) in row.as_chunks_mut::<3>().0.iter_mut().enumerate() {
             let red = 128 + 128 * x as u32 / width;
-            pixel[0] = (u32::from(pixel[0]) * red >> 8) as u8;
-            pixel[2] = (u32::from(pixel[2]) * blue >> 8) as u8;
+            pixel[0] = ((u32::from(pixel[0]) * red) >> 8) as u8;
+            pixel[2] = ((u32::from(pixel[2]) * blue) >> 8) as u8;
         }
     }
 }

@@ -68,7 +68,7 @@ fn table() -> &'static BTreeMap<char, Bitmap> {
             let Some((_, rows)) = ACCENTS.iter().find(|(name, _)| *name == accent) else { continue };
             let mut bitmap = glyphs.get(&base).copied().unwrap_or_default();
             // small letters leave two more rows free: the accent comes down to them
-            let top = if base.is_uppercase() { 0 } else { 1 };
+            let top = usize::from(!base.is_uppercase());
             for (offset, row) in rows.iter().enumerate() {
                 bitmap[top + offset] |= row_bits(row);
             }
@@ -82,11 +82,6 @@ fn table() -> &'static BTreeMap<char, Bitmap> {
         }
         glyphs
     })
-}
-
-/// True if the pocket font has a picture of its own for the character.
-pub(crate) fn has(character: char) -> bool {
-    table().contains_key(&character)
 }
 
 /// Hands egui the bitmaps, before any font is asked, whole pixels wide: `scale` screen pixels per pixel.
@@ -121,7 +116,7 @@ mod tests {
         let wanted = (' '..='~').chain(('À'..='ÿ').filter(|c| c.is_alphabetic()));
         let mut pictures = BTreeSet::new();
         for character in wanted {
-            assert!(has(character), "{character}");
+            assert!(table().contains_key(&character), "{character}");
             assert!(pictures.insert(table()[&character]), "{character} looks like another one");
         }
     }

@@ -1,10 +1,10 @@
 //! Drawing and input: egui passes over a scene, and the pixels of the last one.
 
+pub(crate) mod display;
 pub(crate) mod font;
 mod palette;
 mod pocket_widgets;
 pub(crate) mod raster;
-pub(crate) mod display;
 mod widgets;
 
 use crate::layout::Widget;

@@ -55,7 +55,8 @@ pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
         (Role::Menu, Value::Text(value)) => value.clone(),
         _ => node.label.clone(),
     };
-    let clip = Rect::from_min_max(pos2(rect.min.x, corner.y), pos2(rect.max.x + 2.0, corner.y + CELL.1 as f32));
+    let clip =
+        Rect::from_min_max(pos2(rect.min.x, corner.y), pos2(rect.max.x + 2.0, corner.y + CELL.1 as f32));
     text(ui, clip, at, label, text_colour, look);
     if node.role == Role::Menu {
         arrow(painter, pos2(rect.min.x + 3.0, rect.min.y + 6.0), text_colour);
@@ -109,7 +110,15 @@ fn mark(painter: &Painter, rect: Rect, on: bool, round: bool, palette: &Palette)
 fn slider(painter: &Painter, rect: Rect, value: &Value, palette: &Palette) {
     let Value::Level(value, max) = value else { return };
     let track = Drawer::track(rect, true);
-    painter.rect_filled(Rect::from_x_y_ranges(track.x_range(), rect.min.y + 7.0..=rect.min.y + 9.0), 0.0, palette.edge);
+    painter.rect_filled(
+        Rect::from_x_y_ranges(track.x_range(), rect.min.y + 7.0..=rect.min.y + 9.0),
+        0.0,
+        palette.edge,
+    );
     let x = (track.min.x + track.width() * slider_fraction(*value, *max)).round();
-    painter.rect_filled(Rect::from_x_y_ranges(x - 3.0..=x + 3.0, rect.min.y + 2.0..=rect.min.y + 14.0), 0.0, palette.chosen);
+    painter.rect_filled(
+        Rect::from_x_y_ranges(x - 3.0..=x + 3.0, rect.min.y + 2.0..=rect.min.y + 14.0),
+        0.0,
+        palette.chosen,
+    );
 }

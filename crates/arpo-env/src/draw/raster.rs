@@ -132,12 +132,15 @@ impl Canvas {
                     self.row.extend_from_slice(&[r, g, b]);
                 }
                 for y in down.from..down.to {
-                    pixels[y * stride + across.from * 3..y * stride + across.to * 3].copy_from_slice(&self.row);
+                    pixels[y * stride + across.from * 3..y * stride + across.to * 3]
+                        .copy_from_slice(&self.row);
                 }
             } else {
                 for y in down.from..down.to {
                     let row = &mut pixels[y * stride + across.from * 3..y * stride + across.to * 3];
-                    row.as_chunks_mut().0.iter_mut().for_each(|pixel| blend(pixel, colour));
+                    for pixel in row.as_chunks_mut().0 {
+                        blend(pixel, colour);
+                    }
                 }
             }
             return;
@@ -149,7 +152,8 @@ impl Canvas {
         for y in down.from..down.to {
             let line = (y as i64 + origin_y).max(0) as usize * atlas.width;
             let start = (across.from as i64 + origin_x).max(0) as usize;
-            let Some(texels) = atlas.coverage.get(line + start..line + start + (across.to - across.from)) else {
+            let Some(texels) = atlas.coverage.get(line + start..line + start + (across.to - across.from))
+            else {
                 continue;
             };
             let row = &mut pixels[y * stride + across.from * 3..y * stride + across.to * 3];
@@ -247,9 +251,8 @@ fn row_span(edges: &[(egui::Pos2, egui::Pos2); 3], y: f32, across: Span) -> std:
 /// Any triangle: colours and atlas positions are interpolated at pixel centres.
 fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, corners: &[Vertex; 3]) {
     let [a, mut b, mut c] = *corners;
-    let area = |p: egui::Pos2, q: egui::Pos2, r: egui::Pos2| {
-        (q.x - p.x) * (r.y - p.y) - (q.y - p.y) * (r.x - p.x)
-    };
+    let area =
+        |p: egui::Pos2, q: egui::Pos2, r: egui::Pos2| (q.x - p.x) * (r.y - p.y) - (q.y - p.y) * (r.x - p.x);
     let mut whole = area(a.pos, b.pos, c.pos);
     if whole < 0.0 {
         std::mem::swap(&mut b, &mut c);
@@ -286,12 +289,13 @@ fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, c
         let row = &mut pixels[y * stride + first * 3..y * stride + last * 3 + 3];
         let row = row.as_chunks_mut().0;
         if flat && colour.a() == 255 {
-            let [r, g, b, _] = colour.to_array();
-            row.fill([r, g, b]);
+            row.fill([colour.r(), colour.g(), colour.b()]);
             continue;
         }
         if flat {
-            row.iter_mut().for_each(|pixel| blend(pixel, colour));
+            for pixel in row {
+                blend(pixel, colour);
+            }
             continue;
         }
         for (offset, pixel) in row.iter_mut().enumerate() {

@@ -11,8 +11,8 @@ use crate::view::{Gesture, Node, Role, Value};
 use egui::text::{CCursor, CCursorRange};
 use egui::text_edit::TextEditState;
 use egui::{
-    Align, Button, Checkbox, Frame, Id, Layout, Margin, RadioButton, Rect, Response, Sense, Stroke, StrokeKind,
-    TextEdit, Ui, UiBuilder, pos2, vec2,
+    Align, Button, Checkbox, Frame, Id, Layout, Margin, RadioButton, Rect, Response, Sense, Stroke,
+    StrokeKind, TextEdit, Ui, UiBuilder, pos2, vec2,
 };
 
 /// Characters a one-line field holds.
@@ -51,10 +51,7 @@ impl Drawer<'_> {
     /// The line a slider's handle moves on.
     pub(crate) fn track(rect: Rect, pocket: bool) -> Rect {
         let number = if pocket { 16.0 } else { NUMBER_WIDTH };
-        Rect::from_min_max(
-            rect.min + vec2(TRACK_INSET, 0.0),
-            rect.max - vec2(TRACK_INSET + number, 0.0),
-        )
+        Rect::from_min_max(rect.min + vec2(TRACK_INSET, 0.0), rect.max - vec2(TRACK_INSET + number, 0.0))
     }
 
     pub(crate) fn draw(&mut self, ui: &mut Ui) {
@@ -84,7 +81,8 @@ impl Drawer<'_> {
             Surface::ScrollBar => palette.faint,
         };
         ui.painter().rect_filled(rect, 0.0, fill);
-        let framed = matches!(surface, Surface::Window(_) | Surface::Dialog | Surface::Menu) && !look.pocket();
+        let framed =
+            matches!(surface, Surface::Window(_) | Surface::Dialog | Surface::Menu) && !look.pocket();
         if framed {
             ui.painter().rect_stroke(rect, 0.0, Stroke::new(1.0, palette.edge), StrokeKind::Inside);
         }
@@ -155,7 +153,8 @@ impl Drawer<'_> {
                     (Role::Menu, Value::Text(value)) => value.clone(),
                     _ => node.label.clone(),
                 };
-                let mut button = Button::new(label).truncate().sense(sense).min_size(rect.size()).selected(on);
+                let mut button =
+                    Button::new(label).truncate().sense(sense).min_size(rect.size()).selected(on);
                 if matches!(role, Role::Item | Role::Cell) && !on {
                     button = button.fill(Palette::of(&self.desktop.look).field);
                 }
@@ -163,7 +162,11 @@ impl Drawer<'_> {
                 if role == Role::Menu {
                     let palette = Palette::of(&self.desktop.look);
                     let tip = pos2(rect.max.x - 14.0, rect.center().y.round() - 2.0);
-                    pocket_widgets::arrow(child.painter(), tip, if usable { palette.text } else { palette.faint });
+                    pocket_widgets::arrow(
+                        child.painter(),
+                        tip,
+                        if usable { palette.text } else { palette.faint },
+                    );
                 }
                 response
             }
@@ -194,7 +197,11 @@ impl Drawer<'_> {
             (Role::Slider, Value::Level(value, max)) => {
                 let track = Self::track(*rect, false);
                 let y = rect.center().y.round();
-                painter.rect_filled(Rect::from_x_y_ranges(track.x_range(), y - 2.0..=y + 2.0), 0.0, palette.edge);
+                painter.rect_filled(
+                    Rect::from_x_y_ranges(track.x_range(), y - 2.0..=y + 2.0),
+                    0.0,
+                    palette.edge,
+                );
                 let x = (track.min.x + track.width() * slider_fraction(*value, *max)).round();
                 let handle = Rect::from_x_y_ranges(x - 5.0..=x + 5.0, y - 8.0..=y + 8.0);
                 painter.rect_filled(handle, 2.0, if focused { palette.text } else { palette.chosen });
@@ -248,7 +255,9 @@ impl Drawer<'_> {
 
     /// Gives a widget the keyboard where the session says so and egui does not know yet.
     fn follow_focus(&self, ui: &Ui, node: &Node, id: Id) {
-        let Some(focus) = self.desktop.session.focus.as_ref().filter(|focus| focus.id == node.id) else { return };
+        let Some(focus) = self.desktop.session.focus.as_ref().filter(|focus| focus.id == node.id) else {
+            return;
+        };
         if !self.take_focus {
             return;
         }

@@ -73,7 +73,8 @@ pub(crate) fn scene(desktop: &Desktop) -> Scene {
         let view = crate::apps::view(desktop, window.app);
         let dialog = crate::apps::dialog(desktop, window.app);
         let active = notice.is_none() && dialog.is_none();
-        let frame = app_window(&mut scene, desktop, &lengths, window.app, pos2(window.x, window.y), &view, active);
+        let frame =
+            app_window(&mut scene, desktop, &lengths, window.app, pos2(window.x, window.y), &view, active);
         if let Some(dialog) = dialog {
             scene.panel(Surface::Shade, frame);
             dialog_window(&mut scene, desktop, &lengths, window.app, frame.center(), &dialog);
@@ -99,7 +100,7 @@ fn share(node: &Node) -> usize {
 
 /// Rows that lines take; a line is as high as its highest widget.
 fn height(lines: &[Line]) -> usize {
-    lines.iter().map(|line| line_height(line)).sum()
+    lines.iter().map(line_height).sum()
 }
 
 fn line_height(line: &Line) -> usize {

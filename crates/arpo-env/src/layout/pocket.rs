@@ -90,14 +90,18 @@ fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, d
     let (across, down) = (columns(look), rows(look));
     let size: fn(&Node) -> usize = |node| node.span;
     let mut top = lines(look, &view.top, across, size);
-    let body = lines(look, &view.body, across, size);
+    let mut body = lines(look, &view.body, across, size);
     let mut bottom = lines(look, &view.bottom, across, size);
     for line in &mut bottom {
         shift(look, line, across);
     }
-    // on the smallest screens a line of the window may have to give way to the list
-    top.truncate(down - 2);
-    bottom.truncate(down - 2 - top.len());
+    // where the screen is too low for all that should always be shown, part of it scrolls with the rest
+    while top.len() + bottom.len() + 2 > down {
+        match top.pop() {
+            Some(line) => body.insert(0, line),
+            None => body.push(bottom.remove(0)),
+        }
+    }
     let shown = down - 1 - top.len() - bottom.len();
     let pages = body.len().div_ceil(shown).max(1);
     let page = app.and_then(|app| desktop.session.scroll.get(&app)).map_or(0, |page| (*page).min(pages - 1));

@@ -10,7 +10,8 @@ pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
     let state = &desktop.session.states.mail;
     let new = target.mail.iter().find(|(subject, _)| !now.contains_key(*subject));
     if let Some((subject, message)) = new.filter(|(_, message)| message.folder == FOLDERS[1]) {
-        let answered = now.iter().find(|(old, letter)| answer_to(old) == *subject && letter.person == message.person);
+        let answered =
+            now.iter().find(|(old, letter)| answer_to(old) == *subject && letter.person == message.person);
         if let Some(draft) = &state.draft {
             return Some(fill(draft, &message.person, subject, &message.text));
         }
@@ -39,9 +40,11 @@ pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
 }
 
 fn fill(draft: &Draft, to: &str, subject: &str, text: &str) -> Want {
-    for (id, has, wanted) in
-        [("mail:to", &draft.to, to), ("mail:subject", &draft.subject, subject), ("mail:text", &draft.text, text)]
-    {
+    for (id, has, wanted) in [
+        ("mail:to", &draft.to, to),
+        ("mail:subject", &draft.subject, subject),
+        ("mail:text", &draft.text, text),
+    ] {
         if has != wanted {
             return Want::Type(id.into(), wanted.to_owned());
         }

@@ -36,6 +36,7 @@ pub(crate) enum Want {
 }
 
 /// A click on a widget.
+#[expect(clippy::unnecessary_wraps, reason = "what a plan comes to, in one word")]
 pub(crate) fn click(id: impl Into<String>) -> Option<Want> {
     Some(Want::Click(id.into()))
 }
@@ -112,7 +113,8 @@ impl Oracle {
     fn detour(&mut self, environment: &EmbeddedDesktop) -> Action {
         let widgets = environment.widgets();
         let harmless = |widget: &&Widget| {
-            let passive = matches!(widget.role, Role::Label | Role::Tab | Role::Item | Role::Menu | Role::Title);
+            let passive =
+                matches!(widget.role, Role::Label | Role::Tab | Role::Item | Role::Menu | Role::Title);
             passive && widget.enabled || widget.id == "home" || widget.id.starts_with("more:")
         };
         let choices: Vec<&Widget> = widgets.iter().filter(harmless).collect();
@@ -149,7 +151,8 @@ fn to_front(desktop: &Desktop, app: App, tree: &[Widget]) -> Want {
 
 /// The action that does what is wanted, or first brings the widget within reach.
 fn realise(desktop: &Desktop, scene: &Scene, tree: &[Widget], want: &Want) -> Option<Action> {
-    let (Want::Click(id) | Want::Double(id) | Want::Right(id) | Want::Type(id, _) | Want::Slide(id, _)) = want;
+    let (Want::Click(id) | Want::Double(id) | Want::Right(id) | Want::Type(id, _) | Want::Slide(id, _)) =
+        want;
     let Some(widget) = tree.iter().find(|widget| widget.id == *id && widget.enabled) else {
         return reach(desktop, scene, tree, id);
     };

@@ -10,7 +10,8 @@ use crate::world::World;
 pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Want> {
     let now = &desktop.world.sheet;
     let cells = now.keys().chain(target.sheet.keys());
-    let mut differing: Vec<&String> = cells.filter(|cell| now.get(*cell) != target.sheet.get(*cell)).collect();
+    let mut differing: Vec<&String> =
+        cells.filter(|cell| now.get(*cell) != target.sheet.get(*cell)).collect();
     differing.sort();
     differing.dedup();
     let first = *differing.first()?;
@@ -21,7 +22,11 @@ pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Want> {
         if sorts && sorted_by(now, column, descending, (columns, rows)) == target.sheet {
             let there = cell_place(selected).is_some_and(|(at, _)| at == column);
             let button = if descending { "sheet:down" } else { "sheet:sort" };
-            return click(if there { button.to_owned() } else { format!("sheet:cell:{}", cell_name(column, 0)) });
+            return click(if there {
+                button.to_owned()
+            } else {
+                format!("sheet:cell:{}", cell_name(column, 0))
+            });
         }
     }
     // sums come after what they add up
@@ -54,7 +59,8 @@ pub(crate) fn plan_alarms(desktop: &Desktop, target: &World) -> Option<Want> {
     let (hour, minute) = new.split_once(':')?;
     let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
     let Some((draft_hour, draft_minute)) = state.draft else { return click("alarms:new") };
-    let sign = |from: u32, to: u32, round: u32| if (to + round - from) % round <= round / 2 { "+" } else { "-" };
+    let sign =
+        |from: u32, to: u32, round: u32| if (to + round - from) % round <= round / 2 { "+" } else { "-" };
     if draft_hour != hour {
         click(format!("alarms:hour:{}", sign(draft_hour, hour, 24)))
     } else if draft_minute != minute {
@@ -82,7 +88,10 @@ pub(crate) fn plan_player(desktop: &Desktop, target: &World) -> Option<Want> {
         return if state.selected == *song { click("player:add") } else { select(song) };
     }
     if now.song != wanted.song || now.playing != wanted.playing {
-        if state.selected != wanted.song && !wanted.song.is_empty() && !(now.song == wanted.song && pauses(desktop)) {
+        if state.selected != wanted.song
+            && !wanted.song.is_empty()
+            && !(now.song == wanted.song && pauses(desktop))
+        {
             return select(&wanted.song);
         }
         return click("player:play");

@@ -234,7 +234,11 @@ fn volume(maker: &mut Maker) {
     let wanted = louder(maker);
     maker.say(
         "set Volume to {0}",
-        &["Set the player's volume to {0}.", "Turn the music to volume {0}.", "The volume in the player should be {0}."],
+        &[
+            "Set the player's volume to {0}.",
+            "Turn the music to volume {0}.",
+            "The volume in the player should be {0}.",
+        ],
         &[&wanted],
     );
 }

@@ -69,7 +69,11 @@ fn move_in(maker: &mut Maker) {
     maker.goal(&["files", &path], text);
     maker.say(
         "move {0} to {1}",
-        &["Move {0} into the folder {1}.", "Put {0} in {1}, please.", "{0} belongs in the {1} folder; move it there."],
+        &[
+            "Move {0} into the folder {1}.",
+            "Put {0} in {1}, please.",
+            "{0} belongs in the {1} folder; move it there.",
+        ],
         &[name, folder],
     );
 }
@@ -193,7 +197,11 @@ fn rename_folder(maker: &mut Maker) {
     maker.goal(&["files", &join_path(new, name)], text);
     maker.say(
         "rename folder {0} to {1}",
-        &["Rename the folder {0} to {1}.", "The {0} folder should be named {1}.", "Call the folder {0} {1} from now on."],
+        &[
+            "Rename the folder {0} to {1}.",
+            "The {0} folder should be named {1}.",
+            "Call the folder {0} {1} from now on.",
+        ],
         &[old, new],
     );
 }

@@ -60,7 +60,9 @@ impl Maker {
         }
         if let Some(wanted) = self.evaluator.front() {
             // another window is in front, or the task would be done before it begins
-            if let Some(application) = App::ALL.into_iter().find(|other| *other != wanted).filter(|_| !self.pocket) {
+            if let Some(application) =
+                App::ALL.into_iter().find(|other| *other != wanted).filter(|_| !self.pocket)
+            {
                 opened.push(Step::Open { application });
             }
         } else if self.rng.random_bool(0.6) {
@@ -81,7 +83,8 @@ impl Maker {
     /// Different names, from the part of the list that belongs to the training or to the held-out tasks.
     pub(crate) fn names<const N: usize>(&mut self, from: &'static [&'static str]) -> [&'static str; N] {
         let middle = (from.len() * 2 / 3).clamp(N, from.len() - N.min(from.len()));
-        let part = if self.held_out && from.len() - middle >= N { &from[middle..] } else { &from[..middle.max(N)] };
+        let part =
+            if self.held_out && from.len() - middle >= N { &from[middle..] } else { &from[..middle.max(N)] };
         let mut names = part.to_vec();
         names.shuffle(&mut self.rng);
         std::array::from_fn(|index| names[index])

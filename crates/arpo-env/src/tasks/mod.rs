@@ -96,7 +96,8 @@ impl Suite {
     pub fn tasks(self, part: Part) -> &'static [Task] {
         static LISTED: [OnceLock<Vec<Task>>; 4] = [const { OnceLock::new() }; 4];
         let index = usize::from(self == Self::Desktop) * 2 + usize::from(part == Part::HeldOut);
-        LISTED[index].get_or_init(|| parse(self.shipped(part)).expect("the shipped task files are read in tests"))
+        LISTED[index]
+            .get_or_init(|| parse(self.shipped(part)).expect("the shipped task files are read in tests"))
     }
 
     /// All 192 listed tasks.
@@ -124,7 +125,9 @@ impl Suite {
                 let application = template.app;
                 let id = format!("{}-{application}-{}-{round}", self.key(), template.name);
                 let task = (0..8)
-                    .map(|retry| self.make(template, part, mixed_seed(template, round * 8 + retry), id.clone()))
+                    .map(|retry| {
+                        self.make(template, part, mixed_seed(template, round * 8 + retry), id.clone())
+                    })
                     .find(|task| !asked.contains(&task.instruction));
                 if let Some(task) = task {
                     asked.insert(task.instruction.clone());
@@ -168,7 +171,8 @@ impl Suite {
             self.make(template, Part::Train, mixed_seed(template, seed), id.clone())
         };
         let same = |one: &Task, other: &Task| {
-            (&one.instruction, &one.setup, &one.evaluator) == (&other.instruction, &other.setup, &other.evaluator)
+            (&one.instruction, &one.setup, &one.evaluator)
+                == (&other.instruction, &other.setup, &other.evaluator)
         };
         let mut task = make(0);
         for retry in 1.. {

@@ -177,7 +177,11 @@ fn delete(maker: &mut Maker) {
     maker.gone(&["mail", subject]);
     maker.say(
         "delete mail {0}",
-        &["Delete the mail about {0}.", "Throw the message {0} away.", "I don't need the mail \"{0}\" any more."],
+        &[
+            "Delete the mail about {0}.",
+            "Throw the message {0} away.",
+            "I don't need the mail \"{0}\" any more.",
+        ],
         &[subject],
     );
 }

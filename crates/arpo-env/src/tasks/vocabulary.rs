@@ -39,7 +39,9 @@ pub fn pocket_words() -> Vec<String> {
     for (page, name, options, _) in POCKET.choices {
         add(page);
         add(name);
-        options.iter().for_each(|option| add(option));
+        for option in *options {
+            add(option);
+        }
     }
     for list in [
         POCKET.folders,
@@ -52,7 +54,9 @@ pub fn pocket_words() -> Vec<String> {
         POCKET.missing,
         POCKET.notices,
     ] {
-        list.iter().for_each(|word| add(word));
+        for word in list {
+            add(word);
+        }
     }
     let training = [devices::TRAINING, files::TRAINING, office::TRAINING].into_iter().flatten();
     let held_out = [devices::HELD_OUT, files::HELD_OUT, office::HELD_OUT].into_iter().flatten();

@@ -54,17 +54,22 @@ pub(crate) const DESKTOP: Words = Words {
         ("Privacy", "Location"),
         ("Privacy", "Usage reports"),
     ],
-    levels: &[
-        ("Display", "Brightness", 20),
-        ("Sound", "Alert volume", 20),
-        ("Sound", "Balance", 10),
-    ],
+    levels: &[("Display", "Brightness", 20), ("Sound", "Alert volume", 20), ("Sound", "Balance", 10)],
     choices: &[
         ("Display", "Text size", &["Small", "Medium", "Large"], false),
         ("Privacy", "Lock after", &["1 minute", "5 minutes", "30 minutes", "Never"], true),
         ("Network", "Proxy", &["None", "Automatic", "Manual"], true),
     ],
-    folders: &["Documents", "Pictures", "Projects", "Invoices", "Archive 2024", "Recipes", "Travel", "Drafts"],
+    folders: &[
+        "Documents",
+        "Pictures",
+        "Projects",
+        "Invoices",
+        "Archive 2024",
+        "Recipes",
+        "Travel",
+        "Drafts",
+    ],
     files: &[
         "report.txt",
         "budget.txt",
@@ -82,8 +87,8 @@ pub(crate) const DESKTOP: Words = Words {
         "résumé.txt",
     ],
     texts: &[
-        "meeting", "coffee", "invoice", "garden", "holiday", "museum", "bicycle", "kitchen", "concert", "weather",
-        "library", "festival", "señora", "Zürich",
+        "meeting", "coffee", "invoice", "garden", "holiday", "museum", "bicycle", "kitchen", "concert",
+        "weather", "library", "festival", "señora", "Zürich",
     ],
     people: &[
         "alice@example.com",
@@ -117,7 +122,15 @@ pub(crate) const DESKTOP: Words = Words {
         "Long Way Home",
         "Slow Train",
     ],
-    products: &["Desk lamp", "Coffee mug", "Notebook", "Backpack", "Headphones", "Wall clock", "Water bottle"],
+    products: &[
+        "Desk lamp",
+        "Coffee mug",
+        "Notebook",
+        "Backpack",
+        "Headphones",
+        "Wall clock",
+        "Water bottle",
+    ],
     missing: &["Telepathy mode", "Hologram display", "Solar charging", "Voice of the house"],
     notices: &[
         "A new version is available.",

@@ -23,7 +23,9 @@ pub(crate) fn drawn(pocket: bool, seed: u64) -> World {
     for (page, name, options, drop) in words.choices {
         let value = options.choose(&mut rng).map(|option| (*option).into()).unwrap_or_default();
         let options = options.iter().map(|option| (*option).into()).collect();
-        world.settings.insert((*name).into(), Setting::Choice { page: (*page).into(), value, options, drop: *drop });
+        world
+            .settings
+            .insert((*name).into(), Setting::Choice { page: (*page).into(), value, options, drop: *drop });
     }
     let mut pick = |from: &[&str], count: usize| -> Vec<String> {
         let mut names: Vec<String> = from.iter().map(|name| (*name).to_owned()).collect();

@@ -1,12 +1,12 @@
 //! The embedded desktop keeps the contract, in every profile.
 
+use crate::later;
+use arpo_core::task::{Task, TaskId};
 use arpo_env::contract::Contract;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::look::ScreenOptions;
 use arpo_env::tasks::{Part, Suite};
-use crate::later;
-use arpo_core::task::{Task, TaskId};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -35,7 +35,13 @@ fn in_every_profile() {
 fn bad_tasks_and_screens_are_errors_with_words() {
     let mut environment = EmbeddedDesktop::new(ScreenOptions::pocket()).unwrap();
     let mut refused = |setup: Value, evaluator: Value| {
-        let task = Task { id: TaskId::new("t"), instruction: String::new(), application: String::new(), setup, evaluator };
+        let task = Task {
+            id: TaskId::new("t"),
+            instruction: String::new(),
+            application: String::new(),
+            setup,
+            evaluator,
+        };
         environment.reset(&task, 0, later()).unwrap_err().to_string()
     };
     let fine = || json!({"infeasible": true});

@@ -1,5 +1,6 @@
 //! The oracle solves every listed task; random actions do not.
 
+use crate::later;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_env::embedded::EmbeddedDesktop;
@@ -8,7 +9,6 @@ use arpo_env::look::ScreenOptions;
 use arpo_env::oracle::Oracle;
 use arpo_env::policies::{Scripted, play};
 use arpo_env::tasks::{Part, Suite};
-use crate::later;
 use std::collections::BTreeSet;
 
 const MAX_STEPS: usize = 40;
