@@ -58,7 +58,9 @@ pub(crate) fn dialog(desktop: &Desktop) -> Option<View> {
             button("+"),
         ])
     };
-    let view = View::new("New").body(line("hour", hour)).body(line("minute", minute));
+    let view = View::new(if desktop.look.pocket() { "New" } else { "New alarm" })
+        .body(line("hour", hour))
+        .body(line("minute", minute));
     Some(view.bottom(yes_no(("alarms:save".into(), "Save"), ("alarms:cancel".into(), "Cancel"))))
 }
 

@@ -86,12 +86,18 @@ pub(crate) fn dialog(desktop: &Desktop) -> Option<View> {
                 .body(labelled_field("editor:name", "Name", &state.name))
                 .bottom(yes_no(("editor:named".into(), "OK"), close)),
         ),
-        Dialog::Find => Some(
-            View::new("Find")
+        Dialog::Find => {
+            let pocket = desktop.look.pocket();
+            let (title, with, all) = if pocket {
+                ("Find", "With", "All")
+            } else {
+                ("Find and replace", "Replace with", "Replace all")
+            };
+            let view = View::new(title)
                 .body(labelled_field("editor:what", "Find", &state.find))
-                .body(labelled_field("editor:with", "With", &state.replace))
-                .bottom(yes_no(("editor:replace".into(), "All"), close)),
-        ),
+                .body(labelled_field("editor:with", with, &state.replace));
+            Some(view.bottom(yes_no(("editor:replace".into(), all), close)))
+        }
     }
 }
 

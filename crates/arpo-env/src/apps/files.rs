@@ -98,7 +98,7 @@ pub(crate) fn dialog(desktop: &Desktop) -> Option<View> {
     match state.dialog {
         Dialog::Closed => None,
         Dialog::NewFolder => Some(
-            View::new("New")
+            View::new(if desktop.look.pocket() { "New" } else { "New folder" })
                 .body(labelled_field("files:name", "Name", &state.name))
                 .bottom(ends("create", "OK", "Cancel")),
         ),

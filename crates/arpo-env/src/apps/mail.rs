@@ -80,7 +80,7 @@ pub(crate) fn view(desktop: &Desktop) -> View {
 pub(crate) fn dialog(desktop: &Desktop) -> Option<View> {
     let draft = desktop.session.states.mail.draft.as_ref()?;
     let pocket = desktop.look.pocket();
-    let view = View::new("New")
+    let view = View::new(if pocket { "New" } else { "Message" })
         .body(labelled_field("mail:to", "To", &draft.to))
         .body(labelled_field("mail:subject", if pocket { "About" } else { "Subject" }, &draft.subject))
         .body(labelled_field("mail:text", "Text", &draft.text));

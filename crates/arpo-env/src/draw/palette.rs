@@ -101,6 +101,8 @@ pub(crate) fn style(look: &Look) -> Style {
     style.interaction.selectable_labels = false;
     style.spacing.button_padding = egui::vec2(4.0, 1.0);
     style.spacing.interact_size = egui::vec2(8.0, 8.0);
+    style.spacing.icon_width = (14.0 * look.scale()).round();
+    style.spacing.icon_width_inner = (8.0 * look.scale()).round();
     let visuals = &mut style.visuals;
     visuals.text_cursor.blink = false;
     visuals.text_cursor.stroke = Stroke::new(1.0, palette.text);

@@ -3,12 +3,12 @@
 //! Nothing changes under the pointer: a picture shows the state and nothing else.
 
 use crate::draw::palette::{Palette, text_font};
-use crate::draw::widgets::{Drawer, slider_fraction};
+use crate::draw::widgets::{Drawer, frame, slider_fraction};
 use crate::layout::Placed;
 use crate::layout::pocket::{TEXT, cell_corner};
 use crate::look::{CELL, Look};
 use crate::view::{Role, Value};
-use egui::{Align2, Color32, Painter, Pos2, Rect, Stroke, StrokeKind, Ui, pos2, vec2};
+use egui::{Align2, Color32, Painter, Pos2, Rect, Ui, pos2, vec2};
 
 /// Side of check boxes and radio buttons.
 const MARK: f32 = 10.0;
@@ -24,7 +24,6 @@ pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
         (true, true) => palette.chosen_text,
         (true, false) => palette.text,
     };
-    let edge = Stroke::new(1.0, palette.edge);
     match node.role {
         Role::Button | Role::Menu | Role::Entry | Role::Tab | Role::Item | Role::Cell | Role::Title => {
             let fill = match node.role {
@@ -34,7 +33,7 @@ pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
             };
             painter.rect_filled(*rect, 0.0, fill);
             if !matches!(node.role, Role::Item) {
-                painter.rect_stroke(*rect, 0.0, edge, StrokeKind::Inside);
+                frame(painter, *rect, 1.0, palette.edge);
             }
         }
         Role::Toggle | Role::Radio => mark(painter, *rect, on, node.role == Role::Radio, &palette),
@@ -42,7 +41,7 @@ pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
         Role::Label | Role::Field | Role::Text => {}
     }
     if focused {
-        painter.rect_stroke(*rect, 0.0, Stroke::new(1.0, palette.chosen), StrokeKind::Outside);
+        frame(painter, rect.expand(1.0), 1.0, palette.chosen);
     }
     let corner = cell_corner(*rect);
     let mut at = corner + vec2(TEXT.0, TEXT.1);
@@ -93,7 +92,7 @@ fn mark(painter: &Painter, rect: Rect, on: bool, round: bool, palette: &Palette)
     let corner = pos2(rect.min.x, rect.min.y + 3.0);
     let square = Rect::from_min_size(corner, vec2(MARK, MARK));
     painter.rect_filled(square, 0.0, palette.field);
-    painter.rect_stroke(square, 0.0, Stroke::new(1.0, palette.text), StrokeKind::Inside);
+    frame(painter, square, 1.0, palette.text);
     if round {
         for corner in [square.left_top(), square.right_top(), square.left_bottom(), square.right_bottom()] {
             let dot = Align2::CENTER_CENTER.anchor_size(corner, vec2(4.0, 4.0)).intersect(square);

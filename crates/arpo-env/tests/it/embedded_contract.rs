@@ -23,7 +23,7 @@ fn in_every_profile() {
             let contract = Contract {
                 task: task.clone(),
                 other_task: suite.tasks(Part::HeldOut)[5].clone(),
-                call: Duration::from_secs(60),
+                call: Duration::from_mins(1),
             };
             let result = contract.check(|| EmbeddedDesktop::new(options.clone()).unwrap());
             assert_eq!(result, Ok(()), "{} at {}x{}", task.id, options.width, options.height);

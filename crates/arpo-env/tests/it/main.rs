@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 fn later() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_mins(1)
 }
 
 /// A task with a set-up, to act in freely.
@@ -40,6 +40,7 @@ fn started(options: ScreenOptions, setup: Value) -> EmbeddedDesktop {
     environment
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "actions are made where they are done")]
 fn act(environment: &mut EmbeddedDesktop, action: Action) -> Screen {
     environment.step(&action, later()).unwrap().screen
 }

@@ -15,8 +15,10 @@ fn is_partial(task: &Task) -> bool {
     task.evaluator.get("partial").is_some()
 }
 
+type Damage = fn(&mut World);
+
 /// What an agent might break on the way, one thing in each application.
-fn damages() -> Vec<(&'static str, fn(&mut World))> {
+fn damages() -> Vec<(&'static str, Damage)> {
     vec![
         ("a file is lost", |world| {
             world.files.pop_first();
@@ -101,7 +103,7 @@ fn another_value_than_the_one_asked_for_fails() {
     fn other(value: &Value) -> Value {
         match value {
             Value::Bool(on) => json!(!on),
-            Value::Number(number) => json!(number.as_u64().unwrap() + 1),
+            Value::Number(number) => json!(number.as_u64().unwrap().checked_sub(1).unwrap_or(1)),
             Value::String(text) => json!(format!("{text}x")),
             Value::Object(map) => map.iter().map(|(key, inner)| (key.clone(), other(inner))).collect(),
             _ => panic!("no task asks for {value}"),
