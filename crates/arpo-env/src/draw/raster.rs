@@ -42,7 +42,7 @@ impl Atlas {
             let start = (top + row) * self.width + left;
             let Some(target) = self.coverage.get_mut(start..start + width) else { continue };
             for (to, from) in target.iter_mut().zip(pixels) {
-                *to = from.a();
+                *to = levelled(from.a());
             }
         }
     }
@@ -51,6 +51,12 @@ impl Atlas {
         let (x, y) = ((u * self.width as f32) as usize, (v * self.height as f32) as usize);
         self.coverage.get(y * self.width + x).copied().unwrap_or(0)
     }
+}
+
+/// Coverage in sixteen levels: glyphs of egui's own fonts are rasterised by whatever vector instructions a machine
+/// has, and the last bits of that are not worth another picture.
+fn levelled(coverage: u8) -> u8 {
+    ((u16::from(coverage) + 8) / 17 * 17) as u8
 }
 
 /// Pixels from `from` up to, not including, `to`.

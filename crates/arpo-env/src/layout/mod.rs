@@ -1,4 +1,4 @@
-//! From views to rectangles: a [`Scene`] lists every panel and widget with its place, in the order it is drawn.
+//! From views to rectangles: a scene lists every panel and widget with its place, in the order it is drawn.
 //!
 //! The scene is the widget tree too: which widgets are shown, which lie under something else, which would come
 //! into sight by scrolling.

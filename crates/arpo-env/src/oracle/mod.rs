@@ -1,7 +1,7 @@
 //! The oracle: one next action at a time, from the state and not from pixels, through ordinary actions.
 //!
 //! It compares the world with the one the task's conditions ask for, lets the application with a difference name
-//! the widget to use next ([`Want`]), and turns that into a click, a scroll or typed text on the widget's place on
+//! the widget to use next (a `Want`), and turns that into a click, a scroll or typed text on the widget's place on
 //! the screen. So it works from any state in the middle of an episode, after mistakes too, where they can be mended.
 
 mod files;

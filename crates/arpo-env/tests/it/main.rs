@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod documented_scores;
 mod drawing;
 mod embedded_contract;
 mod input;
