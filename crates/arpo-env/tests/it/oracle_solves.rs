@@ -79,12 +79,12 @@ fn necessary_steps_go_from_one_to_twelve() {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         let mut lengths = BTreeSet::new();
         for task in suite.all_tasks().filter(|task| !is_infeasible(task)) {
-            let played = play(&mut environment, task, 0, &mut Scripted::oracle(), MAX_STEPS).unwrap();
-            lengths.insert(played.actions.len() - 1);
+            for seed in 0..5 {
+                let played = play(&mut environment, task, seed, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+                lengths.insert(played.actions.len() - 1);
+            }
         }
-        let all: BTreeSet<usize> = (1..=12).collect();
-        assert!(lengths.is_superset(&all) || lengths.len() >= 11, "{} {lengths:?}", suite.key());
-        assert!(!lengths.contains(&0), "{}: a task is done before it begins", suite.key());
+        assert_eq!(lengths, (1..=12).collect::<BTreeSet<usize>>(), "{}", suite.key());
     }
 }
 
@@ -98,7 +98,7 @@ fn random_actions_reach_next_to_nothing() {
             scores.push(play(&mut environment, task, 0, &mut random, 15).unwrap().score);
         }
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-        assert!(mean < 0.03, "{} {mean}", suite.key());
+        assert!(mean < 0.02, "{} {mean}", suite.key());
     }
 }
 
