@@ -244,6 +244,7 @@ impl Drawer<'_> {
             (4, if multiline { 4 } else { ((rect.height() - row) / 2.0).floor() as i8 })
         };
         let margin = Margin { left, right: 2, top, bottom: 0 };
+        let lifted = if multiline { self.lines_above(ui, node, before, rect.height()) } else { 0.0 };
         let edit = if multiline { TextEdit::multiline(&mut text) } else { TextEdit::singleline(&mut text) };
         let edit = edit
             .id(id)
@@ -254,7 +255,8 @@ impl Drawer<'_> {
             .char_limit(if multiline { TEXT_LIMIT } else { FIELD_LIMIT })
             .text_color(palette.text)
             .interactive(*active && node.enabled);
-        let mut child = ui.new_child(UiBuilder::new().scope_id(id.with("place")).max_rect(*rect));
+        let inner = rect.translate(vec2(0.0, -lifted));
+        let mut child = ui.new_child(UiBuilder::new().scope_id(id.with("place")).max_rect(inner));
         child.set_clip_rect(rect.intersect(ui.clip_rect()));
         let response = child.add(edit);
         if response.has_focus() {
@@ -264,6 +266,22 @@ impl Drawer<'_> {
             self.used.gestures.push((node.id.clone(), Gesture::Set(Value::Text(text))));
         }
         Some(response)
+    }
+
+    /// How far a text is scrolled, in pixels: to the line of the cursor while it is edited, else as the wheel says.
+    fn lines_above(&self, ui: &Ui, node: &Node, text: &str, height: f32) -> f32 {
+        let session = &self.desktop.session;
+        let row = ui.fonts_mut(|fonts| fonts.row_height(&text_font(&self.desktop.look)));
+        let shown = ((height / row).floor() as usize).saturating_sub(1).max(1);
+        let editing = session.focus.as_ref().filter(|focus| focus.id == node.id);
+        let lines = if let Some(focus) = editing {
+            let line = text.chars().take(focus.cursor).filter(|character| *character == '\n').count();
+            (line + 1).saturating_sub(shown)
+        } else {
+            let app = node.id.split(':').next().and_then(crate::world::App::of_key);
+            app.and_then(|app| session.scroll.get(&app)).copied().unwrap_or(0)
+        };
+        lines as f32 * row
     }
 
     /// Gives a widget the keyboard where the session says so and egui does not know yet.

@@ -167,7 +167,11 @@ fn scrolled_body(
     shown: usize,
     active: bool,
 ) {
-    let last = height(&body).saturating_sub(shown);
+    // a text scrolls by its own lines
+    let text = body.iter().flatten().find(|(node, _)| node.role == Role::Text);
+    let text_lines =
+        text.map(|(node, _)| if let Value::Text(text) = &node.value { text.lines().count() } else { 0 });
+    let last = text_lines.unwrap_or_else(|| height(&body)).saturating_sub(shown);
     let offset = desktop.session.scroll.get(&app).map_or(0, |rows| (*rows).min(last));
     if last > 0 {
         let total = (last + shown) as f32;
@@ -180,7 +184,7 @@ fn scrolled_body(
     }
     let mut visible = Vec::new();
     for (row, line) in body.into_iter().enumerate() {
-        if (offset..offset + shown).contains(&row) {
+        if text_lines.is_some() || (offset..offset + shown).contains(&row) {
             visible.push(line);
         } else {
             let below = row >= offset + shown;

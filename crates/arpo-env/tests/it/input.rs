@@ -66,6 +66,27 @@ fn keys_edit_text() {
     }
 }
 
+/// A text longer than its window: the wheel moves it, and typing brings the cursor's line into sight.
+#[test]
+fn long_texts_scroll() {
+    let text: Vec<String> = (0..40).map(|line| format!("line {line}")).collect();
+    let setup = json!([
+        {"type": "write_file", "path": "long", "content": text.join("\n")},
+        {"type": "open_file", "path": "long"},
+    ]);
+    let mut desk = started(ScreenOptions::desktop(640, 480), setup);
+    let top = desk.screen().unwrap();
+    let start_box = Some(place(&desk, "editor:text"));
+    let down = act(&mut desk, Action::Scroll { start_box, direction: Direction::Down });
+    assert_ne!(top, down);
+    assert_eq!(act(&mut desk, Action::Scroll { start_box, direction: Direction::Up }), top);
+    click(&mut desk, "editor:text");
+    keys(&mut desk, &["ctrl", "end"]);
+    let before = desk.screen().unwrap();
+    write(&mut desk, "X");
+    assert_ne!(desk.screen().unwrap(), before, "what is typed is seen");
+}
+
 #[test]
 fn selecting_by_dragging_and_double_click() {
     for options in screens() {
