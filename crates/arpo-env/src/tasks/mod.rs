@@ -190,6 +190,13 @@ fn mixed_seed(template: &Template, seed: u64) -> u64 {
     crate::look::mixed(seed, &format!("{}-{}", template.app, template.name))
 }
 
+/// A listed task by its name, and the suite it belongs to.
+pub fn find(id: &str) -> Option<(Suite, &'static Task)> {
+    Suite::ALL
+        .into_iter()
+        .find_map(|suite| Some((suite, suite.all_tasks().find(|task| task.id.as_str() == id)?)))
+}
+
 /// Reads a task file: a list of tasks.
 pub fn parse(text: &str) -> Result<Vec<Task>, serde_json::Error> {
     serde_json::from_str(text)

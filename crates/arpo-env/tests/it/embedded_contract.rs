@@ -4,8 +4,9 @@ use crate::later;
 use arpo_core::task::{Task, TaskId};
 use arpo_env::contract::Contract;
 use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::environment::Environment;
+use arpo_env::environment::{Environment, Screen};
 use arpo_env::look::ScreenOptions;
+use arpo_env::oracle::Oracle;
 use arpo_env::tasks::{Part, Suite};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -28,6 +29,34 @@ fn in_every_profile() {
             let result = contract.check(|| EmbeddedDesktop::new(options.clone()).unwrap());
             assert_eq!(result, Ok(()), "{} at {}x{}", task.id, options.width, options.height);
         }
+    }
+}
+
+/// Desktops in threads of one process draw what they would draw alone.
+#[test]
+fn desktops_do_not_disturb_one_another() {
+    let played = |suite: Suite| -> Vec<Screen> {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        let task = &suite.tasks(Part::Train)[7];
+        let mut oracle = Oracle::with_detours(5, 0.3);
+        let mut screens = vec![environment.reset(task, 5, later()).unwrap()];
+        for _ in 0..12 {
+            let stepped = environment.step(&oracle.next_action(&environment), later()).unwrap();
+            screens.push(stepped.screen);
+            if stepped.terminated {
+                break;
+            }
+        }
+        screens
+    };
+    for suite in Suite::ALL {
+        let alone = played(suite);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| played(suite))).collect();
+            for thread in threads {
+                assert!(thread.join().unwrap() == alone);
+            }
+        });
     }
 }
 

@@ -47,7 +47,7 @@ fn all_pocket_tasks_on_other_screens() {
 #[test]
 fn all_desktop_tasks() {
     solves_all(Suite::Desktop, ScreenOptions::desktop(640, 480), 0..2, 0.0);
-    solves_all(Suite::Desktop, ScreenOptions::desktop(640, 480), 4..5, 0.2);
+    solves_all(Suite::Desktop, ScreenOptions::desktop(1280, 720), 4..5, 0.2);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::vocabulary::{pocket_words, words_of};
-use arpo_env::tasks::{Part, Suite, listing_path, parse};
+use arpo_env::tasks::{Part, Suite, find, listing_path, parse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -34,6 +34,7 @@ fn they_are_spread_over_the_applications_and_differ() {
                 *counts.entry(&task.application).or_default() += 1;
                 assert!(asked.insert(&task.instruction), "{} asks for the same as another", task.id);
                 assert!(ids.insert(&task.id), "{} twice", task.id);
+                assert_eq!(find(task.id.as_str()), Some((suite, task)));
             }
             assert_eq!(counts.len(), 8, "{counts:?}");
             assert!(counts.values().all(|count| *count >= 4), "{counts:?}");
