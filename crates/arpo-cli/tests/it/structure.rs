@@ -11,10 +11,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-agent", &["arpo-core"]),
     ("arpo-tokenizer", &["arpo-agent"]),
     ("arpo-image", &["arpo-agent"]),
+    ("arpo-env", &["arpo-core"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
     ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
-    ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-image", "arpo-torch", "arpo-model", "arpo-engine"]),
+    (
+        "arpo-cli",
+        &["arpo-core", "arpo-agent", "arpo-env", "arpo-image", "arpo-torch", "arpo-model", "arpo-engine"],
+    ),
 ];
 
 /// Crates that no pure or CPU-only part may bring in.
@@ -80,7 +84,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image"] {
+    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env"] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

@@ -1,0 +1,152 @@
+//! The embedded desktop as an environment: tasks set up, actions carried out, ends judged, all in process.
+
+use crate::desktop::Desktop;
+use crate::draw::display::Display;
+use crate::environment::{Environment, EnvironmentError, Screen, Stepped, check_deadline, ends_episode};
+use crate::evaluator::{Ending, Evaluator};
+use crate::interact;
+use crate::layout::{self, Scene, Widget};
+use crate::look::ScreenOptions;
+use crate::setup;
+use crate::world::World;
+use arpo_core::action::Action;
+use arpo_core::task::Task;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// An episode as plain data: what [`EmbeddedDesktop::save`] gives and [`EmbeddedDesktop::restore`] takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Episode {
+    /// What is asked.
+    pub task: Task,
+    /// The state now.
+    pub desktop: Desktop,
+    /// The world as it was set up.
+    pub start: World,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+}
+
+/// A desktop in this process.
+#[derive(Debug)]
+pub struct EmbeddedDesktop {
+    options: ScreenOptions,
+    display: Option<Display>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    episode: Episode,
+    evaluator: Evaluator,
+    scene: Scene,
+}
+
+impl EmbeddedDesktop {
+    /// A desktop with a screen; an error says what is wrong with the size.
+    pub fn new(options: ScreenOptions) -> Result<Self, EnvironmentError> {
+        options.check().map_err(|reason| EnvironmentError::Broken { reason })?;
+        Ok(Self { options, display: None, running: None })
+    }
+
+    /// The screen it was made with.
+    pub fn options(&self) -> &ScreenOptions {
+        &self.options
+    }
+
+    /// The state of the episode.
+    pub fn desktop(&self) -> Option<&Desktop> {
+        self.running.as_ref().map(|running| &running.episode.desktop)
+    }
+
+    /// The whole episode, to be saved.
+    pub fn save(&self) -> Option<Episode> {
+        self.running.as_ref().map(|running| running.episode.clone())
+    }
+
+    /// Goes on where an episode was saved.
+    pub fn restore(&mut self, episode: Episode) -> Result<Screen, EnvironmentError> {
+        let evaluator = Evaluator::of(&episode.task)?;
+        // a display of its own: nothing of another episode may show
+        self.display = None;
+        Ok(self.start(episode, evaluator))
+    }
+
+    /// The screen as it is.
+    pub fn screen(&self) -> Option<Screen> {
+        self.running.as_ref()?;
+        self.display.as_ref().map(|display| Screen { image: display.shown() })
+    }
+
+    /// Widgets that can be seen.
+    pub fn widgets(&self) -> Vec<Widget> {
+        let tree = |running: &Running| running.scene.tree(&running.episode.desktop);
+        self.running.as_ref().map(tree).unwrap_or_default()
+    }
+
+    /// What the oracle plans with.
+    pub(crate) fn planning(&self) -> Option<(&Episode, &Evaluator, &Scene)> {
+        self.running.as_ref().map(|running| (&running.episode, &running.evaluator, &running.scene))
+    }
+
+    fn start(&mut self, mut episode: Episode, evaluator: Evaluator) -> Screen {
+        let look = &episode.desktop.look;
+        if self.display.as_ref().is_none_or(|display| display.look() != look) {
+            self.display = Some(Display::new(look));
+        }
+        let display = self.display.get_or_insert_with(|| Display::new(look));
+        let scene = layout::scene(&episode.desktop);
+        display.begin(&episode.desktop, &scene);
+        let (image, focus) = display.picture(&episode.desktop, &scene);
+        episode.desktop.session.focus = focus;
+        self.running = Some(Running { episode, evaluator, scene });
+        Screen { image }
+    }
+}
+
+impl Environment for EmbeddedDesktop {
+    fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
+        check_deadline(deadline, "reset")?;
+        self.running = None;
+        let evaluator = Evaluator::of(task)?;
+        let desktop = setup::prepare(task, self.options.look(seed), seed)?;
+        let start = desktop.world.clone();
+        Ok(self.start(Episode { task: task.clone(), desktop, start, ending: None }, evaluator))
+    }
+
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+        check_deadline(deadline, "step")?;
+        let (Some(running), Some(display)) = (&mut self.running, &mut self.display) else {
+            return Err(EnvironmentError::NoEpisode);
+        };
+        let episode = &mut running.episode;
+        if episode.ending.is_some() {
+            return Err(EnvironmentError::NoEpisode);
+        }
+        if ends_episode(action) {
+            let gave_up = !matches!(action, Action::Finished { .. });
+            episode.ending = Some(if gave_up { Ending::GaveUp } else { Ending::Finished });
+            return Ok(Stepped {
+                screen: Screen { image: display.shown() },
+                terminated: true,
+                truncated: false,
+            });
+        }
+        interact::act(&mut episode.desktop, display, &mut running.scene, action);
+        let (image, focus) = display.picture(&episode.desktop, &running.scene);
+        episode.desktop.session.focus = focus;
+        Ok(Stepped { screen: Screen { image }, terminated: false, truncated: false })
+    }
+
+    fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
+        check_deadline(deadline, "evaluate")?;
+        let running = self.running.as_ref().ok_or(EnvironmentError::NoEpisode)?;
+        let Episode { start, desktop, ending, .. } = &running.episode;
+        Ok(running.evaluator.score(start, desktop, *ending))
+    }
+
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+}

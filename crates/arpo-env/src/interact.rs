@@ -1,0 +1,298 @@
+//! From an action to state: the egui passes that carry it out, and what the used widgets do.
+
+use crate::desktop::{Desktop, Window};
+use crate::draw::display::Display;
+use crate::keys;
+use crate::layout::{self, Part, Scene, Surface};
+use crate::view::{Gesture, Role, Value};
+use crate::world::App;
+use arpo_core::action::{Action, Direction, ModelBox};
+use egui::{Event, Modifiers, PointerButton, Pos2, pos2};
+
+/// Characters of one action that are typed; the rest is lost.
+const TYPED_LIMIT: usize = 4096;
+/// Line breaks of one action that are pressed.
+const LINES_LIMIT: usize = 64;
+/// Rows that one turn of the wheel scrolls on a desktop; a pocket screen turns one page.
+const WHEEL_ROWS: isize = 3;
+/// Pixels of a title bar that stay on the screen.
+const TITLE_KEPT: f32 = 60.0;
+
+/// Carries an action out; `scene` is what is on the screen.
+pub(crate) fn act(desktop: &mut Desktop, display: &mut Display, scene: &mut Scene, action: &Action) {
+    let mut hand = Hand { desktop, display, scene };
+    match action {
+        Action::Click { start_box } => hand.click(start_box, PointerButton::Primary, 1),
+        Action::LeftDouble { start_box } => hand.click(start_box, PointerButton::Primary, 2),
+        Action::RightSingle { start_box } => hand.click(start_box, PointerButton::Secondary, 1),
+        Action::Hover { start_box } => {
+            if let Some(at) = hand.point(start_box) {
+                hand.pass(vec![Event::PointerMoved(at)]);
+            }
+        }
+        Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => {
+            hand.drag(start_box, end_box);
+        }
+        Action::Scroll { start_box, direction } => hand.scroll(start_box.as_ref(), *direction),
+        Action::Hotkey { keys } => hand.hotkey(keys),
+        Action::Press { key } => hand.hotkey(std::slice::from_ref(key)),
+        Action::Keydown { key } => {
+            let name = keys::canonical(key);
+            if keys::is_modifier(&name) {
+                if !hand.desktop.session.held.contains(&name) {
+                    hand.desktop.session.held.push(name);
+                }
+            } else {
+                hand.hotkey(std::slice::from_ref(key));
+            }
+        }
+        Action::Keyup { key } => {
+            let name = keys::canonical(key);
+            hand.desktop.session.held.retain(|held| *held != name);
+        }
+        Action::Type { content } => hand.write(content),
+        Action::Wait {}
+        | Action::Finished { .. }
+        | Action::CallUser {}
+        | Action::ErrorEnv {}
+        | Action::Other { .. } => {}
+    }
+    display.rest();
+}
+
+struct Hand<'a> {
+    desktop: &'a mut Desktop,
+    display: &'a mut Display,
+    scene: &'a mut Scene,
+}
+
+impl Hand<'_> {
+    /// A place on the screen; none outside it, where there is nothing to act on.
+    fn point(&mut self, place: &ModelBox) -> Option<Pos2> {
+        let (x, y) = place.centre();
+        let inside = |value: f64, side: u32| value >= 0.0 && value < f64::from(side);
+        let look = &self.desktop.look;
+        let at = (inside(x, look.width) && inside(y, look.height)).then(|| pos2(x as f32, y as f32));
+        if let Some(at) = at {
+            self.desktop.session.pointer = Some((at.x, at.y));
+        }
+        at
+    }
+
+    fn modifiers(&self) -> Modifiers {
+        keys::modifiers(&self.desktop.session.held)
+    }
+
+    /// One egui pass, and what came of it.
+    fn pass(&mut self, events: Vec<Event>) {
+        let modifiers = self.modifiers();
+        self.pass_with(events, modifiers);
+    }
+
+    fn pass_with(&mut self, events: Vec<Event>, modifiers: Modifiers) {
+        let pressed = events.iter().any(|event| matches!(event, Event::PointerButton { pressed: true, .. }));
+        let passed = self.display.pass(self.desktop, self.scene, events, modifiers);
+        self.desktop.session.focus = passed.used.focus;
+        if let Some(text) = passed.copied {
+            self.desktop.session.clipboard = text;
+        }
+        if pressed && passed.used.gestures.is_empty() {
+            self.desktop.session.menu = None;
+        }
+        for (id, gesture) in passed.used.gestures {
+            self.apply(&id, &gesture);
+        }
+        *self.scene = layout::scene(self.desktop);
+    }
+
+    /// What a used widget does: windows and pages here, everything else by the desktop.
+    fn apply(&mut self, id: &str, gesture: &Gesture) {
+        let place = id.split(':').next().unwrap_or_default();
+        let app = App::of_key(id.split(':').nth(1).unwrap_or_default());
+        match (place, gesture) {
+            ("more", _) => {
+                if let Some((app, scrolled)) = app.and_then(|app| Some((app, self.scene.scrolled.get(&app)?)))
+                {
+                    let next = if scrolled.offset >= scrolled.last { 0 } else { scrolled.offset + 1 };
+                    self.desktop.session.scroll.insert(app, next);
+                }
+            }
+            ("title", _) => {
+                let Some(app) = app else { return };
+                if self.desktop.front() != Some(app) {
+                    self.desktop.open(app);
+                }
+                let look = self.desktop.look.clone();
+                if let (Gesture::Moved(x, y), Some(window)) =
+                    (gesture, self.desktop.session.windows.last_mut())
+                {
+                    shift(window, *x, *y, (look.width as f32, look.height as f32));
+                }
+            }
+            _ => {
+                if let Some(owner) = App::of_key(place)
+                    && self.desktop.front() != Some(owner)
+                {
+                    self.desktop.open(owner);
+                }
+                if let Gesture::Set(Value::Text(_)) = gesture {
+                    let node = self.scene.widgets().find(|placed| placed.node.id == id);
+                    if let Some(Value::Text(before)) = node.map(|placed| placed.node.value.clone()) {
+                        self.desktop.remember(id, &before);
+                    }
+                }
+                self.desktop.handle(id, gesture);
+            }
+        }
+    }
+
+    fn click(&mut self, place: &ModelBox, button: PointerButton, times: usize) {
+        let Some(pos) = self.point(place) else { return };
+        let modifiers = self.modifiers();
+        let press = |pressed| Event::PointerButton { pos, button, pressed, modifiers };
+        for _ in 0..times {
+            self.pass(vec![Event::PointerMoved(pos), press(true), press(false)]);
+        }
+    }
+
+    fn drag(&mut self, from: &ModelBox, to: &ModelBox) {
+        let (Some(start), Some(end)) = (self.point(from), self.point(to)) else { return };
+        let modifiers = self.modifiers();
+        let press =
+            |pos, pressed| Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers };
+        self.pass(vec![Event::PointerMoved(start), press(start, true)]);
+        self.pass(vec![Event::PointerMoved(start + (end - start) / 2.0)]);
+        self.pass(vec![Event::PointerMoved(end)]);
+        self.pass(vec![press(end, false)]);
+    }
+
+    fn scroll(&mut self, place: Option<&ModelBox>, direction: Direction) {
+        let at = match place {
+            Some(place) => self.point(place),
+            None => self.desktop.session.pointer.map(|(x, y)| pos2(x, y)),
+        };
+        let Some(app) = self.window_at(at) else { return };
+        let scrolled = self.scene.scrolled.get(&app).copied().unwrap_or_default();
+        let step = if self.desktop.look.pocket() { 1 } else { WHEEL_ROWS };
+        let (rows, columns) = match direction {
+            Direction::Up => (-step, 0),
+            Direction::Down => (step, 0),
+            Direction::Left => (0, -1),
+            Direction::Right => (0, 1),
+        };
+        let target = scrolled.offset.saturating_add_signed(rows).min(scrolled.last);
+        let by = target as isize - self.desktop.session.scroll.get(&app).map_or(0, |rows| *rows as isize);
+        self.desktop.scroll(app, by, columns);
+        *self.scene = layout::scene(self.desktop);
+    }
+
+    /// The window under a place, or the front one where there is no place.
+    fn window_at(&self, at: Option<Pos2>) -> Option<App> {
+        let Some(at) = at else { return self.desktop.front() };
+        let panel = self.scene.parts.iter().rev().find_map(|part| match part {
+            Part::Panel { surface: Surface::ScrollBar | Surface::Shade, .. } => None,
+            Part::Panel { surface, rect } if rect.contains(at) => Some(*surface),
+            _ => None,
+        })?;
+        match panel {
+            Surface::Window(app) => Some(app),
+            Surface::Dialog | Surface::Menu => self.desktop.front(),
+            _ => None,
+        }
+    }
+
+    fn focused_role(&self) -> Option<Role> {
+        let focus = self.desktop.session.focus.as_ref()?;
+        let node = self.scene.widgets().find(|placed| placed.node.id == focus.id)?;
+        Some(node.node.role)
+    }
+
+    /// Keys pressed together: a widget's own keys first, then the clipboard, then egui.
+    fn hotkey(&mut self, names: &[String]) {
+        let mut held = self.desktop.session.held.clone();
+        let mut last = None;
+        for name in names {
+            let name = keys::canonical(name);
+            if keys::is_modifier(&name) {
+                held.push(name);
+            } else {
+                last = Some(name);
+            }
+        }
+        let Some(name) = last else { return };
+        held.sort();
+        held.dedup();
+        let combination =
+            held.iter().chain([&name]).map(|key| key.to_lowercase()).collect::<Vec<_>>().join("+");
+        if self.own_key(&combination) {
+            return;
+        }
+        let modifiers = keys::modifiers(&held);
+        let events = match combination.as_str() {
+            "ctrl+c" => vec![Event::Copy],
+            "ctrl+x" => vec![Event::Cut],
+            "ctrl+v" => vec![Event::Paste(self.desktop.session.clipboard.clone())],
+            "ctrl+z" => {
+                self.desktop.undo();
+                *self.scene = layout::scene(self.desktop);
+                return;
+            }
+            _ => keys::press(&name, modifiers),
+        };
+        self.pass_with(events, modifiers);
+    }
+
+    /// A key that a widget on the screen answers to.
+    fn own_key(&mut self, combination: &str) -> bool {
+        if combination == "escape" && self.desktop.session.menu.take().is_some() {
+            *self.scene = layout::scene(self.desktop);
+            return true;
+        }
+        // in a text these keys edit; on a button they press it
+        let belongs_to_focus = match (combination, self.focused_role()) {
+            ("enter", None | Some(Role::Field)) => false,
+            ("enter", Some(_)) | ("delete", Some(Role::Field | Role::Text)) => true,
+            _ => false,
+        };
+        if belongs_to_focus {
+            return false;
+        }
+        let node = self
+            .scene
+            .widgets()
+            .rev()
+            .find(|placed| placed.active && placed.node.enabled && placed.node.keys == combination);
+        let Some(id) = node.map(|placed| placed.node.id.clone()) else { return false };
+        self.apply(&id, &Gesture::Click);
+        *self.scene = layout::scene(self.desktop);
+        true
+    }
+
+    /// Types text; line breaks at its end are one press of enter, those inside are one each.
+    fn write(&mut self, content: &str) {
+        let mut text = content;
+        while let Some(shorter) = text.strip_suffix('\n').or_else(|| text.strip_suffix("\\n")) {
+            text = shorter;
+        }
+        let submits = text.len() < content.len();
+        let typed: String =
+            text.chars().filter(|c| *c == '\n' || !c.is_control()).take(TYPED_LIMIT).collect();
+        for (index, line) in typed.split('\n').take(LINES_LIMIT).enumerate() {
+            if index > 0 {
+                self.hotkey(&["enter".to_owned()]);
+            }
+            if !line.is_empty() {
+                self.pass(vec![Event::Text(line.to_owned())]);
+            }
+        }
+        if submits {
+            self.hotkey(&["enter".to_owned()]);
+        }
+    }
+}
+
+/// Moves a window, its title bar within reach.
+fn shift(window: &mut Window, x: i32, y: i32, screen: (f32, f32)) {
+    window.x = (window.x + x as f32).clamp(-TITLE_KEPT, screen.0 - TITLE_KEPT);
+    window.y = (window.y + y as f32).clamp(0.0, screen.1 - TITLE_KEPT);
+}

@@ -1,0 +1,22 @@
+//! Environments: the contract they all keep, and the embedded desktop with its applications, tasks and oracle.
+
+pub(crate) mod apps;
+pub mod contract;
+pub mod desktop;
+pub(crate) mod draw;
+pub mod embedded;
+pub mod environment;
+pub mod evaluator;
+pub mod grounding;
+pub(crate) mod interact;
+pub(crate) mod keys;
+pub mod layout;
+pub mod look;
+pub mod oracle;
+pub mod policies;
+pub mod scores;
+pub mod setup;
+pub mod speed;
+pub mod tasks;
+pub mod view;
+pub mod world;

@@ -1,0 +1,208 @@
+//! The oracle: one next action at a time, from the state and not from pixels, through ordinary actions.
+//!
+//! It compares the world with the one the task's conditions ask for, lets the application with a difference name
+//! the widget to use next (a `Want`), and turns that into a click, a scroll or typed text on the widget's place on
+//! the screen. So it works from any state in the middle of an episode, after mistakes too, where they can be mended.
+
+mod files;
+mod mail;
+mod office;
+mod settings;
+mod shop;
+mod text;
+
+use crate::desktop::Desktop;
+use crate::draw::slider_place;
+use crate::embedded::EmbeddedDesktop;
+use crate::layout::{Scene, Widget};
+use crate::view::{Role, Value};
+use crate::world::{App, World};
+use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::random::{Purpose, stream};
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// What is to be done next, with which widget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Want {
+    Click(String),
+    Double(String),
+    Right(String),
+    /// The field is to hold this text.
+    Type(String, String),
+    /// The slider is to stand at this level.
+    Slide(String, u32),
+}
+
+/// A click on a widget.
+#[expect(clippy::unnecessary_wraps, reason = "what a plan comes to, in one word")]
+pub(crate) fn click(id: impl Into<String>) -> Option<Want> {
+    Some(Want::Click(id.into()))
+}
+
+/// Solves tasks; with noise it wanders off now and then and finds its way back.
+#[derive(Debug)]
+pub struct Oracle {
+    rng: ChaCha8Rng,
+    detours: f64,
+    /// Entries are used by their context menu, where there is one.
+    context_menus: bool,
+}
+
+impl Oracle {
+    /// An oracle that goes straight to the goal.
+    pub fn new() -> Self {
+        Self::with_detours(0, 0.0)
+    }
+
+    /// An oracle that makes a detour before an action with this probability: it looks at another page, selects
+    /// something else, points somewhere, waits. Nothing it could not take back.
+    pub fn with_detours(seed: u64, detours: f64) -> Self {
+        let mut rng = stream(seed, Purpose::Environment, 1, 0);
+        let context_menus = detours > 0.0 && rng.random_bool(0.5);
+        Self { rng, detours, context_menus }
+    }
+
+    /// The next action in an episode; waiting where there is none.
+    pub fn next_action(&mut self, environment: &EmbeddedDesktop) -> Action {
+        if self.detours > 0.0 && self.rng.random_bool(self.detours) {
+            return self.detour(environment);
+        }
+        let Some((episode, evaluator, scene)) = environment.planning() else { return Action::Wait {} };
+        if evaluator.infeasible {
+            return Action::CallUser {};
+        }
+        let desktop = &episode.desktop;
+        let finished = Action::Finished { content: None };
+        let tree = scene.tree(desktop);
+        if desktop.session.notice.is_some() {
+            return realise(desktop, scene, &tree, &Want::Click("notice:ok".into())).unwrap_or(finished);
+        }
+        let Some(target) = evaluator.target(&episode.start) else { return finished };
+        let want = self.want(desktop, &target, &tree).or_else(|| {
+            let app = evaluator.front().filter(|app| desktop.front() != Some(*app))?;
+            Some(to_front(desktop, app, &tree))
+        });
+        want.and_then(|want| realise(desktop, scene, &tree, &want)).unwrap_or(finished)
+    }
+
+    /// The next widget to use: the front application's business first.
+    fn want(&self, desktop: &Desktop, target: &World, tree: &[Widget]) -> Option<Want> {
+        let mut apps = App::ALL.to_vec();
+        if let Some(front) = desktop.front() {
+            apps.sort_by_key(|app| *app != front);
+        }
+        // a file is moved or renamed before it is written to
+        let plan = |app: App| match app {
+            App::Settings => settings::plan(desktop, target),
+            App::Files => files::plan(desktop, target, self.context_menus),
+            App::Editor if files::plan(desktop, target, false).is_none() => text::plan(desktop, target),
+            App::Editor => None,
+            App::Sheet => office::plan_sheet(desktop, target),
+            App::Mail => mail::plan(desktop, target),
+            App::Alarms => office::plan_alarms(desktop, target),
+            App::Player => office::plan_player(desktop, target),
+            App::Shop => shop::plan(desktop, target),
+        };
+        let (app, want) = apps.into_iter().find_map(|app| Some((app, plan(app)?)))?;
+        Some(if desktop.front() == Some(app) { want } else { to_front(desktop, app, tree) })
+    }
+
+    /// Something harmless.
+    fn detour(&mut self, environment: &EmbeddedDesktop) -> Action {
+        let widgets = environment.widgets();
+        let harmless = |widget: &&Widget| {
+            let passive =
+                matches!(widget.role, Role::Label | Role::Tab | Role::Item | Role::Menu | Role::Title);
+            passive && widget.enabled || widget.id == "home" || widget.id.starts_with("more:")
+        };
+        let choices: Vec<&Widget> = widgets.iter().filter(harmless).collect();
+        match (choices.choose(&mut self.rng), self.rng.random_range(0..4)) {
+            (Some(widget), 0) => Action::Hover { start_box: place(widget) },
+            (Some(widget), 1) => {
+                Action::Scroll { start_box: Some(place(widget)), direction: Direction::Down }
+            }
+            (Some(widget), _) => Action::Click { start_box: place(widget) },
+            (None, _) => Action::Wait {},
+        }
+    }
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn place(widget: &Widget) -> ModelBox {
+    let (x, y) = widget.centre();
+    ModelBox::point(x, y)
+}
+
+/// The way to an application's window: the task bar, or the home screen of a pocket desktop.
+fn to_front(desktop: &Desktop, app: App, tree: &[Widget]) -> Want {
+    let bar = format!("bar:{app}");
+    if desktop.look.pocket() && !tree.iter().any(|widget| widget.id == bar) {
+        return Want::Click("home".into());
+    }
+    Want::Click(bar)
+}
+
+/// The action that does what is wanted, or first brings the widget within reach.
+fn realise(desktop: &Desktop, scene: &Scene, tree: &[Widget], want: &Want) -> Option<Action> {
+    let (Want::Click(id) | Want::Double(id) | Want::Right(id) | Want::Type(id, _) | Want::Slide(id, _)) =
+        want;
+    let Some(widget) = tree.iter().find(|widget| widget.id == *id && widget.enabled) else {
+        return reach(desktop, scene, tree, id);
+    };
+    let start_box = place(widget);
+    Some(match want {
+        Want::Click(_) => Action::Click { start_box },
+        Want::Double(_) => Action::LeftDouble { start_box },
+        Want::Right(_) => Action::RightSingle { start_box },
+        Want::Slide(_, level) => {
+            let (x, y) = slider_place(widget, *level, desktop.look.pocket())?;
+            Action::Click { start_box: ModelBox::point(x, y) }
+        }
+        Want::Type(_, text) => type_into(desktop, widget, text),
+    })
+}
+
+fn type_into(desktop: &Desktop, widget: &Widget, text: &str) -> Action {
+    let start_box = place(widget);
+    let Value::Text(old) = &widget.value else { return Action::Click { start_box } };
+    let Some(focus) = desktop.session.focus.as_ref().filter(|_| widget.focused) else {
+        return Action::Click { start_box };
+    };
+    let length = old.chars().count();
+    let all_selected = focus.anchor.abs_diff(focus.cursor) == length;
+    if length > 0 && !all_selected {
+        Action::Hotkey { keys: vec!["ctrl".into(), "a".into()] }
+    } else if text.is_empty() {
+        Action::Press { key: "delete".into() }
+    } else {
+        Action::Type { content: text.to_owned() }
+    }
+}
+
+/// Scrolls to a widget that is out of sight, or clears away what lies over it.
+fn reach(desktop: &Desktop, scene: &Scene, tree: &[Widget], id: &str) -> Option<Action> {
+    if desktop.session.menu.is_some() {
+        return Some(Action::Press { key: "escape".into() });
+    }
+    if let Some(hidden) = scene.hidden.iter().find(|hidden| hidden.id == id) {
+        if desktop.look.pocket() {
+            let more = format!("more:{}", hidden.app);
+            let more = tree.iter().find(|widget| widget.id == more)?;
+            return Some(Action::Click { start_box: place(more) });
+        }
+        let direction = if hidden.below { Direction::Down } else { Direction::Up };
+        let title = tree.iter().rev().find(|widget| widget.role == Role::Title)?;
+        return Some(Action::Scroll { start_box: Some(place(title)), direction });
+    }
+    // a dialog that is not needed: whatever answers to the escape key closes it
+    let cancels = scene.widgets().rev().find(|placed| placed.active && placed.node.keys == "escape")?;
+    let cancel = tree.iter().find(|widget| widget.id == cancels.node.id && widget.enabled)?;
+    Some(Action::Click { start_box: place(cancel) })
+}

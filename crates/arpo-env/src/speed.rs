@@ -1,0 +1,45 @@
+//! How fast the embedded desktop is: steps per second on one core, pictures, resets and judging included.
+
+use crate::embedded::EmbeddedDesktop;
+use crate::environment::EnvironmentError;
+use crate::look::ScreenOptions;
+use crate::oracle::Oracle;
+use crate::policies::{Scripted, play};
+use crate::tasks::Suite;
+use std::time::{Duration, Instant};
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speed {
+    /// Steps, whole episodes played by the oracle with detours.
+    pub steps_per_second: f64,
+    /// Mean of one reset with its picture.
+    pub reset_seconds: f64,
+}
+
+/// Steps an episode may take.
+const MAX_STEPS: usize = 30;
+
+/// Plays a suite's tasks on a screen for about this many seconds.
+pub fn speed(suite: Suite, options: ScreenOptions, seconds: f64) -> Result<Speed, EnvironmentError> {
+    let mut environment = EmbeddedDesktop::new(options)?;
+    let tasks: Vec<_> = suite.all_tasks().collect();
+    let limit = Duration::from_secs_f64(seconds);
+    let (mut steps, mut seed) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        let mut policy = Scripted::Oracle(Oracle::with_detours(seed, 0.2));
+        let task = tasks[seed as usize % tasks.len()];
+        steps += play(&mut environment, task, seed, &mut policy, MAX_STEPS)?.actions.len();
+        seed += 1;
+    }
+    let steps_per_second =
+        f64::from(u32::try_from(steps).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let resets = tasks.len().min(32);
+    for (seed, task) in tasks.iter().take(resets).enumerate() {
+        play(&mut environment, task, seed as u64, &mut Scripted::oracle(), 0)?;
+    }
+    let reset_seconds = start.elapsed().as_secs_f64() / resets as f64;
+    Ok(Speed { steps_per_second, reset_seconds })
+}

@@ -1,0 +1,71 @@
+//! Every word the pocket suite can show or say: what a word-level tokenizer has to cover.
+//!
+//! A word is a run of letters; digits and signs stand for themselves, one by one.
+
+use crate::tasks::maker::{Maker, Template};
+use crate::tasks::words::POCKET;
+use crate::tasks::{devices, files, office};
+use crate::world::App;
+use std::collections::BTreeSet;
+
+/// Labels of the applications' own widgets.
+const LABELS: &str = "About Add All Apply Archive Back Buy Cancel Choose Close Code Delete Drop Edit File Find From \
+    H Home Inbox M Mix More Move Name New Next No Notice OK Off On Open Pause Play Post Van Bike Re Rename Reply Save \
+    SaveAs Send Sent Sort Store Sum Text Thanks To Top Up Volume With Yes List digits missing one A B C find read";
+
+/// Instructions drawn per template: more than enough to meet both forms of those that have two.
+const DRAWS: u64 = 32;
+
+/// The words of a text: runs of letters.
+pub fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphabetic()).filter(|word| !word.is_empty())
+}
+
+/// Every word of the pocket suite, sorted.
+pub fn pocket_words() -> Vec<String> {
+    let mut words: BTreeSet<String> = words_of(LABELS).map(str::to_owned).collect();
+    let mut add = |text: &str| words.extend(words_of(text).map(str::to_owned));
+    for app in App::ALL {
+        add(app.name(true));
+    }
+    for (page, name) in POCKET.switches {
+        add(page);
+        add(name);
+    }
+    for (page, name, _) in POCKET.levels {
+        add(page);
+        add(name);
+    }
+    for (page, name, options, _) in POCKET.choices {
+        add(page);
+        add(name);
+        for option in *options {
+            add(option);
+        }
+    }
+    for list in [
+        POCKET.folders,
+        POCKET.files,
+        POCKET.texts,
+        POCKET.people,
+        POCKET.subjects,
+        POCKET.songs,
+        POCKET.products,
+        POCKET.missing,
+        POCKET.notices,
+    ] {
+        for word in list {
+            add(word);
+        }
+    }
+    let training = [devices::TRAINING, files::TRAINING, office::TRAINING].into_iter().flatten();
+    let held_out = [devices::HELD_OUT, files::HELD_OUT, office::HELD_OUT].into_iter().flatten();
+    let mut hear = |template: &Template, held_out: bool| {
+        for seed in 0..DRAWS {
+            add(&Maker::task(template, true, held_out, seed, String::new()).instruction);
+        }
+    };
+    training.for_each(|template| hear(template, false));
+    held_out.for_each(|template| hear(template, true));
+    words.into_iter().collect()
+}

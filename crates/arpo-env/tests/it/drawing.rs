@@ -1,0 +1,141 @@
+//! What is drawn: pocket text on the patch grid, the same pixels everywhere, and room for every label.
+
+use crate::{later, scene, started};
+use arpo_core::random::{Purpose, stream};
+use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
+use arpo_env::grounding::{Answer, label_at, questions};
+use arpo_env::look::{Profile, ScreenOptions, Theme};
+use arpo_env::oracle::Oracle;
+use arpo_env::tasks::Suite;
+use arpo_env::view::Role;
+use serde_json::json;
+
+/// Plays pocket tasks and hands every screen to a check.
+fn on_pocket_screens(check: impl Fn(&EmbeddedDesktop)) {
+    let options = ScreenOptions { tint: false, ..ScreenOptions::pocket() };
+    let mut environment = EmbeddedDesktop::new(options).unwrap();
+    for (seed, task) in Suite::Pocket.all_tasks().enumerate() {
+        let mut oracle = Oracle::new();
+        environment.reset(task, seed as u64, later()).unwrap();
+        for _ in 0..20 {
+            check(&environment);
+            if environment.step(&oracle.next_action(&environment), later()).unwrap().terminated {
+                break;
+            }
+        }
+    }
+}
+
+/// Rows and columns that hold text-coloured pixels right of a widget's first patch.
+fn ink(environment: &EmbeddedDesktop, rect: [f32; 4]) -> Vec<(u32, u32)> {
+    let image = environment.screen().unwrap().image;
+    let [left, top, right, _] = rect.map(|edge| edge as u32);
+    let mut places = Vec::new();
+    // inside the frame, across the whole cell
+    for y in top - 12..(top + 16).min(image.height()) {
+        for x in left + 11..(right - 1).min(image.width()) {
+            if image.get_pixel(x, y).0.iter().all(|channel| *channel < 60) {
+                places.push((x, y));
+            }
+        }
+    }
+    places
+}
+
+#[test]
+fn pocket_text_starts_on_a_patch_and_stays_in_one_row_of_patches() {
+    on_pocket_screens(|environment| {
+        for widget in environment.widgets() {
+            let plain =
+                matches!(widget.role, Role::Label | Role::Button | Role::Item | Role::Entry | Role::Toggle);
+            let dark = widget.value == arpo_env::view::Value::On(true) && widget.role != Role::Toggle;
+            if !plain || dark || !widget.enabled || !widget.label.starts_with(|c: char| c.is_alphabetic()) {
+                continue;
+            }
+            let ink = ink(environment, widget.rect);
+            let first =
+                ink.iter().map(|(x, _)| *x).min().unwrap_or_else(|| panic!("{widget:?} shows nothing"));
+            // the leftmost pixels of a letter are its first or second column
+            assert!(matches!(first % 14, 0..=2), "{widget:?} starts at {first}");
+            let rows = (ink.iter().map(|(_, y)| y / 14).min(), ink.iter().map(|(_, y)| y / 14).max());
+            assert_eq!(rows.0, rows.1, "{widget:?} lies in two rows of patches");
+        }
+    });
+}
+
+#[test]
+fn pocket_labels_fit_their_cells() {
+    on_pocket_screens(|environment| {
+        for widget in environment.widgets().iter().filter(|widget| widget.role != Role::Slider) {
+            let room = (widget.rect[2] + 2.0 - widget.rect[0] - 12.0) / 6.0;
+            let label = widget.label.chars().count() as f32;
+            assert!(label <= room, "{} needs {label} of {room} characters", widget.label);
+        }
+    });
+}
+
+/// FNV-1a of all pixels.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Pins the pixels of pocket screens: they come from our own font and whole-number blending, so that every machine
+/// must draw the same.
+#[test]
+fn pocket_pixels_are_the_same_on_every_machine() {
+    let mut digests = Vec::new();
+    for app in ["settings", "files", "sheet"] {
+        let desk = started(ScreenOptions::pocket(), json!([{"type": "open", "application": app}]));
+        digests.push(digest(desk.screen().unwrap().image.as_raw()));
+    }
+    assert_eq!(digests, PINNED);
+}
+
+const PINNED: [u64; 3] = [971_048_162_036_148_674, 8_981_012_944_927_665_733, 6_212_256_350_162_809_235];
+
+#[test]
+fn themes_and_fonts_vary_with_the_seed_unless_fixed() {
+    let mut corners = std::collections::BTreeSet::new();
+    let mut environment = EmbeddedDesktop::new(ScreenOptions::desktop(640, 480)).unwrap();
+    for seed in 0..12 {
+        environment.reset(&scene(json!([{"type": "open", "application": "mail"}])), seed, later()).unwrap();
+        let look = environment.desktop().unwrap().look.clone();
+        corners.insert(format!("{:?} {:?}", look.theme, look.font));
+    }
+    assert!(corners.len() >= 4, "{corners:?}");
+    let fixed = ScreenOptions { theme: Some(Theme::Dark), ..ScreenOptions::desktop(640, 480) };
+    assert_eq!(fixed.profile, Profile::Desktop);
+    assert!((0..12).all(|seed| fixed.look(seed).theme == Theme::Dark));
+}
+
+#[test]
+fn grounding_questions_have_the_right_answers() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        let mut kinds = (0, 0);
+        for (seed, task) in suite.all_tasks().enumerate().step_by(11) {
+            environment.reset(task, seed as u64, later()).unwrap();
+            let widgets = environment.widgets();
+            let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
+            for question in questions(&widgets, 8, &mut rng) {
+                match (question.text.split_once(' ').unwrap(), question.answer) {
+                    (("find", label), Answer::Act(arpo_core::action::Action::Click { start_box })) => {
+                        kinds.0 += 1;
+                        assert_eq!(label_at(&widgets, start_box.x1, start_box.y1), Some(label));
+                    }
+                    (("read", at), Answer::Label(label)) => {
+                        kinds.1 += 1;
+                        let (x, y) = at.split_once(',').unwrap();
+                        let found = label_at(&widgets, x.parse().unwrap(), y.parse().unwrap());
+                        assert_eq!(found, Some(label.as_str()));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert!(kinds.0 > kinds.1 && kinds.1 > 10, "{kinds:?}");
+    }
+}
