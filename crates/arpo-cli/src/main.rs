@@ -5,7 +5,9 @@
 
 mod bench;
 mod config;
+mod device;
 mod doctor;
+mod sft;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Train an agent
     Train(train::TrainArguments),
+    /// Make a base model by imitating the oracle
+    Sft(sft::SftArguments),
     /// Say what this machine has, what is missing, and how to add it
     Doctor(doctor::DoctorArguments),
     /// Explain the configuration
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => train::run(&arguments, out),
+        Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Config(arguments) => config::run(&arguments, out),
         Command::Bench(arguments) => bench::run(&arguments, out),

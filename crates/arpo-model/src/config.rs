@@ -119,7 +119,7 @@ pub fn qwen2_5_vl_7b() -> ModelConfig {
 pub fn pocket() -> ModelConfig {
     let text = json!({
         "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 5, "num_key_value_heads": 1,
-        "intermediate_size": 416, "vocab_size": 512, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "intermediate_size": 416, "vocab_size": 1280, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
         "rope_parameters": {"mrope_section": [4, 6, 6], "rope_theta": 1e4, "rope_type": "default"},
     });
     let vision = json!({

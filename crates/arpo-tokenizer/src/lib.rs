@@ -3,6 +3,8 @@
 //!
 //! A crate of its own because the tokenizer's generic code takes minutes to compile, and no tensor is needed for it.
 
+pub mod train;
+
 use arpo_agent::conversation::{Content, Message};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Value as TemplateValue, context};

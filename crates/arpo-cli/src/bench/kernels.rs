@@ -2,8 +2,9 @@
 //! well as bf16 lets them, and be faster.
 
 use super::episode::MadeEpisode;
-use super::{DeviceName, timed};
+use super::timed;
 use crate::Failure;
+use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config;

@@ -11,7 +11,6 @@ use crate::Failure;
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::positions::Grid;
 use arpo_torch::kernels as own_kernels;
-use arpo_torch::runtime::{self, CudaHalf};
 use arpo_torch::shim::cuda_peak_bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -38,29 +37,6 @@ enum Part {
     Preprocess(preprocess::PreprocessArguments),
     /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
     Kernels(kernels::KernelsArguments),
-}
-
-/// Where to compute.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DeviceName {
-    Cpu,
-    Cuda,
-}
-
-impl DeviceName {
-    /// The device, or why it cannot be used.
-    fn device(self) -> Result<Device, Failure> {
-        let torch = runtime::start().map_err(Failure::failed)?;
-        match self {
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda if matches!(torch.cuda, CudaHalf::Open) && runtime::usable_cuda_devices() > 0 => {
-                Ok(Device::Cuda(0))
-            }
-            Self::Cuda => {
-                Err(Failure::failed("no CUDA device that libtorch can use: `arpo doctor` says why"))
-            }
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,10 +2,9 @@
 //! cache of the steps before and without.
 
 use super::episode::MadeTurns;
-use super::{
-    DeviceName, ModelName, device_memory_gib, number_kind, resident_mib, warn_without_kernels, write_json,
-};
+use super::{ModelName, device_memory_gib, number_kind, resident_mib, warn_without_kernels, write_json};
 use crate::Failure;
+use crate::device::DeviceName;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions, Request, Sampling, Screenshot};
 use arpo_image::ImageProcessor;

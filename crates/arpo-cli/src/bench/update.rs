@@ -2,10 +2,10 @@
 
 use super::episode::MadeEpisode;
 use super::{
-    DeviceName, ModelName, device_memory_gib, number_kind, resident_mib, timed, warn_without_kernels,
-    write_json,
+    ModelName, device_memory_gib, number_kind, resident_mib, timed, warn_without_kernels, write_json,
 };
 use crate::Failure;
+use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
 use arpo_model::learner::adamw::{AdamW, Update};

@@ -1,7 +1,8 @@
 //! `arpo bench vision`: the vision tower's forward pass, as the rollout engine runs it.
 
-use super::{DeviceName, ModelName, number_kind, timed, warn_without_kernels, write_json};
+use super::{ModelName, number_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
+use crate::device::DeviceName;
 use arpo_model::checkpoint::Weights;
 use arpo_model::model::Model;
 use clap::Args;

@@ -16,8 +16,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
     ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
     (
+        "arpo-train",
+        &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-model", "arpo-engine"],
+    ),
+    (
         "arpo-cli",
-        &["arpo-core", "arpo-agent", "arpo-env", "arpo-image", "arpo-torch", "arpo-model", "arpo-engine"],
+        &[
+            "arpo-core",
+            "arpo-agent",
+            "arpo-tokenizer",
+            "arpo-image",
+            "arpo-env",
+            "arpo-torch",
+            "arpo-model",
+            "arpo-engine",
+            "arpo-train",
+        ],
     ),
 ];
 

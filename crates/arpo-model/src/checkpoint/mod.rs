@@ -24,6 +24,9 @@ use tch::{Device, Kind, Tensor};
 /// What transformers initialises Qwen2.5-VL with.
 const INITIAL_DEVIATION: f64 = 0.02;
 
+/// Of weights to learn from nothing with, times the root of a product's inputs.
+const FRESH_DEVIATION: f64 = 0.8;
+
 /// A model's parameters, by their names in memory.
 #[derive(Debug)]
 pub struct Weights {
@@ -53,6 +56,30 @@ impl Weights {
             (layout, tensor)
         };
         Self::new(layout::parameters(config).into_iter().map(parameter).collect())
+    }
+
+    /// Random weights to learn from nothing with: products keep the size of what they are given, biases are 0.
+    pub fn fresh(config: &ModelConfig, kind: Kind, device: Device) -> Self {
+        let weights = Self::random(config, kind, device);
+        for (layout, tensor) in weights.iter() {
+            for piece in &layout.pieces {
+                let mut part = piece_of(tensor, piece);
+                if piece.name.ends_with("bias") {
+                    let _ = part.zero_();
+                } else if piece.shape.len() > 1 && !piece.name.contains("embed_tokens") {
+                    let inputs: i64 = piece.shape[1..].iter().product();
+                    let _ = part.normal_(0.0, FRESH_DEVIATION / (inputs as f64).sqrt());
+                }
+            }
+        }
+        weights
+    }
+
+    /// A copy in another type.
+    #[must_use]
+    pub fn to_kind(&self, kind: Kind) -> Self {
+        let convert = |(layout, tensor): &(ParameterLayout, Tensor)| (layout.clone(), tensor.to_kind(kind));
+        Self::new(self.parameters.iter().map(convert).collect())
     }
 
     /// Makes room for gradients of the parameters for which `trained` says so, all zero.

@@ -1,0 +1,112 @@
+//! A tokenizer of one's own: byte-level pairs learnt from text, for models too small for a published vocabulary.
+//!
+//! Digits stay alone, so that coordinates are spelled; the fixed parts of actions (`click(start_box='(`) stay together,
+//! so that each can become one token.
+
+use crate::TokenizerError;
+use std::collections::BTreeMap;
+use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::normalizers::NFC;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, PreTokenizerWrapper, SplitDelimiterBehavior, TokenizerBuilder};
+
+/// Special tokens, in the order of their numbers.
+pub const SPECIAL_TOKENS: [&str; 9] = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+];
+
+/// Pieces that may become one token.
+const PIECES: &str =
+    r" ?[a-z_]+\((?:[a-z_]+='\(?)?|\)'(?:, [a-z_]+='\(?)?\)?|'\)|\d| ?[\p{L}_]+:?|\s|[^\s\p{L}\p{N}]";
+
+/// Messages between role tokens, pictures between vision tokens.
+const CHAT_TEMPLATE: &str = "\
+{% for message in messages %}<|im_start|>{{ message['role'] }}
+{% for part in message['content'] %}{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>\
+{% else %}{{ part['text'] }}{% endif %}{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}";
+
+/// Learns a vocabulary of at most `size` tokens from texts, and returns the tokenizer's files by name.
+pub fn train(
+    texts: impl Iterator<Item = String> + Send,
+    size: usize,
+) -> Result<BTreeMap<String, Vec<u8>>, TokenizerError> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        TokenizerError::Input(format!("no tokenizer could be learnt: {error}"))
+    };
+    let special: Vec<AddedToken> =
+        SPECIAL_TOKENS.iter().map(|&token| AddedToken::from(token, true)).collect();
+    let pieces = Split::new(SplitPattern::Regex(PIECES.into()), SplitDelimiterBehavior::Isolated, false)
+        .map_err(|error| wrong(&error))?;
+    let bytes = ByteLevel::new(false, false, false);
+    let mut trainer = BpeTrainerBuilder::new()
+        .vocab_size(size)
+        .min_frequency(2)
+        .show_progress(false)
+        .special_tokens(special)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .build();
+    let mut tokenizer = TokenizerBuilder::new()
+        .with_model(BPE::default())
+        .with_normalizer(Some(NFC))
+        .with_pre_tokenizer(Some(Sequence::new(vec![
+            PreTokenizerWrapper::Split(pieces),
+            PreTokenizerWrapper::ByteLevel(bytes),
+        ])))
+        .with_post_processor(Some(bytes))
+        .with_decoder(Some(bytes))
+        .build()
+        .map_err(|error| wrong(&error))?;
+    tokenizer.train(&mut trainer, texts).map_err(|error| wrong(&error))?;
+    let text = tokenizer.to_string(true).map_err(|error| wrong(&error))?;
+    let config = serde_json::json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 32_768,
+        "clean_up_tokenization_spaces": false,
+    });
+    let files = [
+        ("tokenizer.json", text),
+        ("tokenizer_config.json", format!("{config:#}\n")),
+        ("chat_template.jinja", CHAT_TEMPLATE.to_owned()),
+    ];
+    Ok(files.into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes())).collect())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::Tokenizer;
+    use std::path::Path;
+
+    #[test]
+    fn fixed_parts_are_one_token_and_anything_can_be_written() {
+        let text =
+            |number: usize| format!("Open Settings\nAction: click(start_box='({number},{})')", number + 7);
+        let files = train((0..200).map(text), 400).unwrap();
+        let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
+        let tokens = tokenizer.encode("Action: click(start_box='(12,34)')<|im_end|>").unwrap();
+        // Action: · click(start_box='( · 1 2 , 3 4 · )') · end
+        assert_eq!(tokens.len(), 9);
+        assert_eq!(tokens[8], 2);
+        for (number, token) in SPECIAL_TOKENS.iter().enumerate() {
+            assert_eq!(tokenizer.token(token), Some(number as u32));
+        }
+        for strange in ["größe 七 🙂", "type(content='it''s')", "", "\n\n x", "a  b"] {
+            assert_eq!(tokenizer.decode(&tokenizer.encode(strange).unwrap(), false).unwrap(), strange);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What is imitated: whole episodes of the oracle, and questions about single screens. Made on the fly, each named by a
+//! number, so that any number of threads makes the same ones.
+
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::dialogue::{Assembled, assemble};
+use arpo_agent::conversation::{Content, Message, Role, Turn, conversation};
+use arpo_agent::render;
+use arpo_core::action::Action;
+use arpo_core::random::{Purpose, stream};
+use arpo_core::trajectory::ImageRef;
+use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
+use arpo_env::grounding::{Answer, questions};
+use arpo_env::oracle::Oracle;
+use arpo_env::tasks::Suite;
+use image::RgbImage;
+use rand::RngExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Questions about one screen at most.
+const QUESTIONS: usize = 8;
+
+/// Oracle actions before questions are asked, at most.
+const STEPS_BEFORE_QUESTIONS: usize = 3;
+
+/// Actions of a demonstrated episode at most; the oracle needs 12.
+const LONGEST_EPISODE: usize = 16;
+
+/// Something to imitate.
+#[derive(Debug, Clone)]
+pub struct Demonstration {
+    /// Its tokens, with the agent's marked.
+    pub assembled: Assembled,
+    /// Its screenshots, in order.
+    pub screens: Vec<Arc<RgbImage>>,
+}
+
+/// Seconds a call of the embedded desktop may take; it takes thousandths.
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
+/// The oracle's words.
+pub fn words(action: &Action) -> String {
+    render::response(None, std::slice::from_ref(action))
+}
+
+/// The tokens of a response that comes to its end.
+pub fn response_tokens(agent: &Agent, text: &str) -> Result<Vec<u32>, TrainError> {
+    let mut tokens = agent.tokenizer.encode(text)?;
+    tokens.push(agent.end_token);
+    Ok(tokens)
+}
+
+/// What the oracle was asked, saw and did.
+#[derive(Debug, Clone)]
+pub struct OracleEpisode {
+    /// The task in words.
+    pub instruction: String,
+    /// Before each action.
+    pub screens: Vec<Arc<RgbImage>>,
+    /// In order.
+    pub actions: Vec<Action>,
+}
+
+/// The oracle's episode on a further task of the suite.
+pub fn oracle_episode(
+    desktop: &mut EmbeddedDesktop,
+    suite: Suite,
+    number: u64,
+) -> Result<OracleEpisode, TrainError> {
+    let task = suite.further_task(number);
+    let mut oracle = Oracle::new();
+    let mut screen = desktop.reset(&task, number, deadline())?;
+    let (mut screens, mut actions) = (vec![], vec![]);
+    while actions.len() < LONGEST_EPISODE {
+        let action = oracle.next_action(desktop);
+        let stepped = desktop.step(&action, deadline())?;
+        screens.push(screen.image);
+        actions.push(action);
+        screen = stepped.screen;
+        if stepped.terminated || stepped.truncated {
+            break;
+        }
+    }
+    Ok(OracleEpisode { instruction: task.instruction, screens, actions })
+}
+
+/// A whole episode of the oracle.
+pub fn episode(
+    agent: &Agent,
+    desktop: &mut EmbeddedDesktop,
+    suite: Suite,
+    number: u64,
+) -> Result<Demonstration, TrainError> {
+    let OracleEpisode { instruction, screens, actions } = oracle_episode(desktop, suite, number)?;
+    let turns: Vec<Turn> = actions
+        .iter()
+        .zip(&screens)
+        .map(|(action, screen)| Turn { screenshot: reference(screen), response: words(action) })
+        .collect();
+    let messages = conversation(&instruction, &turns, None, &agent.style);
+    demonstration(agent, &messages, screens)
+}
+
+/// Questions about a screen that the oracle passes through.
+pub fn grounding(
+    agent: &Agent,
+    desktop: &mut EmbeddedDesktop,
+    suite: Suite,
+    number: u64,
+) -> Result<Demonstration, TrainError> {
+    let mut rng = stream(number, Purpose::Environment, 4, 0);
+    let task = suite.further_task(number);
+    let mut screen = desktop.reset(&task, number, deadline())?;
+    let mut oracle = Oracle::new();
+    for _ in 0..rng.random_range(0..=STEPS_BEFORE_QUESTIONS) {
+        let action = oracle.next_action(desktop);
+        if arpo_env::environment::ends_episode(&action) {
+            break;
+        }
+        screen = desktop.step(&action, deadline())?.screen;
+    }
+    let text = |role, text: String| Message { role, content: Content::Text(text) };
+    let picture = Message { role: Role::User, content: Content::Image(reference(&screen.image)) };
+    let mut messages = vec![text(Role::System, agent.style.system.clone()), picture];
+    for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
+        messages.push(text(Role::User, question.text));
+        let answer = match question.answer {
+            Answer::Act(action) => words(&action),
+            Answer::Label(label) => label,
+        };
+        messages.push(text(Role::Assistant, answer));
+    }
+    demonstration(agent, &messages, vec![screen.image])
+}
+
+fn demonstration(
+    agent: &Agent,
+    messages: &[Message],
+    screens: Vec<Arc<RgbImage>>,
+) -> Result<Demonstration, TrainError> {
+    let responses = messages
+        .iter()
+        .filter(|message| message.role == Role::Assistant)
+        .map(|message| match &message.content {
+            Content::Text(words) => response_tokens(agent, words),
+            Content::Image(_) => Err(TrainError::Options("the agent does not show pictures".into())),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let grids = screens
+        .iter()
+        .map(|screen| agent.processor.grid(screen.width(), screen.height()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let assembled = assemble(agent, messages, &responses, &grids, false)?;
+    Ok(Demonstration { assembled, screens })
+}
+
+/// A picture's place in a conversation; which picture it is, its order says.
+pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
+    ImageRef { digest: String::new(), width: screen.width(), height: screen.height() }
+}

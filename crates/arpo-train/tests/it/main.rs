@@ -1,0 +1,7 @@
+//! Conversations become the tokens transformers makes of them, episodes are what the engine sampled, and imitation
+//! makes what is imitated likelier.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod dialogue;
+mod learning;
