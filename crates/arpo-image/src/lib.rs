@@ -11,6 +11,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use image::{DynamicImage, ImageFormat, RgbImage};
 use rayon::prelude::*;
 use serde::Deserialize;
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -161,9 +162,13 @@ impl ImageProcessor {
         if (image.width() as usize, image.height() as usize) == (width, height) {
             return Ok(Patches { grid, pixels: self.patches(image.as_raw(), grid) });
         }
-        let resized = resize(image, width as u32, height as u32)
-            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?;
-        Ok(Patches { grid, pixels: self.patches(&resized, grid) })
+        // taken, not borrowed: while the resizer waits for its helpers this thread may begin another image
+        let mut scratch = SCRATCH.take();
+        let patches = resize(image, width as u32, height as u32, &mut scratch)
+            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))
+            .map(|resized| Patches { grid, pixels: self.patches(resized, grid) });
+        SCRATCH.set(scratch);
+        patches
     }
 
     /// The patches of several images, each on a core of its own.
@@ -176,26 +181,28 @@ impl ImageProcessor {
         let (patch, merge) = (self.patch, self.merge);
         let row_bytes = grid.width * patch * CHANNELS;
         let plane = patch * patch;
-        let mut pixels = vec![0.0; grid.patches() * CHANNELS * plane];
-        let mut targets = pixels.chunks_exact_mut(CHANNELS * plane);
+        // put together in a small buffer: the large one is then written once, and never filled with zeros
+        let mut one = vec![0.0; CHANNELS * plane];
+        let mut pixels = Vec::with_capacity(grid.patches() * one.len());
         for feature_row in 0..grid.height / merge {
             for feature_column in 0..grid.width / merge {
                 for (row, column) in (0..merge).flat_map(|row| (0..merge).map(move |column| (row, column))) {
                     let (top, left) =
                         ((feature_row * merge + row) * patch, (feature_column * merge + column) * patch);
-                    let target = targets.next().expect("one target for each patch");
-                    let (red, rest) = target.split_at_mut(plane);
+                    let (red, rest) = one.split_at_mut(plane);
                     let (green, blue) = rest.split_at_mut(plane);
-                    for line in 0..patch {
+                    let lines = red.chunks_exact_mut(patch).zip(green.chunks_exact_mut(patch));
+                    for (line, ((red, green), blue)) in lines.zip(blue.chunks_exact_mut(patch)).enumerate() {
                         let start = (top + line) * row_bytes + left * CHANNELS;
-                        let source = &rgb[start..start + patch * CHANNELS];
-                        let at = line * patch;
-                        for (offset, colour) in source.chunks_exact(CHANNELS).enumerate() {
-                            red[at + offset] = self.levels[0][colour[0] as usize];
-                            green[at + offset] = self.levels[1][colour[1] as usize];
-                            blue[at + offset] = self.levels[2][colour[2] as usize];
+                        let source = rgb[start..start + patch * CHANNELS].chunks_exact(CHANNELS);
+                        for (((red, green), blue), colour) in red.iter_mut().zip(green).zip(blue).zip(source)
+                        {
+                            *red = self.levels[0][colour[0] as usize];
+                            *green = self.levels[1][colour[1] as usize];
+                            *blue = self.levels[2][colour[2] as usize];
                         }
                     }
+                    pixels.extend_from_slice(&one);
                 }
             }
         }
@@ -203,21 +210,39 @@ impl ImageProcessor {
     }
 }
 
+/// What a resize needs besides its result; kept for the next one of the same thread, because fresh memory costs as much
+/// as the arithmetic.
+#[derive(Default)]
+struct Scratch {
+    resizer: Resizer,
+    across: Vec<u8>,
+    resized: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
 /// Bicubic with a = -0.5, widened for reductions: first across, then down, with whole grey levels between, because
 /// overshoot is cut off there too and the order shows at sharp edges.
-fn resize(image: &RgbImage, width: u32, height: u32) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+fn resize<'a>(
+    image: &RgbImage,
+    width: u32,
+    height: u32,
+    scratch: &'a mut Scratch,
+) -> Result<&'a [u8], Box<dyn std::error::Error>> {
     let options =
         ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
-    let bytes = |width: u32, height: u32| vec![0; width as usize * height as usize * CHANNELS];
-    let mut resizer = Resizer::new();
-    let source = TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw())?;
-    let mut across = bytes(width, image.height());
-    let mut target = TypedImage::<U8x3>::from_buffer(width, image.height(), &mut across)?;
+    let bytes = |width: u32, height: u32| width as usize * height as usize * CHANNELS;
+    let Scratch { resizer, across, resized } = scratch;
+    across.resize(bytes(width, image.height()), 0);
+    resized.resize(bytes(width, height), 0);
     // typed, or the resizer is compiled for every kind of pixel there is: minutes
+    let source = TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw())?;
+    let mut target = TypedImage::<U8x3>::from_buffer(width, image.height(), across)?;
     resizer.resize_typed(&source, &mut target, &options)?;
-    let source = TypedImageRef::<U8x3>::from_buffer(width, image.height(), &across)?;
-    let mut resized = bytes(width, height);
-    let mut target = TypedImage::<U8x3>::from_buffer(width, height, &mut resized)?;
+    let source = TypedImageRef::<U8x3>::from_buffer(width, image.height(), across)?;
+    let mut target = TypedImage::<U8x3>::from_buffer(width, height, resized)?;
     resizer.resize_typed(&source, &mut target, &options)?;
     Ok(resized)
 }

@@ -72,6 +72,11 @@ impl Tokenizer {
         self.inner.token_to_id(text)
     }
 
+    /// Numbers from here on have no text.
+    pub fn size(&self) -> u32 {
+        self.inner.get_vocab_size(true) as u32
+    }
+
     /// A conversation as the model was trained to read it. With `open_turn` the agent's next turn is opened.
     pub fn render(&self, messages: &[Message], open_turn: bool) -> Result<String, TokenizerError> {
         let messages: Vec<TemplateValue> = messages.iter().map(template_message).collect();

@@ -23,7 +23,7 @@ pub struct Agent {
     pub image_token: u32,
     /// Patches along a side of a feature.
     pub merge: usize,
-    /// Tokens it may not say: pictures' and roles'.
+    /// Tokens it may not say: pictures', roles', and those without a text.
     pub forbidden: Vec<u32>,
 }
 
@@ -48,7 +48,10 @@ impl Agent {
         let end_token = tokenizer
             .token("<|im_end|>")
             .ok_or_else(|| TrainError::Options("the tokenizer has no <|im_end|>".into()))?;
-        let forbidden = STRUCTURE.iter().filter_map(|text| tokenizer.token(text)).collect();
+        // models are often wider than their vocabulary
+        let without_text = tokenizer.size()..config.text.vocabulary as u32;
+        let forbidden =
+            STRUCTURE.iter().filter_map(|text| tokenizer.token(text)).chain(without_text).collect();
         Ok(Self {
             tokenizer,
             processor,

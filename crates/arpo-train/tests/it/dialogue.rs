@@ -14,7 +14,8 @@ use tch::{Device, Kind};
 
 fn folder() -> PathBuf {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into())).join("qwen2_5_vl_tiny")
+    root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
+        .join("qwen2_5_vl_tiny")
 }
 
 fn numbers(bytes: &[u8], name: &str) -> Vec<i64> {
@@ -28,7 +29,8 @@ fn the_golden_conversation_becomes_its_tokens_and_its_mask() {
     let folder = folder();
     let checkpoint = checkpoint::load(&folder, Kind::Float, Device::Cpu).unwrap();
     let agent =
-        Agent::new(&checkpoint.config, &checkpoint.side_files, &folder, ConversationStyle::uitars(15)).unwrap();
+        Agent::new(&checkpoint.config, &checkpoint.side_files, &folder, ConversationStyle::uitars(15))
+            .unwrap();
     let conversation: Value =
         serde_json::from_slice(&fs::read(folder.join("conversation.json")).unwrap()).unwrap();
     let message = |message: &Value| {

@@ -34,7 +34,12 @@ fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
         prompt_tokens: 4096,
         forbidden: agent.forbidden.clone(),
     };
-    Engine::new(Model::new(config.clone(), weights.share()), agent.processor.clone(), options, PolicyVersion(0))
+    Engine::new(
+        Model::new(config.clone(), weights.share()),
+        agent.processor.clone(),
+        options,
+        PolicyVersion(0),
+    )
 }
 
 fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
