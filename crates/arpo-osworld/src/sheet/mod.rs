@@ -1,0 +1,9 @@
+//! Spreadsheets (xlsx) as the original's libraries read them: openpyxl for structure, pandas for data.
+
+pub mod book;
+pub mod cell;
+pub mod dates;
+pub mod frame;
+pub mod numeric;
+pub mod range;
+pub mod styles;
