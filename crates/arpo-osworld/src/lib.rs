@@ -4,12 +4,20 @@
 //! [`guest::Guest`] and [`download::Cache`] it is given. Scores are those of OSWorld's own evaluators, oddities
 //! included, in the generation the task file was written for.
 
+pub mod coverage;
+pub mod database;
 pub mod deck;
+pub mod download;
 pub mod error;
+pub mod evaluate;
+pub mod getters;
+pub mod guest;
 pub mod metrics;
 pub mod package;
 pub mod pdf;
 pub mod picture;
+pub mod score;
+pub mod setup;
 pub mod sheet;
 pub mod sound;
 pub mod state;

@@ -58,6 +58,12 @@ impl From<Value> for State {
     }
 }
 
+impl From<Option<Value>> for State {
+    fn from(value: Option<Value>) -> Self {
+        value.map_or(Self::Null, Self::from)
+    }
+}
+
 impl State {
     /// Python's `not state`.
     pub fn is_falsy(&self) -> bool {

@@ -6,7 +6,6 @@ use crate::error::MetricError;
 use crate::state::State;
 use crate::text::{python, value_rule};
 use serde_json::{Map, Value};
-use std::io::Write;
 
 pub(super) const METRICS: &[Metric] = &[
     metric("check_direct_json_object", check_direct_json_object),
@@ -159,33 +158,17 @@ fn is_included_all_json_objects(call: &Call<'_>) -> Score {
 ///
 /// A missing file is an empty database, as the original's `connect` makes one, so that the query then raises.
 fn run_sqlite3(call: &Call<'_>) -> Score {
-    let failed = |error: &dyn std::fmt::Display| MetricError::raises(format!("sqlite: {error}"));
-    let mut file = tempfile::NamedTempFile::new().map_err(|error| failed(&error))?;
-    if let State::File(database) = call.result {
-        file.write_all(&database.bytes).and_then(|()| file.flush()).map_err(|error| failed(&error))?;
-    } else if call.result.is_none() {
-        return Err(MetricError::raises("a file is needed and there is none"));
-    }
-    let query = text(call.rule_field("sql")?)?;
-    first_number(file.path(), query).map_err(|error| failed(&error))
-}
-
-fn first_number(path: &std::path::Path, query: &str) -> Result<f64, String> {
-    use rusqlite::types::ValueRef;
-    let problem = |error: rusqlite::Error| error.to_string();
-    let connection = rusqlite::Connection::open(path).map_err(problem)?;
-    let mut statement = connection.prepare(query).map_err(problem)?;
-    let mut rows = statement.query([]).map_err(problem)?;
-    let row = rows.next().map_err(problem)?.ok_or("no row")?;
-    match row.get_ref(0).map_err(problem)? {
-        ValueRef::Null => Ok(0.0),
-        ValueRef::Integer(number) => Ok(number as f64),
-        ValueRef::Real(number) => Ok(number),
-        ValueRef::Text(text) if text.is_empty() => Ok(0.0),
-        ValueRef::Text(text) => {
-            let text = String::from_utf8_lossy(text);
-            python::parse_float(&text).ok_or_else(|| format!("{text:?} is no number"))
+    let bytes: &[u8] = match call.result {
+        State::File(database) => &database.bytes,
+        State::Absent(_) => &[],
+        _ => return Err(MetricError::raises("a file is needed and there is none")),
+    };
+    let rows = crate::database::rows(bytes, text(call.rule_field("sql")?)?).map_err(MetricError::raises)?;
+    match rows.first().and_then(|row| row.first()) {
+        None => Err(MetricError::raises("no row")),
+        Some(Value::String(text)) if !text.is_empty() => {
+            python::parse_float(text).ok_or_else(|| MetricError::raises(format!("{text:?} is no number")))
         }
-        ValueRef::Blob(_) => Err("a blob is no number".into()),
+        Some(value) => Ok(python::number(value).unwrap_or(0.0)),
     }
 }

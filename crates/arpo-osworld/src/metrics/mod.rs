@@ -60,6 +60,9 @@ pub const TABLES: &[(&str, &[Metric])] = &[
 /// The name that stands for a task that cannot be done; it is judged by the last action, not by a metric.
 pub const INFEASIBLE: &str = "infeasible";
 
+/// Rules of `compare_table` that task files name and that are not here.
+pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["chart", "pivot_table", "sparkline", "filter"];
+
 /// The metric of a name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     TABLES.iter().flat_map(|(_, metrics)| metrics.iter()).find(|metric| metric.name == name)

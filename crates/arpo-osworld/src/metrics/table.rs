@@ -89,8 +89,9 @@ impl<'a> Books<'a> {
                 other => other,
             },
             "style" => self.same_styles(rule),
-            "chart" => Err(MetricError::Unsupported("compare_table's rule chart".into())),
-            "pivot_table" => Err(MetricError::Unsupported("compare_table's rule pivot_table".into())),
+            kind if super::UNSUPPORTED_TABLE_RULES.contains(&kind) => {
+                Err(MetricError::Unsupported(format!("compare_table's rule {kind}")))
+            }
             other => Err(MetricError::raises(format!("no such rule: {other}"))),
         }
     }
