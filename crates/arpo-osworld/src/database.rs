@@ -1,4 +1,4 @@
-//! Queries on SQLite files that are given as bytes.
+//! Queries on `SQLite` files that are given as bytes.
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;

@@ -35,7 +35,7 @@ pub struct Sources {
 
 impl Default for Sources {
     fn default() -> Self {
-        Self { offline: false, mirror: None, tries: 3, limit: Duration::from_secs(300) }
+        Self { offline: false, mirror: None, tries: 3, limit: Duration::from_mins(5) }
     }
 }
 
@@ -146,7 +146,7 @@ impl Cache {
 
     fn check(&self, url: &str, content: &[u8]) -> Result<(), DownloadError> {
         let Some(wanted) = self.checksums.get(url) else { return Ok(()) };
-        let found: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+        let found = hex(&Sha256::digest(content));
         if found.eq_ignore_ascii_case(wanted) {
             return Ok(());
         }
@@ -198,6 +198,12 @@ impl Cache {
         io::copy(&mut body, &mut file).map_err(|error| error.to_string())?;
         file.flush().and_then(|()| file.sync_all()).map_err(|error| error.to_string())
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// The last part of a path: names come from task files and must stay in their folder.

@@ -1,6 +1,6 @@
 //! The text and the pages of a PDF.
 //!
-//! The original reads text with PyMuPDF. Here text runs are taken in the order of the page's content, a new line
+//! The original reads text with `PyMuPDF`. Here text runs are taken in the order of the page's content, a new line
 //! where the baseline moves: both sides of a comparison are read alike, so that equal documents score 1; the
 //! likeness of unequal ones may differ from the original's in the last digits.
 
@@ -63,9 +63,11 @@ const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
 /// The product of two transformations, the first applied first.
 fn product(first: [f64; 6], second: [f64; 6]) -> [f64; 6] {
-    let [a, b, c, d, e, f] = first;
-    let [g, h, i, j, k, l] = second;
-    [a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + l]
+    std::array::from_fn(|at| {
+        let (row, column) = (at / 2 * 2, at % 2);
+        let moved = if row == 4 { second[4 + column] } else { 0.0 };
+        first[row] * second[column] + first[row + 1] * second[2 + column] + moved
+    })
 }
 
 impl<'a> TextReader<'a> {

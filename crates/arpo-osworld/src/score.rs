@@ -107,7 +107,7 @@ fn file_state(path: &Path) -> State {
     let mut file = FileState::new(name, bytes);
     let start = format!("{}-", file.stem());
     let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    let is_table = |name: &str| name.starts_with(&start) && name.ends_with(".csv");
+    let is_table = |name: &str| name.strip_suffix(".csv").is_some_and(|name| name.starts_with(&start));
     let siblings: BTreeMap<String, Bytes> = beside
         .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
         .filter(|(name, _)| is_table(name))

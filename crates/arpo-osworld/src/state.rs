@@ -28,6 +28,11 @@ impl FileState {
         Self { name: name.into(), bytes: bytes.into(), siblings: Arc::default() }
     }
 
+    /// Whether its name has this ending, letter by letter, as Python's `endswith` asks.
+    pub fn has_ending(&self, ending: &str) -> bool {
+        self.name.rsplit_once('.').is_some_and(|(_, last)| last == ending)
+    }
+
     /// The name without its last ending, as `os.path.splitext` cuts it.
     pub fn stem(&self) -> &str {
         match self.name.rfind('.') {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-core", &[]),
     ("arpo-agent", &["arpo-core"]),
+    ("arpo-osworld", &["arpo-core", "arpo-agent"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-torch"]),
     ("arpo-cli", &["arpo-core", "arpo-agent", "arpo-torch", "arpo-model"]),
@@ -77,7 +78,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent"] {
+    for name in ["arpo-core", "arpo-agent", "arpo-osworld"] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

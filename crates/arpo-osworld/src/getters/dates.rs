@@ -160,7 +160,6 @@ fn filled(template: &str, day: Date) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
     use jiff::civil::date;

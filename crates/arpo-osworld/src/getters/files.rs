@@ -77,7 +77,7 @@ fn cache_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, Gette
     }
 }
 
-fn raised(error: MetricError) -> GetterError {
+fn raised(error: &MetricError) -> GetterError {
     GetterError::Raises(error.to_string())
 }
 
@@ -93,9 +93,9 @@ fn content_from_vm_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<St
     }
     let bytes =
         context.guest.read_file(path)?.ok_or_else(|| GetterError::Raises(format!("no file {path}")))?;
-    let book = Book::open(&bytes.into()).map_err(raised)?;
+    let book = Book::open(&bytes.into()).map_err(|error| raised(&error))?;
     let first = book.sheets.first().map(|sheet| sheet.name.clone()).unwrap_or_default();
-    let frame = Frame::read(&book, &first).map_err(raised)?;
+    let frame = Frame::read(&book, &first).map_err(|error| raised(&error))?;
     let row = frame
         .and_then(|frame| frame.last_row_texts())
         .ok_or_else(|| GetterError::Raises("no last row".into()))?;
@@ -144,8 +144,8 @@ fn pointed_to(
     if !package.has(&name) {
         return Ok(State::Null);
     }
-    let text = package.xml(&name).map_err(raised)?;
-    let document = parse(&text).map_err(raised)?;
+    let text = package.xml(&name).map_err(|error| raised(&error))?;
+    let document = parse(&text).map_err(|error| raised(&error))?;
     let nodes = document.root_element().children();
     let attribute =
         |node: &roxmltree::Node<'_, '_>, key: &str| node.attribute(key).unwrap_or_default().to_owned();
@@ -155,7 +155,7 @@ fn pointed_to(
     let Some(target) = found.map(|node| attribute(&node, "Target")) else { return Ok(State::Null) };
     if target.starts_with("..") {
         let part = resolved("ppt/slides", &target);
-        let content = package.read(&part).map_err(raised)?;
+        let content = package.read(&part).map_err(|error| raised(&error))?;
         return Ok(State::File(FileState::new(base_name(&part), content)));
     }
     let path = target
@@ -170,7 +170,7 @@ fn presentation(context: &Context<'_>, fields: &Fields<'_>) -> Result<(Package, 
     let path = fields.text("ppt_file_path")?;
     let bytes =
         context.guest.read_file(path)?.ok_or_else(|| GetterError::Raises(format!("no file {path}")))?;
-    Ok((Package::open(&bytes.into()).map_err(raised)?, fields.whole("slide_index")? + 1))
+    Ok((Package::open(&bytes.into()).map_err(|error| raised(&error))?, fields.whole("slide_index")? + 1))
 }
 
 fn audio_in_slide(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
@@ -183,8 +183,8 @@ fn background_image_in_slide(context: &Context<'_>, fields: &Fields<'_>) -> Resu
     if !package.has(&name) {
         return Ok(State::Null);
     }
-    let text = package.xml(&name).map_err(raised)?;
-    let document = parse(&text).map_err(raised)?;
+    let text = package.xml(&name).map_err(|error| raised(&error))?;
+    let document = parse(&text).map_err(|error| raised(&error))?;
     let backgrounds = document.descendants().filter(|node| node.tag_name().name() == "bgPr");
     let mut pictures =
         backgrounds.flat_map(|node| node.descendants()).filter(|node| node.tag_name().name() == "blip");

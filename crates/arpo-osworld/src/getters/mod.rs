@@ -1,5 +1,7 @@
 //! Getters by name: from a guest, the cache or the rule itself to a state.
 
+#![expect(clippy::unnecessary_wraps, reason = "every getter has the table's signature")]
+
 mod chrome_profile;
 mod commands;
 mod dates;

@@ -11,7 +11,7 @@ use tungstenite::{Message, WebSocket, client};
 
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// A page that has not loaded by then is taken as it is.
-const LOAD_LIMIT: Duration = Duration::from_secs(60);
+const LOAD_LIMIT: Duration = Duration::from_mins(1);
 const LOAD_POLL: Duration = Duration::from_millis(250);
 
 /// A browser at a host and port.
@@ -33,16 +33,16 @@ impl Cdp {
         Self { agent, host: host.to_owned(), port }
     }
 
-    fn lost(call: &str, problem: impl ToString) -> GuestError {
+    fn lost(call: &str, problem: &dyn std::fmt::Display) -> GuestError {
         GuestError::Unreachable { call: format!("browser: {call}"), problem: problem.to_string() }
     }
 
     fn http(&self, path: &str, put: bool) -> Result<Value, GuestError> {
         let url = format!("http://{}:{}{path}", self.host, self.port);
         let sent = if put { self.agent.put(&url).send_empty() } else { self.agent.get(&url).call() };
-        let mut response = sent.map_err(|error| Self::lost(path, error))?;
+        let mut response = sent.map_err(|error| Self::lost(path, &error))?;
         let status = response.status().as_u16();
-        let text = response.body_mut().read_to_string().map_err(|error| Self::lost(path, error))?;
+        let text = response.body_mut().read_to_string().map_err(|error| Self::lost(path, &error))?;
         if status != 200 {
             return Err(GuestError::Refused {
                 call: format!("browser: {path}"),
@@ -55,27 +55,27 @@ impl Cdp {
     }
 
     /// One request on a page's own socket.
-    fn command(&self, id: &str, method: &str, parameters: Value) -> Result<Value, GuestError> {
+    fn command(&self, id: &str, method: &str, parameters: &Value) -> Result<Value, GuestError> {
         let mut socket = self.connect(id)?;
         let request = json!({"id": 1, "method": method, "params": parameters}).to_string();
-        socket.send(Message::text(request)).map_err(|error| Self::lost(method, error))?;
+        socket.send(Message::text(request)).map_err(|error| Self::lost(method, &error))?;
         let start = Instant::now();
         while start.elapsed() < CALL_LIMIT {
-            let message = socket.read().map_err(|error| Self::lost(method, error))?;
+            let message = socket.read().map_err(|error| Self::lost(method, &error))?;
             let Ok(text) = message.into_text() else { continue };
             let Ok(value) = serde_json::from_str::<Value>(&text) else { continue };
             if value["id"] == 1 {
                 return match value.get("error") {
-                    Some(error) => Err(Self::lost(method, error)),
+                    Some(error) => Err(Self::lost(method, &error)),
                     None => Ok(value["result"].clone()),
                 };
             }
         }
-        Err(Self::lost(method, "no answer in time"))
+        Err(Self::lost(method, &"no answer in time"))
     }
 
     fn connect(&self, id: &str) -> Result<WebSocket<TcpStream>, GuestError> {
-        let failed = |error: &dyn std::fmt::Display| Self::lost("connect", error.to_string());
+        let failed = |error: &dyn std::fmt::Display| Self::lost("connect", error);
         let addresses = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| failed(&error))?;
         let mut last = String::from("no address");
         for address in addresses {
@@ -91,7 +91,7 @@ impl Cdp {
             let url = format!("ws://{}:{}/devtools/page/{id}", self.host, self.port);
             return client(url, stream).map(|(socket, _)| socket).map_err(|error| failed(&error));
         }
-        Err(Self::lost("connect", last))
+        Err(Self::lost("connect", &last))
     }
 }
 
@@ -115,7 +115,7 @@ impl Browser for Cdp {
     fn open(&self, url: &str) -> Result<Tab, GuestError> {
         let path = format!("/json/new?{}", utf8_percent_encode(url, NON_ALPHANUMERIC));
         let opened = self.http(&path, true)?;
-        let opened = tab(&opened).ok_or_else(|| Self::lost("new tab", opened))?;
+        let opened = tab(&opened).ok_or_else(|| Self::lost("new tab", &opened))?;
         let start = Instant::now();
         while start.elapsed() < LOAD_LIMIT {
             std::thread::sleep(LOAD_POLL);
@@ -135,9 +135,9 @@ impl Browser for Cdp {
 
     fn evaluate(&self, id: &str, expression: &str) -> Result<Value, GuestError> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true});
-        let answer = self.command(id, "Runtime.evaluate", parameters)?;
+        let answer = self.command(id, "Runtime.evaluate", &parameters)?;
         match answer.get("exceptionDetails") {
-            Some(details) => Err(Self::lost("evaluate", details)),
+            Some(details) => Err(Self::lost("evaluate", &details)),
             None => Ok(answer["result"].get("value").cloned().unwrap_or(Value::Null)),
         }
     }
@@ -149,8 +149,8 @@ impl Browser for Cdp {
             "paperWidth": 8.5, "paperHeight": 11, "marginTop": 0, "marginBottom": 0, "marginLeft": 0,
             "marginRight": 0, "preferCSSPageSize": false
         });
-        let answer = self.command(id, "Page.printToPDF", parameters)?;
-        let data = answer["data"].as_str().ok_or_else(|| Self::lost("pdf", "no data"))?;
-        base64::engine::general_purpose::STANDARD.decode(data).map_err(|error| Self::lost("pdf", error))
+        let answer = self.command(id, "Page.printToPDF", &parameters)?;
+        let data = answer["data"].as_str().ok_or_else(|| Self::lost("pdf", &"no data"))?;
+        base64::engine::general_purpose::STANDARD.decode(data).map_err(|error| Self::lost("pdf", &error))
     }
 }

@@ -42,9 +42,9 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            quick: Duration::from_secs(60),
-            command: Duration::from_secs(180),
-            slow: Duration::from_secs(600),
+            quick: Duration::from_mins(1),
+            command: Duration::from_mins(3),
+            slow: Duration::from_mins(10),
             tries: 3,
             interval: Duration::from_secs(5),
         }

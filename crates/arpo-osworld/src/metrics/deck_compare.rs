@@ -130,14 +130,12 @@ fn same_slide(examined: &Examined, number: usize, a: &Slide, b: &Slide) -> Resul
 }
 
 fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
-    let color = |background| match background {
-        &Background::Plain(ref color) => Ok(Some(color.as_str())),
+    let shown =
+        if slide.background == Background::Inherited { &slide.master_background } else { &slide.background };
+    match shown {
+        Background::Plain(color) => Ok(Some(color.as_str())),
         Background::Theme => Err(MetricError::raises("a background of the theme")),
         Background::Inherited | Background::Other => Ok(None),
-    };
-    match &slide.background {
-        Background::Inherited => color(&slide.master_background),
-        own => color(own),
     }
 }
 

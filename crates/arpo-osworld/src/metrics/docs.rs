@@ -88,8 +88,11 @@ fn compare_docx_files(call: &Call<'_>) -> Score {
     Ok(yes(pairs.into_iter().all(|(a, b)| a == b)))
 }
 
+/// The paragraphs of two documents.
+type TextPair = (Vec<String>, Vec<String>);
+
 /// Both are .docx or both .odt by their names, and open; anything else has nothing to compare.
-fn paragraphs_of_both(call: &Call<'_>) -> Result<Option<(Vec<String>, Vec<String>)>, MetricError> {
+fn paragraphs_of_both(call: &Call<'_>) -> Result<Option<TextPair>, MetricError> {
     let (State::File(first), State::File(second)) = (call.result, call.expected()?) else { return Ok(None) };
     let ends = |end: &str| first.name.ends_with(end) && second.name.ends_with(end);
     let read: fn(&FileState) -> Option<Vec<String>> = if ends(".docx") {
@@ -226,7 +229,8 @@ fn compare_docx_images(call: &Call<'_>) -> Score {
     if first.pictures.len() != second.pictures.len() {
         return Ok(0.0);
     }
-    let pixels = |bytes: &[u8]| crate::picture::Picture::decode(bytes).map(|picture| picture.raw_bytes());
+    let pixels =
+        |bytes: &[u8]| crate::picture::Picture::decode(bytes).map(crate::picture::Picture::raw_bytes);
     for (a, b) in first.pictures.iter().zip(&second.pictures) {
         if pixels(a)? != pixels(b)? {
             return Ok(0.0);
@@ -257,7 +261,7 @@ fn compare_init_lines(call: &Call<'_>) -> Score {
 
 /// The same text once empty paragraphs are gone.
 fn compare_docx_files_and_ignore_new_lines(call: &Call<'_>) -> Score {
-    let is_docx = |state: &State| matches!(state, State::File(file) if file.name.ends_with(".docx"));
+    let is_docx = |state: &State| matches!(state, State::File(file) if file.has_ending("docx"));
     if !is_docx(call.result) || !is_docx(call.expected()?) {
         return Ok(0.0);
     }
@@ -354,7 +358,7 @@ fn has_page_numbers_in_footers(call: &Call<'_>) -> Score {
     Ok(yes(document.sections.iter().all(|section| section.footer.chars().any(char::is_numeric))))
 }
 
-/// Writer's default font in LibreOffice's settings.
+/// Writer's default font in `LibreOffice`'s settings.
 fn find_default_font(call: &Call<'_>) -> Score {
     let wanted = call.rule_text("font_name")?;
     let Ok(file) = call.result.file() else { return Ok(0.0) };

@@ -83,7 +83,7 @@ fn check_file_exists_and_structure_sim(call: &Call<'_>) -> Score {
 fn check_structure_sim_resized(call: &Call<'_>) -> Score {
     let Some((a, b)) = both(call)? else { return Ok(0.0) };
     if call.is_arpo_era() {
-        return Ok(yes(same_structure(call, &a.bicubic(b.width, b.height)?, &b, ALIKE)?));
+        return Ok(yes(same_structure(call, &a.bicubic(b.width, b.height), &b, ALIKE)?));
     }
     let content = if matches!(a.mode, Mode::La | Mode::Rgba) {
         match a.opaque_bounds() {
@@ -93,7 +93,7 @@ fn check_structure_sim_resized(call: &Call<'_>) -> Score {
     } else {
         a
     };
-    Ok(yes(same_structure(call, &content.bicubic(b.width, b.height)?, &b, ALIKE)?))
+    Ok(yes(same_structure(call, &content.bicubic(b.width, b.height), &b, ALIKE)?))
 }
 
 /// Darker than the other, and alike once both are brought to the same brightness.
@@ -103,7 +103,7 @@ fn check_brightness_decrease_and_structure_sim(call: &Call<'_>) -> Score {
     let limit = if call.is_arpo_era() { 0.03 } else { call.number("threshold").unwrap_or(0.03) };
     let (mut a, mut b) = (at_brightness(&a, 128.0)?, at_brightness(&b, 128.0)?);
     if !call.is_arpo_era() {
-        a = a.lanczos(b.width, b.height)?.to_rgb();
+        a = a.lanczos(b.width, b.height).to_rgb();
         b = b.to_rgb();
     }
     if (a.width, a.height, a.mode) != (b.width, b.height, b.mode) {
@@ -273,7 +273,7 @@ fn compare_image_list(call: &Call<'_>) -> Score {
             };
             (a, b) = (a.cropped(common), b.cropped(common));
         } else {
-            a = a.lanczos(b.width, b.height)?;
+            a = a.lanczos(b.width, b.height);
             if a.mode != b.mode {
                 (a, b) = (a.to_rgb(), b.to_rgb());
             }
@@ -298,7 +298,7 @@ fn compare_images(call: &Call<'_>) -> Score {
     let base = call.number("reference_base_result");
     let (a, b) = (open(call.result)?.to_grey(), open(call.expected()?)?.to_grey());
     let (width, height) = (a.width, a.height).min((b.width, b.height));
-    let similarity = similarity(&a.lanczos(width, height)?, &b.lanczos(width, height)?)?;
+    let similarity = similarity(&a.lanczos(width, height), &b.lanczos(width, height))?;
     match (base, call.is_arpo_era()) {
         (None, true) => Err(MetricError::raises("no base is given")),
         (Some(_), true) | (None, false) => Ok(similarity),

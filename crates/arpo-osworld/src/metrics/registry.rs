@@ -1,4 +1,4 @@
-//! LibreOffice's settings file, `registrymodifications.xcu`: items by path, properties by name.
+//! `LibreOffice`'s settings file, `registrymodifications.xcu`: items by path, properties by name.
 
 use roxmltree::Document;
 
@@ -14,5 +14,5 @@ pub(super) fn setting(document: &Document<'_>, path: &str, property: &str) -> Op
         .filter(|node| node.tag_name().name() == "prop" && node.attribute((OOR, "name")) == Some(property));
     let values =
         properties.filter_map(|node| node.children().find(|child| child.tag_name().name() == "value"));
-    values.map(|node| node.text().unwrap_or_default().to_owned()).last()
+    values.map(|node| node.text().unwrap_or_default().to_owned()).next_back()
 }

@@ -1,4 +1,4 @@
-//! Metrics on presentations and on LibreOffice Impress.
+//! Metrics on presentations and on `LibreOffice` Impress.
 
 use super::call::yes;
 use super::deck_compare::compare_pptx_files;
@@ -45,7 +45,7 @@ fn check_transition(call: &Call<'_>) -> Score {
     Ok(yes(inside.into_iter().any(|node| node.has_tag_name((P, wanted)))))
 }
 
-/// LibreOffice saves after so many minutes. A settings file that is missing or no XML gives nothing, which is
+/// `LibreOffice` saves after so many minutes. A settings file that is missing or no XML gives nothing, which is
 /// neither 0 nor 1 and counts as an error.
 fn check_auto_saving_time(call: &Call<'_>) -> Score {
     let minutes = call.rule_field("minutes")?;

@@ -158,7 +158,7 @@ impl<'a> Books<'a> {
                 .collect();
             lines.truncate(lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1));
             if ignore_case {
-                lines.iter_mut().for_each(|line| *line = line.to_lowercase());
+                lines = lines.iter().map(|line| line.to_lowercase()).collect();
             }
             Ok(Some(lines))
         };
@@ -181,7 +181,9 @@ impl<'a> Books<'a> {
                 Value::Array(ranges) => ranges.iter().map(text).collect::<Result<_, _>>()?,
                 range => vec![text(range)?],
             };
-            for place in Ranges::parse(&ranges.join(" "))?.0.iter().flat_map(|range| range.cells()) {
+            for place in
+                Ranges::parse(&ranges.join(" "))?.0.iter().flat_map(crate::sheet::range::CellRange::cells)
+            {
                 let read = |chosen: &Chosen<'_>| -> Result<String, MetricError> {
                     let value = lone_value(chosen.book, &chosen.sheet, &place.name(), generation)?;
                     Ok(trimmed(python::to_text(&value), part))
@@ -309,10 +311,10 @@ fn trimmed(mut value: String, rule: &Value) -> String {
         }
     }
     if let Some(letters) = rule["trim_leadings"].as_str() {
-        value = value.trim_start_matches(|letter| letters.contains(letter)).to_owned();
+        value = String::from(value.trim_start_matches(|letter| letters.contains(letter)));
     }
     if let Some(letters) = rule["trim_trailings"].as_str() {
-        value = value.trim_end_matches(|letter| letters.contains(letter)).to_owned();
+        value = String::from(value.trim_end_matches(|letter| letters.contains(letter)));
     }
     if let Some(letters) = rule["ignore_chars"].as_str() {
         value.retain(|letter| !letters.contains(letter));

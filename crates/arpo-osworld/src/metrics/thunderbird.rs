@@ -114,7 +114,6 @@ fn check_thunderbird_folder(call: &Call<'_>) -> Score {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
     use serde_json::json;

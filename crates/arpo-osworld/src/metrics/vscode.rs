@@ -97,10 +97,7 @@ print('\\nscore', max(0.0, min(1.0, float(answer))) if isinstance(answer, (bool,
 
 /// What a function of a Python test file says of the files, in a process of its own with a limit on its time.
 fn check_python_file_by_test_suite(call: &Call<'_>) -> Score {
-    let test = match call.expected()? {
-        State::File(test) => test,
-        _ => return Ok(0.0),
-    };
+    let State::File(test) = call.expected()? else { return Ok(0.0) };
     let Some(interpreter) = python_of(call.settings) else {
         return Err(MetricError::Unsupported(
             "a check by a Python file, without a Python that may run it".into(),

@@ -84,7 +84,7 @@ impl Book {
         let styles = Styles::read(&package, relations.target("styles").unwrap_or("xl/styles.xml"))?;
         let properties = root.children().find(|node| node.tag_name().name() == "workbookPr");
         let since_1904 = properties.and_then(|node| node.attribute("date1904")).is_some_and(is_true);
-        Ok(Self { sheets, shared, styles, since_1904, package })
+        Ok(Self { package, sheets, shared, styles, since_1904 })
     }
 
     /// The names on the tabs.
@@ -238,12 +238,11 @@ impl Sheet {
         }
     }
 
-    /// What is used: from where cells begin to where they end.
+    /// What is used: from A1 to where cells end.
     pub fn used_range(&self) -> CellRange {
-        let rows = self.cells.keys().map(|place| place.row);
-        let columns = self.cells.keys().map(|place| place.column);
-        let from = Place { row: rows.clone().min().unwrap_or(1), column: columns.clone().min().unwrap_or(1) };
-        CellRange { from, to: Place { row: rows.max().unwrap_or(1), column: columns.max().unwrap_or(1) } }
+        let row = self.cells.keys().map(|place| place.row).max().unwrap_or(1);
+        let column = self.cells.keys().map(|place| place.column).max().unwrap_or(1);
+        CellRange { from: Place { row: 1, column: 1 }, to: Place { row, column } }
     }
 
     /// Whether a cell is covered by a merged range and is not its first.

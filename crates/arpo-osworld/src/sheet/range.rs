@@ -122,7 +122,6 @@ impl Ranges {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -24,7 +24,10 @@ fn fast(first: &[Frame], second: &[Frame]) -> (f64, Path) {
 }
 
 fn halved(frames: &[Frame]) -> Vec<Frame> {
-    frames.chunks_exact(2).map(|pair| std::array::from_fn(|at| (pair[0][at] + pair[1][at]) / 2.0)).collect()
+    frames
+        .chunks_exact(2)
+        .map(|pair| std::array::from_fn(|at| f64::midpoint(pair[0][at], pair[1][at])))
+        .collect()
 }
 
 /// The cells at twice the coarse path's, and their neighbours; of each row one unbroken piece.

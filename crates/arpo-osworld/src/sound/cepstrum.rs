@@ -22,7 +22,9 @@ pub fn normalised_frames(samples: &[f32]) -> Vec<Frame> {
     for at in 0..COEFFICIENTS {
         let largest = frames.iter().map(|frame| frame[at].abs()).fold(0.0, f64::max);
         if largest > f64::MIN_POSITIVE {
-            frames.iter_mut().for_each(|frame| frame[at] /= largest);
+            for frame in &mut frames {
+                frame[at] /= largest;
+            }
         }
     }
     frames

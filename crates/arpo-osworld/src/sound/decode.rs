@@ -7,7 +7,7 @@ use symphonia::core::codecs::audio::AudioDecoderOptions;
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, TrackType};
-use symphonia::core::io::MediaSourceStream;
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
 use symphonia::core::meta::MetadataOptions;
 
 /// What librosa resamples to.
@@ -18,7 +18,8 @@ const SAMPLES_LIMIT: usize = 48_000 * 1800;
 /// Decodes a file.
 pub fn load(bytes: &[u8]) -> Result<Vec<f32>, MetricError> {
     let broken = |error: &dyn std::fmt::Display| MetricError::raises(format!("not a recording: {error}"));
-    let source = MediaSourceStream::new(Box::new(Cursor::new(bytes.to_vec())), Default::default());
+    let source =
+        MediaSourceStream::new(Box::new(Cursor::new(bytes.to_vec())), MediaSourceStreamOptions::default());
     let mut format = symphonia::default::get_probe()
         .probe(&Hint::new(), source, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| broken(&error))?;

@@ -23,28 +23,22 @@ pub struct SuiteTask {
 pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
     let root = folder.join("examples");
     let root = if root.is_dir() { root } else { folder.to_path_buf() };
-    match list {
-        Some(list) => {
-            read_list(list)?.into_iter().map(|(domain, id)| read_task(&root, domain, &id)).collect()
-        }
-        None => {
-            let mut tasks = Vec::new();
-            for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
-                let name =
-                    domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                for file in sorted(&domain)?
-                    .into_iter()
-                    .filter(|path| path.extension().is_some_and(|end| end == "json"))
-                {
-                    tasks.push(SuiteTask { domain: name.clone(), task: parse(&file)? });
-                }
-            }
-            if tasks.is_empty() {
-                return Err(TaskError::File { path: root, problem: "no task files in folders of it".into() });
-            }
-            Ok(tasks)
+    if let Some(list) = list {
+        return read_list(list)?.into_iter().map(|(domain, id)| read_task(&root, domain, &id)).collect();
+    }
+    let mut tasks = Vec::new();
+    for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
+        let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        for file in
+            sorted(&domain)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json"))
+        {
+            tasks.push(SuiteTask { domain: name.clone(), task: parse(&file)? });
         }
     }
+    if tasks.is_empty() {
+        return Err(TaskError::File { path: root, problem: "no task files in folders of it".into() });
+    }
+    Ok(tasks)
 }
 
 /// The domains and ids of a list, in its order.

@@ -35,18 +35,18 @@ impl Address {
         }
         if let Some(after) = rest.strip_prefix("//") {
             let end = after.find(['/', '?', '#']).unwrap_or(after.len());
-            address.netloc = after[..end].to_owned();
+            address.netloc = String::from(&after[..end]);
             rest = &after[end..];
         }
         if let Some((before, fragment)) = rest.split_once('#') {
-            address.fragment = fragment.to_owned();
+            address.fragment = String::from(fragment);
             rest = before;
         }
         if let Some((before, query)) = rest.split_once('?') {
-            address.query = query.to_owned();
+            address.query = String::from(query);
             rest = before;
         }
-        address.path = rest.to_owned();
+        address.path = String::from(rest);
         address
     }
 
@@ -119,8 +119,8 @@ fn registered_name(netloc: &str) -> String {
         Some(suffix) => &host[..host.len() - suffix.len() - 1],
         None => host,
     };
-    match without_suffix.strip_prefix("www.") {
-        Some(domain) if !domain.contains('.') => domain.to_owned(),
+    match without_suffix.rsplit_once('.') {
+        Some(("" | "www", domain)) => domain.to_owned(),
         _ => without_suffix.to_owned(),
     }
 }
@@ -174,6 +174,7 @@ mod tests {
             ("localhost", "localhost"),
             ("127.0.0.1:8080", "127.0.0.1"),
             ("www.com", "www"),
+            (".amazon.com", "amazon"),
         ] {
             assert_eq!(registered_name(host), name, "{host}");
         }

@@ -34,7 +34,7 @@ impl Document {
         }
         let automatic = [&styles, &content].map(|document| section(document, "automatic-styles"));
         let yellow: Vec<&str> =
-            automatic.iter().flatten().flat_map(|node| node.children()).filter_map(yellow_name).collect();
+            automatic.iter().flatten().flat_map(Node::children).filter_map(yellow_name).collect();
         let spans = [&styles, &content].into_iter().flat_map(|document| document.descendants());
         let mut names = spans
             .filter(|node| node.has_tag_name((TEXT, "span")))
@@ -59,7 +59,8 @@ fn yellow_name<'a>(style: Node<'a, '_>) -> Option<&'a str> {
 fn paragraph_text(paragraph: Node) -> String {
     let direct = |node: Node| {
         node.children()
-            .filter_map(|child| child.is_text().then(|| child.text().unwrap_or_default().to_owned()))
+            .filter(Node::is_text)
+            .filter_map(|child| child.text().map(str::to_owned))
             .collect::<String>()
     };
     let mut text = String::new();
