@@ -93,10 +93,8 @@ fn many_desktops_fetch_a_file_once() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                assert_eq!(
-                    cache.obtain("https://a.org/x", &cache.evaluation_path("t", "x")).unwrap(),
-                    CONTENT
-                )
+                let content = cache.obtain("https://a.org/x", &cache.evaluation_path("t", "x")).unwrap();
+                assert_eq!(content, CONTENT);
             });
         }
     });

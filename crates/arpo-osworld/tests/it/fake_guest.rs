@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Default)]
-pub struct FakeGuest {
-    pub files: BTreeMap<String, Vec<u8>>,
-    pub outputs: BTreeMap<String, Output>,
-    pub tree: Option<String>,
-    pub tabs: RefCell<Vec<Tab>>,
+pub(crate) struct FakeGuest {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) outputs: BTreeMap<String, Output>,
+    pub(crate) tree: Option<String>,
+    pub(crate) tabs: RefCell<Vec<Tab>>,
     /// What a page answers to an expression that holds the key.
-    pub pages: BTreeMap<String, Value>,
+    pub(crate) pages: BTreeMap<String, Value>,
     /// Orders whose name is here are refused.
-    pub refuses: Vec<&'static str>,
-    pub dead: bool,
-    pub log: RefCell<Vec<String>>,
+    pub(crate) refuses: Vec<&'static str>,
+    pub(crate) dead: bool,
+    pub(crate) log: RefCell<Vec<String>>,
 }
 
 impl FakeGuest {
@@ -33,7 +33,7 @@ impl FakeGuest {
         Ok(())
     }
 
-    pub fn said(&self) -> Vec<String> {
+    pub(crate) fn said(&self) -> Vec<String> {
         self.log.borrow().clone()
     }
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-pub fn cases() -> Vec<(Case, Value)> {
+pub(crate) fn cases() -> Vec<(Case, Value)> {
     let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
     let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
     let split = |mut entry: Value| {

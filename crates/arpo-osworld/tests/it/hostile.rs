@@ -13,9 +13,12 @@ fn both() -> [Settings; 2] {
     [Generation::ArpoEra, Generation::Verified].map(|generation| Settings { generation, python: None })
 }
 
+/// A metric, a file's name and bytes, what is expected, and options.
+type Sample = (String, String, Vec<u8>, Value, Map<String, Value>);
+
 /// One case of each metric with a file, as something to damage.
-fn samples() -> Vec<(String, String, Vec<u8>, Value, Map<String, Value>)> {
-    let mut samples: Vec<(String, String, Vec<u8>, Value, Map<String, Value>)> = Vec::new();
+fn samples() -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
     for (case, _) in cases() {
         let Some(name) = case.result.get("file").and_then(Value::as_str) else { continue };
         let Ok(bytes) = std::fs::read(folder().join(name)) else { continue };

@@ -66,3 +66,18 @@ fn lists_of_both_kinds_and_what_is_wrong_with_them() {
         assert!(error.contains(part), "{text}: {error}");
     }
 }
+
+#[test]
+fn the_documentation_names_every_function() {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/osworld-evaluators.md"))
+            .unwrap();
+    let metrics =
+        arpo_osworld::metrics::TABLES.iter().flat_map(|(_, table)| table.iter().map(|metric| metric.name));
+    let getters =
+        arpo_osworld::getters::TABLES.iter().flat_map(|(_, table)| table.iter().map(|getter| getter.name));
+    let steps = arpo_osworld::setup::STEPS.iter().copied();
+    let unnamed: Vec<&str> =
+        metrics.chain(getters).chain(steps).filter(|name| !text.contains(&format!("`{name}`"))).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+}
