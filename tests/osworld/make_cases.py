@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import openpyxl
+from openpyxl.chart import BarChart, LineChart, Reference
 from openpyxl.styles import Font, PatternFill
 from PIL import Image
 
@@ -243,6 +244,58 @@ def tables():
         case(f"table freeze {name}", "compare_table", styled, other, rules=[{"type": "freeze", **pair}])
         case(f"table rows {name}", "compare_table", styled, other, rules=[{"type": "row_props", "props": ["hidden"], **pair}])
         case(f"table style {name}", "compare_table", styled, other, rules=[{"type": "style", "props": ["fill_type", "bgcolor"], **pair}])
+    def chart(kind, title, column):
+        def add(made):
+            drawn = kind()
+            drawn.title = title
+            drawn.add_data(Reference(made.active, min_col=column, min_row=1, max_row=3), titles_from_data=True)
+            drawn.set_categories(Reference(made.active, min_col=1, min_row=2, max_row=3))
+            made.active.add_chart(drawn, "E2")
+
+        return add
+
+    drawn = book("chart.xlsx", rows, chart(BarChart, "Sales", 2))
+    others = {"same": (BarChart, "Sales", 2), "title": (BarChart, "Sale", 2), "kind": (LineChart, "Sales", 2), "column": (BarChart, "Sales", 1)}
+    for name, parts in others.items():
+        other = book(f"chart_{name}.xlsx", rows, chart(*parts))
+        for props in [["type"], ["title"], ["type", "title", "legend", "xtitle"], ["direction"]]:
+            case(f"table chart {name} {props}", "compare_table", other, drawn, rules=[{"type": "chart", "chart_props": props, **pair}])
+    case("table chart none", "compare_table", plain, drawn, rules=[{"type": "chart", "chart_props": ["type"], **pair}])
+
+    # openpyxl cannot make a pivot table, only keep one: its parts are written by hand into a workbook.
+    def pivot(name, subtotal="sum", hidden=0, fields=(0,)):
+        base = zipfile.ZipFile(FILES / "gold.xlsx")
+        parts = {part: base.read(part).decode() for part in base.namelist()}
+        space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="' + OFFICE + '"'
+        items = f'<items count="3"><item h="{hidden}" x="0"/><item x="1"/><item t="default"/></items>'
+        columns = "".join(f'<pivotField axis="axisRow" showAll="0">{items}</pivotField>' if i in fields else '<pivotField dataField="1" showAll="0"/>' for i in range(3))
+        rows = "".join(f'<field x="{i}"/>' for i in fields)
+        kinds = {"/xl/pivotTables/pivotTable1.xml": "pivotTable", "/xl/pivotCache/pivotCacheDefinition1.xml": "pivotCacheDefinition"}
+        extra = "".join(f'<Override PartName="{part}" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.{kind}+xml"/>' for part, kind in kinds.items())
+        parts["[Content_Types].xml"] = parts["[Content_Types].xml"].replace("</Types>", extra + "</Types>")
+        link = f'<Relationship Id="rIdP" Type="{OFFICE}/pivotCacheDefinition" Target="/xl/pivotCache/pivotCacheDefinition1.xml"/>'
+        parts["xl/_rels/workbook.xml.rels"] = parts["xl/_rels/workbook.xml.rels"].replace("</Relationships>", link + "</Relationships>")
+        caches = f'<pivotCaches><pivotCache xmlns:r="{OFFICE}" cacheId="1" r:id="rIdP"/></pivotCaches>'
+        parts["xl/workbook.xml"] = parts["xl/workbook.xml"].replace("</workbook>", caches + "</workbook>")
+        parts["xl/worksheets/_rels/sheet1.xml.rels"] = relations(("rId1", "pivotTable", "../pivotTables/pivotTable1.xml"))
+        parts["xl/pivotTables/_rels/pivotTable1.xml.rels"] = relations(("rId1", "pivotCacheDefinition", "../pivotCache/pivotCacheDefinition1.xml"))
+        parts["xl/pivotTables/pivotTable1.xml"] = (
+            f'{XML}<pivotTableDefinition {space} name="P" cacheId="1" dataCaption="V"><location ref="E1:F4" firstHeaderRow="1" firstDataRow="1" firstDataCol="1"/>'
+            f'<pivotFields count="3">{columns}</pivotFields><rowFields count="{len(fields)}">{rows}</rowFields>'
+            f'<dataFields count="1"><dataField name="D" fld="1" subtotal="{subtotal}"/></dataFields></pivotTableDefinition>'
+        )
+        cached = "".join(f'<cacheField name="{n}" numFmtId="0"><sharedItems/></cacheField>' for n in "abc")
+        parts["xl/pivotCache/pivotCacheDefinition1.xml"] = (
+            f'{XML}<pivotCacheDefinition {space} recordCount="0"><cacheSource type="worksheet"><worksheetSource ref="A1:C3" sheet="Sheet1"/></cacheSource>'
+            f'<cacheFields count="3">{cached}</cacheFields></pivotCacheDefinition>'
+        )
+        return archive(name, parts)
+
+    gold_pivot = pivot("pivot.xlsx")
+    props = ["col_fields", "filter", "row_fields", "data_fields"]
+    for name, parts in {"same": {}, "count": {"subtotal": "count"}, "hidden": {"hidden": 1}, "field": {"fields": (2,)}}.items():
+        case(f"table pivot {name}", "compare_table", pivot(f"pivot_{name}.xlsx", **parts), gold_pivot, rules=[{"type": "pivot_table", "pivot_props": props, **pair}])
+    case("table pivot none", "compare_table", plain, gold_pivot, rules=[{"type": "pivot_table", "pivot_props": props, **pair}])
     two = book("two.xlsx", rows, sheets=("Sheet1", "Other"))
     case("table names", "compare_table", two, two, rules=[{"type": "sheet_name"}])
     case("table names differ", "compare_table", gold, two, rules=[{"type": "sheet_name"}])

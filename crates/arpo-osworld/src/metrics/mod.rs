@@ -63,7 +63,7 @@ pub const TABLES: &[(&str, &[Metric])] = &[
 pub const INFEASIBLE: &str = "infeasible";
 
 /// Rules of `compare_table` that task files name and that are not here.
-pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["chart", "pivot_table", "sparkline", "filter"];
+pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["sparkline", "filter"];
 
 /// The metric of a name.
 pub fn find(name: &str) -> Option<&'static Metric> {

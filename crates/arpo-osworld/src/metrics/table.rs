@@ -6,7 +6,9 @@ use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
 use crate::sheet::book::{Book, Sheet};
 use crate::sheet::cell::{lone_value, style_value};
+use crate::sheet::chart::charts;
 use crate::sheet::frame::Frame;
+use crate::sheet::pivot::pivot_tables;
 use crate::sheet::range::{Place, Ranges};
 use crate::state::{FileState, State};
 use crate::text::{python, similarity, value_rule};
@@ -89,6 +91,8 @@ impl<'a> Books<'a> {
                 other => other,
             },
             "style" => self.same_styles(rule),
+            "chart" => self.same_parts(rule, "chart_props", charts),
+            "pivot_table" => self.same_parts(rule, "pivot_props", pivot_tables),
             kind if super::UNSUPPORTED_TABLE_RULES.contains(&kind) => {
                 Err(MetricError::Unsupported(format!("compare_table's rule {kind}")))
             }
@@ -203,6 +207,22 @@ impl<'a> Books<'a> {
             }
         }
         Ok(holds)
+    }
+
+    /// Charts or pivot tables, by what they show.
+    fn same_parts(
+        &'a self,
+        rule: &Value,
+        names: &str,
+        parts: fn(&Book, &str, &[&str]) -> Result<BTreeMap<String, Map<String, Value>>, MetricError>,
+    ) -> Result<bool, MetricError> {
+        let wanted: Vec<&str> =
+            rule[names].as_array().into_iter().flatten().map(text).collect::<Result<_, _>>()?;
+        let read = |key: &str| {
+            let chosen = self.choose(rule, key)?;
+            parts(chosen.book, &chosen.sheet, &wanted)
+        };
+        Ok(read("sheet_idx0")? == read("sheet_idx1")?)
     }
 
     fn same_properties(

@@ -2,8 +2,10 @@
 
 pub mod book;
 pub mod cell;
+pub mod chart;
 pub mod dates;
 pub mod frame;
 pub mod numeric;
+pub mod pivot;
 pub mod range;
 pub mod styles;
