@@ -4,6 +4,7 @@ use super::call::{text, yes};
 use super::lines::lenient_text;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
+use crate::sheet::Described;
 use crate::sheet::book::{Book, Sheet};
 use crate::sheet::cell::{lone_value, style_value};
 use crate::sheet::chart::charts;
@@ -12,7 +13,7 @@ use crate::sheet::pivot::pivot_tables;
 use crate::sheet::range::{Place, Ranges};
 use crate::state::{FileState, State};
 use crate::text::{python, similarity, value_rule};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 pub(super) const METRICS: &[Metric] = &[
@@ -214,7 +215,7 @@ impl<'a> Books<'a> {
         &'a self,
         rule: &Value,
         names: &str,
-        parts: fn(&Book, &str, &[&str]) -> Result<BTreeMap<String, Map<String, Value>>, MetricError>,
+        parts: fn(&Book, &str, &[&str]) -> Result<Described, MetricError>,
     ) -> Result<bool, MetricError> {
         let wanted: Vec<&str> =
             rule[names].as_array().into_iter().flatten().map(text).collect::<Result<_, _>>()?;
@@ -228,7 +229,7 @@ impl<'a> Books<'a> {
     fn same_properties(
         &'a self,
         rule: &Value,
-        entries: fn(&Sheet) -> BTreeMap<String, Map<String, Value>>,
+        entries: fn(&Sheet) -> Described,
     ) -> Result<bool, MetricError> {
         let wanted: Vec<&str> =
             rule["props"].as_array().into_iter().flatten().map(text).collect::<Result<_, _>>()?;

@@ -2,17 +2,14 @@
 
 use crate::error::MetricError;
 use crate::package::parse;
+use crate::sheet::Described;
 use crate::sheet::book::Book;
 use roxmltree::{Document, Node};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Charts by their series, each with the properties asked for.
-pub fn charts(
-    book: &Book,
-    sheet: &str,
-    properties: &[&str],
-) -> Result<BTreeMap<String, Map<String, Value>>, MetricError> {
+pub fn charts(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described, MetricError> {
     let mut charts = BTreeMap::new();
     for drawing in book.relations_of(sheet)?.iter().filter(|relation| relation.is("drawing")) {
         for relation in

@@ -9,3 +9,9 @@ pub mod numeric;
 pub mod pivot;
 pub mod range;
 pub mod styles;
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Parts of a sheet by what they show, each with the properties asked for.
+pub type Described = BTreeMap<String, Map<String, Value>>;

@@ -2,6 +2,7 @@
 
 use crate::error::MetricError;
 use crate::package::parse;
+use crate::sheet::Described;
 use crate::sheet::book::{Book, is_true};
 use crate::sheet::range::Place;
 use roxmltree::Node;
@@ -15,11 +16,7 @@ type Items = Vec<(bool, i64)>;
 ///
 /// Fields without items at either end of the source are cut off, and fields are counted from the first that is
 /// left, so that a source chosen wider is the same source.
-pub fn pivot_tables(
-    book: &Book,
-    sheet: &str,
-    properties: &[&str],
-) -> Result<BTreeMap<String, Map<String, Value>>, MetricError> {
+pub fn pivot_tables(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described, MetricError> {
     let mut tables = BTreeMap::new();
     for relation in book.relations_of(sheet)?.iter().filter(|relation| relation.is("pivotTable")) {
         let text = book.package.xml(&relation.target)?;

@@ -10,4 +10,5 @@ mod golden;
 mod hostile;
 mod judgement;
 mod setup;
+mod sounds;
 mod suites;
