@@ -6,7 +6,7 @@ use crate::sheet::Described;
 use crate::sheet::book::{Book, is_true};
 use crate::sheet::range::Place;
 use roxmltree::Node;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Items of a field: hidden or not, and which.
