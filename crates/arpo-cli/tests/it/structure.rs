@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-tokenizer", &["arpo-agent"]),
     ("arpo-image", &["arpo-agent"]),
     ("arpo-env", &["arpo-core"]),
+    ("arpo-osworld", &["arpo-core", "arpo-agent"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
     ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
@@ -98,7 +99,7 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env"] {
+    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-osworld"] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

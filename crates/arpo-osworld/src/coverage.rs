@@ -1,0 +1,121 @@
+//! Which tasks can be run and judged: every metric, getter and set-up step they name is here.
+
+use crate::error::TaskError;
+use crate::metrics::INFEASIBLE;
+use crate::task::suite::{self, SuiteTask};
+use crate::task::{Check, TaskFile};
+use crate::{getters, metrics, setup};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+/// What is there and what is not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Tasks that need nothing that is not here.
+    pub covered: usize,
+    /// Tasks looked at.
+    pub total: usize,
+    /// By domain.
+    pub domains: BTreeMap<String, DomainCoverage>,
+    /// What is not here, as `metric NAME`, `getter NAME` or `step NAME`, with how many tasks need it.
+    pub missing: BTreeMap<String, usize>,
+}
+
+/// A domain's part.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct DomainCoverage {
+    /// Tasks that need nothing that is not here.
+    pub covered: usize,
+    /// Tasks.
+    pub total: usize,
+    /// What is not here.
+    pub missing: BTreeSet<String>,
+}
+
+/// The coverage of a folder of task files, or of a list of them.
+pub fn of_folder(tasks: &Path, list: Option<&Path>) -> Result<Coverage, TaskError> {
+    Ok(of_tasks(&suite::load(tasks, list)?))
+}
+
+/// The coverage of tasks.
+pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
+    let mut coverage =
+        Coverage { covered: 0, total: tasks.len(), domains: BTreeMap::new(), missing: BTreeMap::new() };
+    for task in tasks {
+        let lacking = missing(&task.task);
+        let domain = coverage.domains.entry(task.domain.clone()).or_default();
+        domain.total += 1;
+        if lacking.is_empty() {
+            domain.covered += 1;
+            coverage.covered += 1;
+        }
+        for name in lacking {
+            domain.missing.insert(name.clone());
+            *coverage.missing.entry(name).or_default() += 1;
+        }
+    }
+    coverage
+}
+
+/// Loads tasks and refuses them if one needs what is not here.
+pub fn load_runnable(tasks: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
+    let tasks = suite::load(tasks, list)?;
+    for task in &tasks {
+        let missing = missing(&task.task);
+        if !missing.is_empty() {
+            return Err(TaskError::Missing {
+                task: task.task.id.clone(),
+                missing: missing.into_iter().collect(),
+            });
+        }
+    }
+    Ok(tasks)
+}
+
+/// What a task needs that is not here.
+pub fn missing(task: &TaskFile) -> BTreeSet<String> {
+    let steps = task.config.iter().chain(&task.evaluator.postconfig);
+    let mut missing: BTreeSet<String> = steps
+        .filter(|step| !setup::STEPS.contains(&step.kind.as_str()))
+        .map(|step| format!("step {}", step.kind))
+        .collect();
+    for check in &task.evaluator.checks {
+        if check.func != INFEASIBLE && metrics::find(&check.func).is_none() {
+            missing.insert(format!("metric {}", check.func));
+        }
+        missing.extend(missing_rules(check));
+        for getter in check.result.iter().chain(&check.expected) {
+            if getters::find(&getter.kind).is_none() {
+                missing.insert(format!("getter {}", getter.kind));
+            }
+        }
+    }
+    missing
+}
+
+/// Parts of metrics that are asked for by options and are not here.
+fn missing_rules(check: &Check) -> Vec<String> {
+    let rules = check.options.get("rules").and_then(|rules| rules.as_array()).into_iter().flatten();
+    let kinds = rules.filter_map(|rule| rule["type"].as_str());
+    let unsupported =
+        kinds.filter(|kind| check.func == "compare_table" && metrics::UNSUPPORTED_TABLE_RULES.contains(kind));
+    let mut missing: Vec<String> =
+        unsupported.map(|kind| format!("metric compare_table: rule {kind}")).collect();
+    if check.func == "check_json" && check.options.get("is_yaml").is_some_and(crate::text::python::truthy) {
+        missing.push("metric check_json: YAML".into());
+    }
+    missing
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<22}{:>9}{:>7}  missing", "domain", "covered", "tasks")?;
+        for (name, domain) in &self.domains {
+            let missing: Vec<&str> = domain.missing.iter().map(String::as_str).collect();
+            writeln!(f, "{name:<22}{:>9}{:>7}  {}", domain.covered, domain.total, missing.join(", "))?;
+        }
+        write!(f, "{:<22}{:>9}{:>7}", "all", self.covered, self.total)
+    }
+}

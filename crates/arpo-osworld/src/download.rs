@@ -1,0 +1,220 @@
+//! The cache of files that tasks need: fetched once, whole or not at all, shared by all desktops of a host.
+//!
+//! Files lie where OSWorld puts them, `<root>/<task id>/<name>`, so that an existing cache is used as it is. A
+//! download is continued where it stopped, checked against a sum where one is known, and renamed into place;
+//! desktops that want the same file at the same time wait for one another. Offline, a missing file is an error
+//! that says where it should be.
+
+use crate::error::DownloadError;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The file of known sums in the cache: `{"address": "sha256 in hex"}`.
+pub const CHECKSUMS_FILE: &str = "checksums.json";
+
+/// Where most addresses of Verified's tasks point to; a mirror takes its place.
+const HUGGING_FACE: &str = "https://huggingface.co";
+
+/// How files are had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    /// Nothing is fetched.
+    pub offline: bool,
+    /// Takes the place of `https://huggingface.co`.
+    pub mirror: Option<String>,
+    /// Tries of a download.
+    pub tries: u32,
+    /// For one try.
+    pub limit: Duration,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { offline: false, mirror: None, tries: 3, limit: Duration::from_mins(5) }
+    }
+}
+
+/// Fetches the rest of a file: told the address and how much is there, it gives the status and the body.
+pub trait Fetch: Send + Sync {
+    /// Asks for the bytes from `offset` on; the status is 200 for the whole file, 206 for the rest.
+    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<(u16, Box<dyn Read>), String>;
+}
+
+/// The internet.
+pub struct Internet(ureq::Agent);
+
+impl Default for Internet {
+    fn default() -> Self {
+        Self(ureq::Agent::config_builder().http_status_as_error(false).build().new_agent())
+    }
+}
+
+impl Fetch for Internet {
+    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<(u16, Box<dyn Read>), String> {
+        let mut request = self.0.get(url).config().timeout_global(Some(limit)).build();
+        if offset > 0 {
+            request = request.header("Range", format!("bytes={offset}-"));
+        }
+        let response = request.call().map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        Ok((status, Box::new(response.into_body().into_reader())))
+    }
+}
+
+/// A cache in a folder.
+pub struct Cache {
+    root: PathBuf,
+    sources: Sources,
+    fetch: Box<dyn Fetch>,
+    checksums: BTreeMap<String, String>,
+}
+
+impl Cache {
+    /// A cache over the internet. Known sums are read from its folder.
+    pub fn new(root: impl Into<PathBuf>, sources: Sources) -> Result<Self, DownloadError> {
+        Self::with_fetch(root, sources, Box::new(Internet::default()))
+    }
+
+    /// A cache over anything else.
+    pub fn with_fetch(
+        root: impl Into<PathBuf>,
+        sources: Sources,
+        fetch: Box<dyn Fetch>,
+    ) -> Result<Self, DownloadError> {
+        let root = root.into();
+        let path = root.join(CHECKSUMS_FILE);
+        let broken = |problem: String| DownloadError::Cache { path: path.clone(), problem };
+        let checksums = match fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(broken(error.to_string())),
+        };
+        Ok(Self { root, sources, fetch, checksums })
+    }
+
+    /// The folder of a task.
+    pub fn task_folder(&self, task: &str) -> PathBuf {
+        self.root.join(plain_name(task))
+    }
+
+    /// Where a set-up step's download lies: `<uuid5 of the address>_<name>`.
+    pub fn setup_path(&self, task: &str, url: &str, target: &str) -> PathBuf {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, url.as_bytes());
+        self.task_folder(task).join(format!("{id}_{}", plain_name(target)))
+    }
+
+    /// Where an evaluator's download lies.
+    pub fn evaluation_path(&self, task: &str, name: &str) -> PathBuf {
+        self.task_folder(task).join(plain_name(name))
+    }
+
+    /// The content of a file, fetched if it is not there. `Err` if it is not what its sum says.
+    pub fn obtain(&self, url: &str, path: &Path) -> Result<Vec<u8>, DownloadError> {
+        let broken =
+            |error: io::Error| DownloadError::Cache { path: path.to_path_buf(), problem: error.to_string() };
+        if !path.exists() {
+            if self.sources.offline {
+                return Err(DownloadError::Offline { url: url.to_owned(), path: path.to_path_buf() });
+            }
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(broken)?;
+            }
+            let lock = self.lock(url).map_err(broken)?;
+            if !path.exists() {
+                self.download(url, path)?;
+            }
+            drop(lock);
+        }
+        let content = fs::read(path).map_err(broken)?;
+        self.check(url, &content)?;
+        Ok(content)
+    }
+
+    /// Held while a file is fetched. The lock files stay: to remove one would let two in at once.
+    fn lock(&self, url: &str) -> io::Result<File> {
+        let folder = self.root.join(".locks");
+        fs::create_dir_all(&folder)?;
+        let file = File::create(folder.join(Uuid::new_v5(&Uuid::NAMESPACE_URL, url.as_bytes()).to_string()))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn check(&self, url: &str, content: &[u8]) -> Result<(), DownloadError> {
+        let Some(wanted) = self.checksums.get(url) else { return Ok(()) };
+        let found = hex(&Sha256::digest(content));
+        if found.eq_ignore_ascii_case(wanted) {
+            return Ok(());
+        }
+        Err(DownloadError::Checksum { url: url.to_owned(), found, wanted: wanted.clone() })
+    }
+
+    fn download(&self, url: &str, path: &Path) -> Result<(), DownloadError> {
+        let part = beside(path, "part");
+        let mut problem = String::new();
+        for _ in 0..self.sources.tries.max(1) {
+            match self.attempt(url, &part) {
+                Ok(()) => {
+                    let broken = |error: io::Error| DownloadError::Cache {
+                        path: part.clone(),
+                        problem: error.to_string(),
+                    };
+                    if let Err(error) = self.check(url, &fs::read(&part).map_err(broken)?) {
+                        // What is wrong is not continued.
+                        fs::remove_file(&part).map_err(broken)?;
+                        return Err(error);
+                    }
+                    return fs::rename(&part, path).map_err(broken);
+                }
+                Err(error) => problem = error,
+            }
+        }
+        Err(DownloadError::Fetch { url: url.to_owned(), problem })
+    }
+
+    fn attempt(&self, url: &str, part: &Path) -> Result<(), String> {
+        let mirrored = match &self.sources.mirror {
+            Some(mirror) if url.starts_with(HUGGING_FACE) => {
+                format!("{}{}", mirror.trim_end_matches('/'), &url[HUGGING_FACE.len()..])
+            }
+            _ => url.to_owned(),
+        };
+        let offset = fs::metadata(part).map_or(0, |file| file.len());
+        let (status, mut body) = self.fetch.fetch(&mirrored, offset, self.sources.limit)?;
+        let mut file = match status {
+            206 => OpenOptions::new().append(true).open(part),
+            200 => File::create(part),
+            416 => {
+                fs::remove_file(part).map_err(|error| error.to_string())?;
+                return Err("the server has less than was there; starting again".into());
+            }
+            other => return Err(format!("status {other}")),
+        }
+        .map_err(|error| error.to_string())?;
+        io::copy(&mut body, &mut file).map_err(|error| error.to_string())?;
+        file.flush().and_then(|()| file.sync_all()).map_err(|error| error.to_string())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The last part of a path: names come from task files and must stay in their folder.
+fn plain_name(name: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    if matches!(last, "" | "." | "..") { "unnamed".into() } else { last.to_owned() }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}

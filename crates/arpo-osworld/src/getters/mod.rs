@@ -1,0 +1,69 @@
+//! Getters by name: from a guest, the cache or the rule itself to a state.
+
+#![expect(clippy::unnecessary_wraps, reason = "every getter has the table's signature")]
+
+mod chrome_profile;
+mod commands;
+mod dates;
+mod fields;
+mod files;
+mod pages;
+mod recreation;
+mod tabs;
+
+use crate::download::Cache;
+use crate::error::GetterError;
+use crate::guest::Guest;
+use crate::state::State;
+use crate::task::{Generation, Getter};
+use fields::Fields;
+use jiff::Zoned;
+
+/// What getters look at.
+pub struct Context<'a> {
+    /// The desktop.
+    pub guest: &'a dyn Guest,
+    /// Files of the internet, and what set-up steps have stored.
+    pub cache: &'a Cache,
+    /// The task's id.
+    pub task: &'a str,
+    /// Whose getters to be like.
+    pub generation: Generation,
+    /// The host's time.
+    pub now: Zoned,
+}
+
+/// A getter with its name in task files.
+pub struct GetterEntry {
+    /// The name.
+    pub name: &'static str,
+    function: fn(&Context<'_>, &Fields<'_>) -> Result<State, GetterError>,
+}
+
+const fn getter(
+    name: &'static str,
+    function: fn(&Context<'_>, &Fields<'_>) -> Result<State, GetterError>,
+) -> GetterEntry {
+    GetterEntry { name, function }
+}
+
+/// Every table with the name of its domain.
+pub const TABLES: &[(&str, &[GetterEntry])] = &[
+    ("chrome profile", chrome_profile::GETTERS),
+    ("commands and settings", commands::GETTERS),
+    ("files", files::GETTERS),
+    ("pages", pages::GETTERS),
+    ("rules", dates::GETTERS),
+    ("tabs", tabs::GETTERS),
+];
+
+/// The getter of a name.
+pub fn find(name: &str) -> Option<&'static GetterEntry> {
+    TABLES.iter().flat_map(|(_, getters)| getters.iter()).find(|getter| getter.name == name)
+}
+
+/// The state a task file's getter gives.
+pub fn get(context: &Context<'_>, getter: &Getter) -> Result<State, GetterError> {
+    let entry = find(&getter.kind).ok_or_else(|| GetterError::Unknown(getter.kind.clone()))?;
+    (entry.function)(context, &Fields { getter: entry.name, fields: &getter.fields })
+}

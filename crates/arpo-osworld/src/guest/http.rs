@@ -1,0 +1,291 @@
+//! The client of OSWorld's server in a guest: plain HTTP, every call with a deadline, tried three times.
+
+use super::cdp::Cdp;
+use super::{Browser, Command, Guest, Output, Window};
+use crate::error::GuestError;
+use base64::Engine;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Where a guest listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ports {
+    /// OSWorld's server.
+    pub server: u16,
+    /// The browser's debugging port.
+    pub chromium: u16,
+    /// VLC's web interface.
+    pub vlc: u16,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self { server: 5000, chromium: 9222, vlc: 8080 }
+    }
+}
+
+/// How long and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patience {
+    /// For a call that the server answers from what it has.
+    pub quick: Duration,
+    /// For a command; the server itself ends one after 120 s.
+    pub command: Duration,
+    /// For a file to be sent or opened.
+    pub slow: Duration,
+    /// Tries of a call that got no answer.
+    pub tries: u32,
+    /// Between tries.
+    pub interval: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            quick: Duration::from_mins(1),
+            command: Duration::from_mins(3),
+            slow: Duration::from_mins(10),
+            tries: 3,
+            interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A guest over HTTP.
+pub struct HttpGuest {
+    agent: ureq::Agent,
+    host: String,
+    ports: Ports,
+    patience: Patience,
+    token: Option<String>,
+    browser: Cdp,
+}
+
+const ANSWER_LIMIT_BYTES: u64 = 1 << 30;
+
+/// An answer.
+struct Answer {
+    status: u16,
+    body: Vec<u8>,
+}
+
+/// What is sent.
+enum Body<'a> {
+    None,
+    Json(Value),
+    Form(&'a [(&'a str, &'a str)]),
+    Bytes(&'a str, Vec<u8>),
+}
+
+impl HttpGuest {
+    /// A guest at a host. A token, where the guest asks for one, is sent as a bearer's.
+    pub fn new(host: &str, ports: Ports, patience: Patience, token: Option<String>) -> Self {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
+        let browser = Cdp::new(host, ports.chromium);
+        Self { agent, host: host.to_owned(), ports, patience, token, browser }
+    }
+
+    /// A call, tried again while there is no answer. A command is sent once only: it may have run.
+    fn call(&self, path: &str, body: &Body<'_>, limit: Duration, tries: u32) -> Result<Answer, GuestError> {
+        let mut last = String::new();
+        for attempt in 0..tries.max(1) {
+            if attempt > 0 {
+                self.pause(self.patience.interval);
+            }
+            match self.send(path, body, limit) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => last = error,
+            }
+        }
+        Err(GuestError::Unreachable { call: path.to_owned(), problem: last })
+    }
+
+    fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<Answer, String> {
+        let url = format!("http://{}:{}{path}", self.host, self.ports.server);
+        let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let sent = match body {
+            Body::None => {
+                let request = self.agent.get(&url).config().timeout_global(Some(limit)).build();
+                match &bearer {
+                    Some(bearer) => request.header("Authorization", bearer).call(),
+                    None => request.call(),
+                }
+            }
+            with_body => {
+                let request = self.agent.post(&url).config().timeout_global(Some(limit)).build();
+                let request = match &bearer {
+                    Some(bearer) => request.header("Authorization", bearer),
+                    None => request,
+                };
+                match with_body {
+                    Body::Json(value) => {
+                        request.header("Content-Type", "application/json").send(value.to_string())
+                    }
+                    Body::Form(fields) => request.send_form(fields.iter().copied()),
+                    Body::Bytes(kind, bytes) => request.header("Content-Type", *kind).send(bytes.as_slice()),
+                    Body::None => request.send_empty(),
+                }
+            }
+        };
+        let mut response = sent.map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(ANSWER_LIMIT_BYTES).read_to_vec();
+        Ok(Answer { status, body: body.map_err(|error| error.to_string())? })
+    }
+
+    fn question(&self, path: &str, body: &Body<'_>) -> Result<Option<Vec<u8>>, GuestError> {
+        let answer = self.call(path, body, self.patience.quick, self.patience.tries)?;
+        Ok((answer.status == 200).then_some(answer.body))
+    }
+
+    fn json(&self, path: &str, body: &Body<'_>) -> Result<Option<Value>, GuestError> {
+        Ok(self.question(path, body)?.and_then(|body| serde_json::from_slice(&body).ok()))
+    }
+
+    /// A request to do something: a refusal is an error with the server's words.
+    fn order(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<(), GuestError> {
+        let answer = self.call(path, body, limit, self.patience.tries)?;
+        if answer.status == 200 {
+            return Ok(());
+        }
+        let text: String = String::from_utf8_lossy(&answer.body).chars().take(500).collect();
+        Err(GuestError::Refused { call: path.to_owned(), status: answer.status, body: text })
+    }
+
+    fn window_order(&self, path: &str, window: &Window) -> Result<(), GuestError> {
+        let body = json!({"window_name": window.name, "strict": window.strict, "by_class": window.by_class});
+        self.order(path, &Body::Json(body), self.patience.quick)
+    }
+}
+
+impl Guest for HttpGuest {
+    fn run(&self, command: &Command) -> Result<Option<Output>, GuestError> {
+        let answer = self.call("/execute", &Body::Json(command.body()), self.patience.command, 1)?;
+        if answer.status != 200 {
+            return Ok(None);
+        }
+        let value: Value = serde_json::from_slice(&answer.body).map_err(|error| GuestError::Unreachable {
+            call: "/execute".into(),
+            problem: error.to_string(),
+        })?;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        Ok(Some(Output {
+            stdout: text("output"),
+            stderr: text("error"),
+            returncode: value["returncode"].as_i64().unwrap_or(0),
+        }))
+    }
+
+    fn launch(&self, command: &Command) -> Result<(), GuestError> {
+        self.order("/setup/launch", &Body::Json(command.body()), self.patience.quick)
+    }
+
+    fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
+        self.question("/file", &Body::Form(&[("file_path", path)]))
+    }
+
+    fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {
+        let (kind, body) = multipart(path, content);
+        self.order("/setup/upload", &Body::Bytes(&kind, body), self.patience.slow)
+    }
+
+    fn open_file(&self, path: &str) -> Result<(), GuestError> {
+        // Verified's server answers when the window is there, which may take long.
+        self.order("/setup/open_file", &Body::Json(json!({"path": path})), self.patience.slow * 3)
+    }
+
+    fn activate_window(&self, window: &Window) -> Result<(), GuestError> {
+        self.window_order("/setup/activate_window", window)
+    }
+
+    fn close_window(&self, window: &Window) -> Result<(), GuestError> {
+        self.window_order("/setup/close_window", window)
+    }
+
+    fn change_wallpaper(&self, path: &str) -> Result<(), GuestError> {
+        self.order("/setup/change_wallpaper", &Body::Json(json!({"path": path})), self.patience.quick)
+    }
+
+    fn accessibility_tree(&self) -> Result<Option<String>, GuestError> {
+        let answer = self.json("/accessibility", &Body::None)?;
+        Ok(answer.and_then(|value| value["AT"].as_str().map(str::to_owned)))
+    }
+
+    fn terminal_output(&self) -> Result<Option<String>, GuestError> {
+        let answer = self.json("/terminal", &Body::None)?;
+        Ok(answer.and_then(|value| value["output"].as_str().map(str::to_owned)))
+    }
+
+    fn screen_size(&self) -> Result<Option<Value>, GuestError> {
+        self.json("/screen_size", &Body::Json(json!({})))
+    }
+
+    fn window_size(&self, class: &str) -> Result<Option<Value>, GuestError> {
+        self.json("/window_size", &Body::Form(&[("app_class_name", class)]))
+    }
+
+    fn wallpaper(&self) -> Result<Option<Vec<u8>>, GuestError> {
+        self.question("/wallpaper", &Body::Json(json!({})))
+    }
+
+    fn desktop_path(&self) -> Result<Option<String>, GuestError> {
+        let answer = self.json("/desktop_path", &Body::Json(json!({})))?;
+        Ok(answer.and_then(|value| value["desktop_path"].as_str().map(str::to_owned)))
+    }
+
+    fn list_directory(&self, path: &str) -> Result<Option<Value>, GuestError> {
+        let answer = self.json("/list_directory", &Body::Json(json!({"path": path})))?;
+        Ok(answer.and_then(|value| value.get("directory_tree").cloned()))
+    }
+
+    /// User "" and password "password", as OSWorld's image has it.
+    fn vlc_status(&self) -> Result<Option<Vec<u8>>, GuestError> {
+        let url = format!("http://{}:{}/requests/status.xml", self.host, self.ports.vlc);
+        let lost = |problem: String| GuestError::Unreachable { call: "VLC's status".into(), problem };
+        let secret = base64::engine::general_purpose::STANDARD.encode(":password");
+        let request = self.agent.get(&url).config().timeout_global(Some(self.patience.quick)).build();
+        let response = request.header("Authorization", format!("Basic {secret}")).call();
+        let mut response = response.map_err(|error| lost(error.to_string()))?;
+        if response.status().as_u16() != 200 {
+            return Ok(None);
+        }
+        response.body_mut().read_to_vec().map(Some).map_err(|error| lost(error.to_string()))
+    }
+
+    fn browser(&self) -> &dyn Browser {
+        &self.browser
+    }
+}
+
+/// The fields `file_path` and `file_data` as a form of several parts, and its type.
+fn multipart(path: &str, content: &[u8]) -> (String, Vec<u8>) {
+    let mut boundary = String::from("arpo-part");
+    while content.windows(boundary.len()).any(|piece| piece == boundary.as_bytes()) {
+        boundary.push_str("-more");
+    }
+    let name = path.rsplit('/').next().unwrap_or_default().replace(['"', '\r', '\n'], "_");
+    let mut body = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"file_path\"\r\n\r\n{path}\r\n\
+         --{boundary}\r\nContent-Disposition: form-data; name=\"file_data\"; filename=\"{name}\"\r\n\
+         Content-Type: application/octet-stream\r\n\r\n"
+    )
+    .into_bytes();
+    body.extend_from_slice(content);
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    (format!("multipart/form-data; boundary={boundary}"), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_never_holds_its_boundary() {
+        let (kind, body) = multipart("/home/user/a b.txt", b"--arpo-part--");
+        assert!(kind.ends_with("boundary=arpo-part-more"));
+        let text = String::from_utf8_lossy(&body);
+        assert!(text.contains("name=\"file_path\"\r\n\r\n/home/user/a b.txt\r\n"));
+        assert!(text.contains("filename=\"a b.txt\""));
+        assert!(text.ends_with("--arpo-part--\r\n--arpo-part-more--\r\n"));
+    }
+}

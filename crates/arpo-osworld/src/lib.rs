@@ -1,0 +1,26 @@
+//! OSWorld: its task files, the client of its guests, set-up steps, getters and metrics, natively.
+//!
+//! Everything that judges is a pure function from states to a score; what touches the outside goes through the
+//! [`guest::Guest`] and [`download::Cache`] it is given. Scores are those of OSWorld's own evaluators, oddities
+//! included, in the generation the task file was written for.
+
+pub mod coverage;
+pub mod database;
+pub mod deck;
+pub mod download;
+pub mod error;
+pub mod evaluate;
+pub mod getters;
+pub mod guest;
+pub mod metrics;
+pub mod package;
+pub mod pdf;
+pub mod picture;
+pub mod score;
+pub mod setup;
+pub mod sheet;
+pub mod sound;
+pub mod state;
+pub mod task;
+pub mod text;
+pub mod word;

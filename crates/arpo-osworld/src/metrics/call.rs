@@ -1,0 +1,94 @@
+//! What a metric is called with, and the few ways of asking for it.
+
+use crate::error::MetricError;
+use crate::state::State;
+use crate::task::Generation;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// A score in [0, 1], or why there is none.
+pub type Score = Result<f64, MetricError>;
+
+/// What holds for all metrics of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Whose functions to be like.
+    pub generation: Generation,
+    /// A Python that may run files of the guest on this host, for the two tasks whose checker is a Python file.
+    /// Without one they are an error: code of an agent is not run unasked.
+    pub python: Option<PathBuf>,
+}
+
+/// The arguments of a metric.
+pub struct Call<'a> {
+    /// What is judged.
+    pub result: &'a State,
+    /// What it should be.
+    pub expected: Option<&'a State>,
+    /// Further arguments by name.
+    pub options: &'a Map<String, Value>,
+    /// What holds for all metrics.
+    pub settings: &'a Settings,
+}
+
+impl<'a> Call<'a> {
+    /// Whether functions of the ARPO era are wanted.
+    pub fn is_arpo_era(&self) -> bool {
+        self.settings.generation == Generation::ArpoEra
+    }
+
+    /// What is expected, where it must be given.
+    pub fn expected(&self) -> Result<&'a State, MetricError> {
+        self.expected.ok_or_else(|| MetricError::raises("nothing is given to compare with"))
+    }
+
+    /// The rule that is expected.
+    pub fn rule(&self) -> Result<&'a Value, MetricError> {
+        self.expected()?.json()
+    }
+
+    /// A field of the rule, where it must be there.
+    pub fn rule_field(&self, name: &str) -> Result<&'a Value, MetricError> {
+        self.rule()?.get(name).ok_or_else(|| MetricError::raises(format!("the rule has no {name}")))
+    }
+
+    /// A text of the rule.
+    pub fn rule_text(&self, name: &str) -> Result<&'a str, MetricError> {
+        let field = self.rule_field(name)?;
+        field.as_str().ok_or_else(|| MetricError::raises(format!("the rule's {name} is {field}, not text")))
+    }
+
+    /// A list of the rule, empty if it is not there.
+    pub fn rule_list(&self, name: &str) -> Result<&'a [Value], MetricError> {
+        match self.rule()?.get(name) {
+            None => Ok(&[]),
+            Some(Value::Array(items)) => Ok(items),
+            Some(other) => Err(MetricError::raises(format!("the rule's {name} is {other}, not a list"))),
+        }
+    }
+
+    /// An option that is true or false.
+    pub fn flag(&self, name: &str, default: bool) -> bool {
+        self.options.get(name).map_or(default, crate::text::python::truthy)
+    }
+
+    /// An option that is a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.options.get(name).and_then(Value::as_f64)
+    }
+
+    /// Whether either of the two files is not there, which many metrics answer with 0.
+    pub fn lacks_a_file(&self) -> Result<bool, MetricError> {
+        Ok(self.result.is_falsy() || self.expected()?.is_falsy())
+    }
+}
+
+/// 1 for yes, 0 for no.
+pub(super) fn yes(truth: bool) -> f64 {
+    if truth { 1.0 } else { 0.0 }
+}
+
+/// A value that must be text.
+pub(super) fn text(value: &Value) -> Result<&str, MetricError> {
+    value.as_str().ok_or_else(|| MetricError::raises(format!("{value} is not text")))
+}

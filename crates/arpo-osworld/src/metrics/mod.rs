@@ -1,0 +1,87 @@
+//! Metrics by name: pure functions from a state, what is expected and options to a score.
+//!
+//! Each file holds a domain and its own table; [`find`] looks through all of them. A metric that is not in a
+//! table is an error that names it.
+
+#![expect(clippy::unnecessary_wraps, reason = "every metric has the table's signature")]
+
+mod call;
+mod chrome;
+mod deck_compare;
+mod docs;
+mod general;
+mod gimp;
+mod image;
+mod json;
+mod lines;
+mod pdf;
+mod registry;
+mod slides;
+mod table;
+mod thunderbird;
+mod vlc;
+mod vscode;
+
+pub use call::{Call, Score, Settings};
+
+use crate::error::MetricError;
+use crate::state::State;
+use serde_json::{Map, Value};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A metric with its name in task files.
+pub struct Metric {
+    /// The name.
+    pub name: &'static str,
+    /// What it does.
+    pub function: fn(&Call<'_>) -> Score,
+}
+
+/// A row of a table.
+const fn metric(name: &'static str, function: fn(&Call<'_>) -> Score) -> Metric {
+    Metric { name, function }
+}
+
+/// Every table with the name of its domain.
+pub const TABLES: &[(&str, &[Metric])] = &[
+    ("chrome", chrome::METRICS),
+    ("docs", docs::METRICS),
+    ("general", general::METRICS),
+    ("gimp", gimp::METRICS),
+    ("image", image::METRICS),
+    ("json", json::METRICS),
+    ("lines", lines::METRICS),
+    ("pdf", pdf::METRICS),
+    ("slides", slides::METRICS),
+    ("table", table::METRICS),
+    ("thunderbird", thunderbird::METRICS),
+    ("vlc", vlc::METRICS),
+    ("vscode", vscode::METRICS),
+];
+
+/// The name that stands for a task that cannot be done; it is judged by the last action, not by a metric.
+pub const INFEASIBLE: &str = "infeasible";
+
+/// Rules of `compare_table` that task files name and that are not here.
+pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["sparkline", "filter"];
+
+/// The metric of a name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    TABLES.iter().flat_map(|(_, metrics)| metrics.iter()).find(|metric| metric.name == name)
+}
+
+/// The score of one metric.
+///
+/// A decoder of somebody else's that panics on a damaged file is an error of that file, not the end of a run.
+pub fn score(
+    name: &str,
+    result: &State,
+    expected: Option<&State>,
+    options: &Map<String, Value>,
+    settings: &Settings,
+) -> Score {
+    let metric = find(name).ok_or_else(|| MetricError::Unknown(name.to_owned()))?;
+    let call = Call { result, expected, options, settings };
+    catch_unwind(AssertUnwindSafe(|| (metric.function)(&call)))
+        .unwrap_or_else(|_| Err(MetricError::raises(format!("{name} cannot read the file"))))
+}

@@ -1,0 +1,180 @@
+//! One cell, and the three ways the original's libraries read its value.
+
+use crate::error::MetricError;
+use crate::package::parse;
+use crate::sheet::book::{Book, rich_text};
+use crate::sheet::dates::{Moment, moment};
+use crate::sheet::range::Place;
+use crate::task::Generation;
+use crate::text::python;
+use roxmltree::Node;
+use serde_json::{Value, json};
+
+/// A cell as the file has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawCell {
+    /// The type: `n`, `s`, `str`, `b`, `e`, `inlineStr`, `d`.
+    pub kind: String,
+    /// The stored value, of a formula its last result.
+    pub value: Option<String>,
+    /// Whether there is a formula.
+    pub has_formula: bool,
+    /// The text of an inline string.
+    pub inline: Option<String>,
+    /// Into the styles.
+    pub style: usize,
+}
+
+/// A value as pandas gets it from openpyxl.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Datum {
+    /// Nothing, or an empty text.
+    Empty,
+    /// A missing value: an error in the sheet.
+    Missing,
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Real(f64),
+    /// A truth value.
+    Truth(bool),
+    /// A date or a time.
+    Moment(Moment),
+}
+
+impl RawCell {
+    /// Reads a `c` element.
+    pub fn read(node: Node) -> Self {
+        let child = |name: &str| node.children().find(|child| child.tag_name().name() == name);
+        Self {
+            kind: node.attribute("t").unwrap_or("n").to_owned(),
+            value: child("v").and_then(|node| node.text()).map(str::to_owned),
+            has_formula: child("f").is_some(),
+            inline: child("is").map(rich_text),
+            style: node.attribute("s").and_then(|text| text.parse().ok()).unwrap_or(0),
+        }
+    }
+
+    /// Whether openpyxl, reading formulas as they are, gives the cell a value.
+    pub fn has_value(&self) -> bool {
+        self.has_formula || self.value.is_some() || self.inline.is_some()
+    }
+
+    /// The value as `pandas.read_excel` sees it.
+    pub fn datum(&self, book: &Book) -> Result<Datum, MetricError> {
+        let Some(value) = &self.value else {
+            return Ok(match &self.inline {
+                Some(text) if !text.is_empty() => Datum::Text(text.clone()),
+                _ => Datum::Empty,
+            });
+        };
+        let broken = || MetricError::raises(format!("a cell of type {} holds {value:?}", self.kind));
+        let text = |text: &str| if text.is_empty() { Datum::Empty } else { Datum::Text(text.to_owned()) };
+        match self.kind.as_str() {
+            "s" => {
+                let index: usize = value.trim().parse().map_err(|_| broken())?;
+                Ok(text(book.shared.get(index).ok_or_else(broken)?))
+            }
+            "b" => Ok(Datum::Truth(value.trim() != "0")),
+            "e" => Ok(Datum::Missing),
+            "n" => self.number(value, book).ok_or_else(broken),
+            _ => Ok(text(value)),
+        }
+    }
+
+    fn number(&self, value: &str, book: &Book) -> Option<Datum> {
+        let real = python::parse_float(value)?;
+        let style = book.styles.cell(self.style);
+        if style.is_date {
+            // A number beyond the calendar is an error cell in openpyxl, which pandas takes for missing.
+            return Some(moment(real, style.is_span, book.since_1904).map_or(Datum::Missing, Datum::Moment));
+        }
+        let is_whole = real.is_finite() && (real - real.trunc()).abs() <= 0.0 && real.abs() < 9.2e18;
+        Some(if is_whole { Datum::Whole(real as i64) } else { Datum::Real(real) })
+    }
+}
+
+/// The value as OSWorld's own reader of one cell gives it.
+///
+/// It looks for the part by the sheet's number, not by its relation; numbers are always real; truth values are
+/// nothing; and in the ARPO era so are inline texts and errors.
+pub fn lone_value(
+    book: &Book,
+    sheet: &str,
+    place: &str,
+    generation: Generation,
+) -> Result<Value, MetricError> {
+    let Some(entry) = book.entry(sheet) else {
+        return match generation {
+            Generation::ArpoEra => Err(MetricError::raises(format!("no sheet {sheet:?}"))),
+            Generation::Verified => Ok(Value::Null),
+        };
+    };
+    let part = format!("xl/worksheets/sheet{}.xml", entry.id);
+    if !book.package.has(&part) && generation == Generation::Verified {
+        return Ok(Value::Null);
+    }
+    let text = book.package.xml(&part)?;
+    let document = parse(&text)?;
+    let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(place);
+    let Some(cell) = document.descendants().find(is_it).map(RawCell::read) else { return Ok(Value::Null) };
+    let stored = cell.value.as_deref().map(python::strip).filter(|text| !text.is_empty());
+    let later = generation == Generation::Verified;
+    Ok(match (cell.kind.as_str(), stored) {
+        ("n", Some(text)) => python::parse_float(text).map_or(Value::Null, |number| json!(number)),
+        ("s", Some(text)) => match text.parse::<usize>() {
+            Ok(index) => {
+                json!(book.shared.get(index).ok_or_else(|| MetricError::raises("no such shared text"))?)
+            }
+            Err(_) => Value::Null,
+        },
+        ("str", Some(text)) => json!(text),
+        ("e", Some(text)) if later => json!(text),
+        ("inlineStr", _) if later => {
+            cell.inline.as_deref().map_or(Value::Null, |text| json!(python::strip(text)))
+        }
+        _ => Value::Null,
+    })
+}
+
+/// A property of a cell's style, by OSWorld's name for it. Most are nothing for a cell without a value.
+pub fn style_value(
+    book: &Book,
+    sheet: &crate::sheet::book::Sheet,
+    place: Place,
+    property: &str,
+    generation: Generation,
+) -> Result<Value, MetricError> {
+    let empty = RawCell::default();
+    let covered = sheet.is_covered(place);
+    let cell = sheet.cells.get(&place).filter(|_| !covered).unwrap_or(&empty);
+    let style = book.styles.cell(cell.style);
+    let font = book.styles.fonts.get(style.font).cloned().unwrap_or_default();
+    let fill = book.styles.fills.get(style.fill).cloned().unwrap_or_default();
+    let of_value = |value: Value| if cell.has_value() && !covered { value } else { Value::Null };
+    Ok(match property {
+        "number_format" => {
+            let is_number = cell.has_value() && cell.kind == "n" && !cell.has_formula;
+            if is_number && !style.is_date { json!(style.format) } else { Value::Null }
+        }
+        "font_name" => of_value(font.name),
+        "font_family" => of_value(font.family),
+        "font_bold" => of_value(font.bold),
+        "font_italic" => of_value(font.italic),
+        "font_underline" => of_value(font.underline),
+        "font_size" => of_value(font.size),
+        "font_color" if cell.has_value() && !covered => {
+            font.color.ok_or_else(|| MetricError::raises("a font without a colour"))?
+        }
+        "font_color" => Value::Null,
+        "fill_type" => json!(fill.tag),
+        // The ARPO era reads the back colour, which a plain fill leaves at its default.
+        "bgcolor" if generation == Generation::ArpoEra => fill.back,
+        "bgcolor" | "fgcolor" => fill.front,
+        "hyperlink" => of_value(json!(sheet.links.get(&place.name()).cloned().unwrap_or_default())),
+        "merge" if generation == Generation::Verified => json!(covered),
+        other => return Err(MetricError::raises(format!("no such style: {other}"))),
+    })
+}

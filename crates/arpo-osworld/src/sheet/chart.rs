@@ -1,0 +1,92 @@
+//! The charts of a sheet, as openpyxl reads them: by the cells they show.
+
+use crate::error::MetricError;
+use crate::package::parse;
+use crate::sheet::Described;
+use crate::sheet::book::Book;
+use roxmltree::{Document, Node};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Charts by their series, each with the properties asked for.
+pub fn charts(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described, MetricError> {
+    let mut charts = BTreeMap::new();
+    for drawing in book.relations_of(sheet)?.iter().filter(|relation| relation.is("drawing")) {
+        for relation in
+            book.package.relations(&drawing.target)?.iter().filter(|relation| relation.is("chart"))
+        {
+            let text = book.package.xml(&relation.target)?;
+            let document = parse(&text)?;
+            // A chart of several kinds counts by the first of them.
+            let Some(group) = first_group(&document) else { continue };
+            let series =
+                children(group, "ser").map(|one| format!("{},{}", cells(one, "val"), cells(one, "cat")));
+            let series = series.collect::<Vec<_>>().join(";");
+            let values =
+                properties.iter().map(|name| Ok(((*name).to_owned(), property(&document, group, name)?)));
+            charts.insert(series, values.collect::<Result<Map<_, _>, MetricError>>()?);
+        }
+    }
+    Ok(charts)
+}
+
+fn children<'a, 'input>(node: Node<'a, 'input>, name: &str) -> impl Iterator<Item = Node<'a, 'input>> {
+    node.children().filter(move |child| child.tag_name().name() == name)
+}
+
+fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    children(node, name).next()
+}
+
+fn area<'a, 'input>(document: &'a Document<'input>) -> Option<Node<'a, 'input>> {
+    document.descendants().find(|node| node.tag_name().name() == "plotArea")
+}
+
+fn first_group<'a, 'input>(document: &'a Document<'input>) -> Option<Node<'a, 'input>> {
+    area(document)?.children().find(|node| node.tag_name().name().ends_with("Chart"))
+}
+
+/// The range of a series' values or categories: numbers, or else texts.
+fn cells(series: Node, part: &str) -> String {
+    let source = child(series, part);
+    let range = |kind: &str| source.and_then(|node| child(node, kind)).and_then(|node| child(node, "f"));
+    range("numRef").or_else(|| range("strRef")).and_then(|node| node.text()).unwrap_or_default().to_owned()
+}
+
+fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, MetricError> {
+    let chart = document.descendants().find(|node| node.tag_name().name() == "chart");
+    Ok(match name {
+        "title" => title(chart),
+        "legend" => {
+            let legend = chart.and_then(|node| child(node, "legend"));
+            let place = |node| child(node, "legendPos").and_then(|node| node.attribute("val")).unwrap_or("r");
+            legend.map_or(Value::Null, |node| json!(place(node)))
+        }
+        "type" => json!(group.tag_name().name()),
+        "direction" => {
+            let direction =
+                child(group, "barDir").ok_or_else(|| MetricError::raises("a chart without a direction"))?;
+            json!(direction.attribute("val").unwrap_or("col"))
+        }
+        "xtitle" => title(axis(document, group, 0)),
+        "ytitle" => title(axis(document, group, 1)),
+        "ztitle" => title(axis(document, group, 2)),
+        other => return Err(MetricError::Unsupported(format!("compare_table's chart property {other}"))),
+    })
+}
+
+fn axis<'a, 'input>(document: &'a Document<'input>, group: Node, place: usize) -> Option<Node<'a, 'input>> {
+    let id = children(group, "axId").nth(place)?.attribute("val")?;
+    area(document)?.children().find(|node| {
+        child(*node, "axId").is_some_and(|one| one.attribute("val") == Some(id))
+            && node.tag_name().name().ends_with("Ax")
+    })
+}
+
+/// The first run of the first paragraph of a title; nothing if any of it is not there.
+fn title(node: Option<Node>) -> Value {
+    let path = ["title", "tx", "rich", "p", "r", "t"];
+    let found =
+        path.iter().try_fold(node, |node, name| Some(node.and_then(|node| child(node, name)))).flatten();
+    found.and_then(|node| node.text()).map_or(Value::Null, |text| json!(text))
+}

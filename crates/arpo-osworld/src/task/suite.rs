@@ -1,0 +1,93 @@
+//! A folder of task files, and lists that choose from it.
+//!
+//! A folder is `examples/<domain>/<id>.json` or what is inside `examples`. A list is OSWorld's
+//! `{"domain": ["id", ...]}`, or an array of `{"domain": ..., "id": ...}`.
+
+use super::TaskFile;
+use crate::error::TaskError;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A task with its domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuiteTask {
+    /// The folder it is in: `chrome`, `gimp`, ...
+    pub domain: String,
+    /// The task.
+    pub task: TaskFile,
+}
+
+/// Reads every task of a folder, or those of a list, in the list's order.
+pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
+    let root = folder.join("examples");
+    let root = if root.is_dir() { root } else { folder.to_path_buf() };
+    if let Some(list) = list {
+        return read_list(list)?.into_iter().map(|(domain, id)| read_task(&root, domain, &id)).collect();
+    }
+    let mut tasks = Vec::new();
+    for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
+        let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        for file in
+            sorted(&domain)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json"))
+        {
+            tasks.push(SuiteTask { domain: name.clone(), task: parse(&file)? });
+        }
+    }
+    if tasks.is_empty() {
+        return Err(TaskError::File { path: root, problem: "no task files in folders of it".into() });
+    }
+    Ok(tasks)
+}
+
+/// The domains and ids of a list, in its order.
+pub fn read_list(path: &Path) -> Result<Vec<(String, String)>, TaskError> {
+    let wrong = |problem: String| TaskError::File { path: path.to_path_buf(), problem };
+    let value: Value =
+        serde_json::from_str(&read(path)?).map_err(|error| wrong(format!("not JSON: {error}")))?;
+    let mut chosen = Vec::new();
+    match value {
+        Value::Object(domains) => {
+            for (domain, ids) in domains {
+                let ids: Vec<String> = serde_json::from_value(ids)
+                    .map_err(|error| wrong(format!("domain {domain}: {error}")))?;
+                chosen.extend(ids.into_iter().map(|id| (domain.clone(), id)));
+            }
+        }
+        Value::Array(entries) => {
+            for (index, entry) in entries.iter().enumerate() {
+                let field = |name: &str| {
+                    let text = entry[name].as_str().map(str::to_owned);
+                    text.ok_or_else(|| wrong(format!("entry {index}: {name} is missing or no text")))
+                };
+                chosen.push((field("domain")?, field("id")?));
+            }
+        }
+        _ => return Err(wrong("neither domains with ids nor a list of tasks".into())),
+    }
+    Ok(chosen)
+}
+
+fn read_task(root: &Path, domain: String, id: &str) -> Result<SuiteTask, TaskError> {
+    let task = parse(&root.join(&domain).join(format!("{id}.json")))?;
+    Ok(SuiteTask { domain, task })
+}
+
+fn parse(path: &Path) -> Result<TaskFile, TaskError> {
+    TaskFile::parse(&read(path)?).map_err(|problem| TaskError::File { path: path.to_path_buf(), problem })
+}
+
+fn read(path: &Path) -> Result<String, TaskError> {
+    fs::read_to_string(path).map_err(|error| TaskError::Io { path: path.to_path_buf(), error })
+}
+
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let failed = |error| TaskError::Io { path: folder.to_path_buf(), error };
+    let mut paths = BTreeMap::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        paths.insert(entry.file_name(), entry.path());
+    }
+    Ok(paths.into_values().collect())
+}

@@ -1,0 +1,7 @@
+//! Text as Python and its libraries treat it.
+
+pub mod pattern;
+pub mod python;
+pub mod similarity;
+pub mod url;
+pub mod value_rule;

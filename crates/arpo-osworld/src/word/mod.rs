@@ -1,0 +1,4 @@
+//! Text documents: docx as python-docx reads it, odt as odfpy does.
+
+pub mod docx;
+pub mod odt;

@@ -1,0 +1,114 @@
+//! Downloads: whole or not at all, continued, checked, once for all who want them.
+
+use arpo_osworld::download::{Cache, Fetch, Sources};
+use arpo_osworld::error::DownloadError;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const CONTENT: &[u8] = b"the whole of the file";
+
+/// A server that breaks off after so many bytes, and knows ranges or not.
+struct Server {
+    calls: Arc<AtomicUsize>,
+    breaks_after: usize,
+    knows_ranges: bool,
+}
+
+struct Breaking(Vec<u8>, bool);
+
+impl Read for Breaking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return if self.1 { Err(io::Error::other("cut")) } else { Ok(0) };
+        }
+        let count = self.0.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0.drain(..count);
+        Ok(count)
+    }
+}
+
+impl Fetch for Server {
+    fn fetch(&self, url: &str, offset: u64, _: Duration) -> Result<(u16, Box<dyn Read>), String> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if url.ends_with("none") {
+            return Ok((404, Box::new(io::empty())));
+        }
+        let from = if self.knows_ranges { offset as usize } else { 0 };
+        let rest = &CONTENT[from..];
+        let is_cut = rest.len() > self.breaks_after;
+        let part = rest[..rest.len().min(self.breaks_after)].to_vec();
+        Ok((if from > 0 { 206 } else { 200 }, Box::new(Breaking(part, is_cut))))
+    }
+}
+
+fn cache(folder: &std::path::Path, breaks_after: usize, knows_ranges: bool) -> (Cache, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let server = Server { calls: calls.clone(), breaks_after, knows_ranges };
+    (Cache::with_fetch(folder, Sources::default(), Box::new(server)).unwrap(), calls)
+}
+
+#[test]
+fn a_broken_download_is_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, calls) = cache(folder.path(), 8, true);
+    let path = cache.evaluation_path("t", "x");
+    assert_eq!(cache.obtain("https://a.org/x", &path).unwrap(), CONTENT);
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    assert_eq!(cache.obtain("https://a.org/x", &path).unwrap(), CONTENT);
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn what_never_comes_whole_is_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _) = cache(folder.path(), 8, false);
+    let path = cache.evaluation_path("t", "x");
+    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Fetch { .. })));
+    assert!(!path.exists());
+    let error = cache.obtain("https://a.org/none", &cache.evaluation_path("t", "y")).unwrap_err();
+    assert_eq!(error.to_string(), "https://a.org/none: status 404");
+}
+
+#[test]
+fn sums_are_checked_also_of_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let sums = serde_json::json!({"https://a.org/x": "00".repeat(32)});
+    std::fs::write(folder.path().join("checksums.json"), sums.to_string()).unwrap();
+    let (cache, _) = cache(folder.path(), 100, true);
+    let path = cache.evaluation_path("t", "x");
+    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Checksum { .. })));
+    assert!(!path.exists());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, CONTENT).unwrap();
+    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Checksum { .. })));
+}
+
+#[test]
+fn many_desktops_fetch_a_file_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, calls) = cache(folder.path(), 100, true);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let content = cache.obtain("https://a.org/x", &cache.evaluation_path("t", "x")).unwrap();
+                assert_eq!(content, CONTENT);
+            });
+        }
+    });
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn names_stay_in_their_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _) = cache(folder.path(), 100, true);
+    assert!(cache.evaluation_path("../../etc", "../../passwd").starts_with(folder.path().join("etc")));
+    // Python: uuid.uuid5(uuid.NAMESPACE_URL, "https://a.org/x").
+    let path = cache.setup_path("t", "https://a.org/x", "/home/user/b.txt");
+    assert_eq!(path.file_name().unwrap().to_str().unwrap(), format!("{UUID5}_b.txt"));
+}
+
+const UUID5: &str = "e7ea042f-1037-5ea2-afd7-ac0e853f4ce7";

@@ -1,0 +1,152 @@
+//! A guest that answers from tables and writes down what it is asked.
+
+use arpo_osworld::error::GuestError;
+use arpo_osworld::guest::{Browser, Command, Guest, Output, Tab, Window};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct FakeGuest {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) outputs: BTreeMap<String, Output>,
+    pub(crate) tree: Option<String>,
+    pub(crate) tabs: RefCell<Vec<Tab>>,
+    /// What a page answers to an expression that holds the key.
+    pub(crate) pages: BTreeMap<String, Value>,
+    /// Orders whose name is here are refused.
+    pub(crate) refuses: Vec<&'static str>,
+    pub(crate) dead: bool,
+    pub(crate) log: RefCell<Vec<String>>,
+}
+
+impl FakeGuest {
+    fn order(&self, name: &'static str, what: &str) -> Result<(), GuestError> {
+        self.log.borrow_mut().push(format!("{name} {what}"));
+        if self.dead {
+            return Err(GuestError::Unreachable { call: name.into(), problem: "gone".into() });
+        }
+        if self.refuses.contains(&name) {
+            return Err(GuestError::Refused { call: name.into(), status: 500, body: "no".into() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn said(&self) -> Vec<String> {
+        self.log.borrow().clone()
+    }
+}
+
+impl Browser for FakeGuest {
+    fn tabs(&self) -> Result<Vec<Tab>, GuestError> {
+        self.order("tabs", "")?;
+        Ok(self.tabs.borrow().clone())
+    }
+
+    fn open(&self, url: &str) -> Result<Tab, GuestError> {
+        self.order("open tab", url)?;
+        let tab = Tab { id: format!("new {url}"), title: String::new(), url: url.to_owned() };
+        self.tabs.borrow_mut().insert(0, tab.clone());
+        Ok(tab)
+    }
+
+    fn close(&self, id: &str) -> Result<(), GuestError> {
+        self.order("close tab", id)?;
+        self.tabs.borrow_mut().retain(|tab| tab.id != id);
+        Ok(())
+    }
+
+    fn evaluate(&self, _: &str, expression: &str) -> Result<Value, GuestError> {
+        let answer = self.pages.iter().find(|(part, _)| expression.contains(part.as_str()));
+        Ok(answer.map_or(Value::Null, |(_, value)| value.clone()))
+    }
+
+    fn pdf(&self, _: &str) -> Result<Vec<u8>, GuestError> {
+        Ok(b"%PDF-1.4".to_vec())
+    }
+}
+
+impl Guest for FakeGuest {
+    fn run(&self, command: &Command) -> Result<Option<Output>, GuestError> {
+        let line = command.body()["command"].to_string();
+        self.order("run", &line)?;
+        Ok(self
+            .outputs
+            .iter()
+            .find(|(part, _)| line.contains(part.as_str()))
+            .map(|(_, output)| output.clone()))
+    }
+
+    fn launch(&self, command: &Command) -> Result<(), GuestError> {
+        self.order("launch", &command.body()["command"].to_string())
+    }
+
+    fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
+        self.order("read", path)?;
+        Ok(self.files.get(path).cloned())
+    }
+
+    fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {
+        self.order("write", &format!("{path} {} bytes", content.len()))
+    }
+
+    fn open_file(&self, path: &str) -> Result<(), GuestError> {
+        self.order("open", path)
+    }
+
+    fn activate_window(&self, window: &Window) -> Result<(), GuestError> {
+        self.order("activate", &window.name)
+    }
+
+    fn close_window(&self, window: &Window) -> Result<(), GuestError> {
+        self.order("close", &window.name)
+    }
+
+    fn change_wallpaper(&self, path: &str) -> Result<(), GuestError> {
+        self.order("wallpaper", path)
+    }
+
+    fn accessibility_tree(&self) -> Result<Option<String>, GuestError> {
+        Ok(self.tree.clone())
+    }
+
+    fn terminal_output(&self) -> Result<Option<String>, GuestError> {
+        Ok(Some("$ ls\n".into()))
+    }
+
+    fn screen_size(&self) -> Result<Option<Value>, GuestError> {
+        Ok(Some(serde_json::json!({"width": 1920, "height": 1080})))
+    }
+
+    fn window_size(&self, class: &str) -> Result<Option<Value>, GuestError> {
+        Ok((class == "vlc").then(|| serde_json::json!({"width": 1920, "height": 1080})))
+    }
+
+    fn wallpaper(&self) -> Result<Option<Vec<u8>>, GuestError> {
+        Ok(self.files.get("wallpaper").cloned())
+    }
+
+    fn desktop_path(&self) -> Result<Option<String>, GuestError> {
+        Ok(Some("/home/user/Desktop".into()))
+    }
+
+    fn list_directory(&self, path: &str) -> Result<Option<Value>, GuestError> {
+        let names = self.files.keys().filter_map(|file| file.strip_prefix("~/Desktop/"));
+        let children: Vec<Value> =
+            names.map(|name| serde_json::json!({"type": "file", "name": name})).collect();
+        Ok(Some(serde_json::json!({"type": "directory", "name": path, "children": children})))
+    }
+
+    fn vlc_status(&self) -> Result<Option<Vec<u8>>, GuestError> {
+        Ok(self.files.get("status").cloned())
+    }
+
+    fn browser(&self) -> &dyn Browser {
+        self
+    }
+
+    fn pause(&self, time: Duration) {
+        self.log.borrow_mut().push(format!("pause {}", time.as_secs_f64()));
+    }
+}

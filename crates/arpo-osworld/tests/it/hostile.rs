@@ -1,0 +1,143 @@
+//! Damaged and hostile input is an error or a low score: no panic, no hang, no flood of memory.
+
+use crate::golden::{cases, folder};
+use arpo_osworld::metrics::{self, Settings};
+use arpo_osworld::state::{FileState, State};
+use arpo_osworld::task::Generation;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use std::io::{Cursor, Write};
+use zip::write::SimpleFileOptions;
+
+fn both() -> [Settings; 2] {
+    [Generation::ArpoEra, Generation::Verified].map(|generation| Settings { generation, python: None })
+}
+
+/// A metric, a file's name and bytes, what is expected, and options.
+type Sample = (String, String, Vec<u8>, Value, Map<String, Value>);
+
+/// One case of each metric with a file, as something to damage.
+fn samples() -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
+    for (case, _) in cases() {
+        let Some(name) = case.result.get("file").and_then(Value::as_str) else { continue };
+        let Ok(bytes) = std::fs::read(folder().join(name)) else { continue };
+        if !samples.iter().any(|(func, ..)| *func == case.func) {
+            let name = name.rsplit('/').next().unwrap().to_owned();
+            samples.push((case.func, name, bytes, case.expected, case.options));
+        }
+    }
+    assert!(samples.len() > 40);
+    samples
+}
+
+fn expected_state(value: &Value) -> Option<State> {
+    match value.get("file").and_then(Value::as_str) {
+        Some(name) => Some(State::File(FileState::new(
+            name.rsplit('/').next().unwrap(),
+            std::fs::read(folder().join(name)).ok()?,
+        ))),
+        None => (!value.is_null()).then(|| State::from(value.clone())),
+    }
+}
+
+#[test]
+fn every_file_may_be_cut_anywhere() {
+    for (func, name, bytes, expected, options) in samples() {
+        let expected = expected_state(&expected);
+        for part in 0..12 {
+            let cut = bytes[..bytes.len() * part / 12].to_vec();
+            let state = State::File(FileState::new(name.clone(), cut));
+            for settings in both() {
+                let score = metrics::score(&func, &state, expected.as_ref(), &options, &settings);
+                assert!(
+                    score.as_ref().is_ok_and(|score| (-1.0..=1.0).contains(score)) || score.is_err(),
+                    "{func}: {score:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_metric_takes_any_value() {
+    let values = [
+        json!(null),
+        json!([]),
+        json!({}),
+        json!("x"),
+        json!(-1.5),
+        json!([{"a": [null]}]),
+        json!({"expected": 5, "type": [], "expect": "x"}),
+    ];
+    for (_, table) in metrics::TABLES {
+        for metric in *table {
+            for result in &values {
+                for expected in &values {
+                    let (result, expected) = (State::from(result.clone()), State::from(expected.clone()));
+                    for settings in both() {
+                        let _ = metrics::score(metric.name, &result, Some(&expected), &Map::new(), &settings);
+                        let _ = metrics::score(metric.name, &result, None, &Map::new(), &settings);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in parts {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn a_bomb_does_not_go_off() {
+    let rels = br#"<Relationships><Relationship Id="r" Type="x/officeDocument" Target="word/document.xml"/></Relationships>"#;
+    let bomb = archive(&[("_rels/.rels", rels), ("word/document.xml", &vec![b' '; 140 << 20])]);
+    assert!(bomb.len() < 1 << 20);
+    let state = State::File(FileState::new("a.docx", bomb));
+    let score =
+        metrics::score("is_first_line_centered", &state, None, &Map::new(), &Settings::default()).unwrap();
+    assert!(score.abs() < f64::EPSILON);
+}
+
+#[test]
+fn a_sheet_with_one_far_cell_is_refused() {
+    let workbook = br#"<workbook xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="S" sheetId="1" r:id="r"/></sheets></workbook>"#;
+    let sheet = br#"<worksheet><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData></worksheet>"#;
+    let bytes = archive(&[
+        ("_rels/.rels", br#"<Relationships><Relationship Id="r" Type="x/officeDocument" Target="xl/workbook.xml"/></Relationships>"#),
+        ("xl/workbook.xml", workbook),
+        ("xl/_rels/workbook.xml.rels", br#"<Relationships><Relationship Id="r" Type="x/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#),
+        ("xl/worksheets/sheet1.xml", sheet),
+    ]);
+    let state = State::File(FileState::new("a.xlsx", bytes));
+    for rule in [
+        json!({"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}),
+        json!({"type": "style", "props": ["bgcolor"], "sheet_idx0": 0, "sheet_idx1": "EI0"}),
+    ] {
+        let options = json!({"rules": [rule]}).as_object().unwrap().clone();
+        let score = metrics::score("compare_table", &state, Some(&state), &options, &Settings::default());
+        assert!(!score.is_ok_and(|score| score > 0.5));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn bytes_may_be_changed_anywhere(choice in 0_usize..1000, at in 0_usize..100_000, value: u8) {
+        let samples = samples();
+        let (func, name, mut bytes, expected, options) = samples[choice % samples.len()].clone();
+        let place = at % bytes.len();
+        bytes[place] = value;
+        let state = State::File(FileState::new(name, bytes));
+        for settings in both() {
+            let _ = metrics::score(&func, &state, expected_state(&expected).as_ref(), &options, &settings);
+        }
+    }
+}
