@@ -1,7 +1,7 @@
 //! `arpo train`.
 
-use crate::{Failure, write_json};
 use crate::config::Layers;
+use crate::{Failure, write_json};
 use clap::Args;
 use std::io::Write;
 

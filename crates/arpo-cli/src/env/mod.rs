@@ -56,5 +56,5 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 
 /// Calls of the embedded desktop take thousandths of a second; one that does not return by then is broken.
 fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_mins(1)
 }

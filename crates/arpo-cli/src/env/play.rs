@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(crate) struct PlayArguments {
     #[command(flatten)]
     episode: EpisodeArguments,
-    /// Where to write step_000.png, step_001.png, ...
+    /// Where to write the pictures, one per step
     #[arg(long, value_name = "FOLDER", default_value = "play")]
     out: PathBuf,
 }
@@ -37,7 +37,13 @@ pub(crate) fn run(
     let picture = game.write_picture()?;
     writeln!(out, "{}; `help` lists what you can write", picture.display())?;
     while !game.ended {
-        let Some(line) = next_line(input, out)? else { break };
+        let Some(line) = next_line(input, out)? else {
+            if io::stdin().is_terminal() {
+                // the prompt is still waiting on its line
+                writeln!(out)?;
+            }
+            break;
+        };
         match lines::wish(&line, game.begun.screen.image.dimensions()) {
             Ok(Wish::Act(action)) => game.act(&action, out)?,
             Ok(Wish::Look) => write!(out, "{}", widgets::table(&game.begun.environment.widgets()))?,
@@ -48,8 +54,7 @@ pub(crate) fn run(
         }
     }
     let score = game.begun.environment.evaluate(deadline()).map_err(Failure::failed)?;
-    let ending =
-        if game.ended { "" } else { " (as it stands: the game was not ended by finished or call_user)" };
+    let ending = if game.ended { "" } else { " (as it stands: no finished, no call_user)" };
     writeln!(out, "score {score} after {}{ending}", actions(game.steps))?;
     Ok(())
 }

@@ -94,11 +94,11 @@ fn lists_hold_every_task_once() {
 fn show_writes_a_picture_of_the_screen() {
     let folder = Folder::new("show");
     let out = folder.path("desktop.png");
-    let task = ["env", "show", "--task", "desktop-settings-switch-1", "--out", &out];
+    let task = ["env", "show", "--task", "desktop-files-rename-1", "--out", &out];
     let ran = arpo(&[&task[..], &["--size", "1280", "720", "--theme", "dark", "--seed", "3"]].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert_eq!(png_size(&out), (1280, 720));
-    assert_eq!(ran.stdout.lines().next(), Some("desktop-settings-switch-1, seed 3, 1280x720 pixels, dark"));
+    assert_eq!(ran.stdout.lines().next(), Some("desktop-files-rename-1, seed 3, 1280x720 pixels, dark"));
     let table = ran.stdout.lines().skip_while(|line| !line.starts_with("role")).skip(1);
     assert!(table.take_while(|line| !line.is_empty()).count() > 8, "{}", ran.stdout);
     let dark = fs::read(&out).unwrap();
