@@ -7,10 +7,12 @@ mod bench;
 mod config;
 mod device;
 mod doctor;
+mod env;
 mod sft;
 mod train;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ enum Command {
     Sft(sft::SftArguments),
     /// Say what this machine has, what is missing, and how to add it
     Doctor(doctor::DoctorArguments),
+    /// List, show and play the tasks of the embedded desktop
+    Env(env::EnvArguments),
     /// Explain the configuration
     Config(config::ConfigArguments),
     /// Measure the speed of a part
@@ -68,6 +72,13 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Writes a result for scripts to read.
+pub(crate) fn write_json(report: &impl Serialize, out: &mut impl Write) -> Result<(), Failure> {
+    serde_json::to_writer_pretty(&mut *out, report).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -89,6 +100,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Train(arguments) => train::run(&arguments, out),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
+        Command::Env(arguments) => env::run(&arguments, out),
         Command::Config(arguments) => config::run(&arguments, out),
         Command::Bench(arguments) => bench::run(&arguments, out),
     }

@@ -93,6 +93,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         forbidden: agent.forbidden.clone(),
         activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
         logit_rows: 1 << 16,
+        length_step: 16,
     };
     let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
     let optimiser = AdamW::new(

@@ -1,7 +1,7 @@
 //! `arpo train`.
 
-use crate::Failure;
 use crate::config::Layers;
+use crate::{Failure, write_json};
 use clap::Args;
 use std::io::Write;
 
@@ -26,8 +26,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
         ));
     }
     if arguments.json {
-        serde_json::to_writer_pretty(&mut *out, &config).map_err(Failure::failed)?;
-        writeln!(out)?;
+        write_json(&config, out)?;
     } else {
         write!(out, "{}", config.to_toml())?;
     }

@@ -30,6 +30,12 @@ pub(crate) fn canonical(name: &str) -> String {
     .to_owned()
 }
 
+/// True for a key there is: pressing any other does nothing.
+pub fn is_key(name: &str) -> bool {
+    let name = canonical(name);
+    is_modifier(&name) || !press(&name, Modifiers::default()).is_empty()
+}
+
 /// True for keys that change what others do.
 pub(crate) fn is_modifier(name: &str) -> bool {
     matches!(name, "ctrl" | "alt" | "shift")
@@ -116,5 +122,6 @@ mod tests {
         assert_eq!(press("hyperspace", none), []);
         assert_eq!(press("f5", none).len(), 2);
         assert_eq!(press("f99", none), []);
+        assert!(is_key("Return") && is_key("ctrl") && is_key("é") && !is_key("hyperspace"));
     }
 }

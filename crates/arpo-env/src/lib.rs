@@ -9,7 +9,7 @@ pub mod environment;
 pub mod evaluator;
 pub mod grounding;
 pub(crate) mod interact;
-pub(crate) mod keys;
+pub mod keys;
 pub mod layout;
 pub mod look;
 pub mod oracle;

@@ -7,6 +7,7 @@ use crate::look::ScreenOptions;
 use crate::oracle::Oracle;
 use crate::policies::{Scripted, play};
 use crate::tasks::Suite;
+use serde::Serialize;
 
 /// A scripted policy by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl PolicyKind {
 }
 
 /// Mean scores, in percent.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Scores {
     /// Of tasks that can be done.
     pub feasible: f64,

@@ -6,10 +6,11 @@ use crate::look::ScreenOptions;
 use crate::oracle::Oracle;
 use crate::policies::{Scripted, play};
 use crate::tasks::Suite;
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// What was measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Speed {
     /// Steps, whole episodes played by the oracle with detours.
     pub steps_per_second: f64,

@@ -38,6 +38,27 @@ pub enum Role {
     Title,
 }
 
+impl Role {
+    /// As it is written for people.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Button => "button",
+            Self::Toggle => "toggle",
+            Self::Radio => "radio",
+            Self::Slider => "slider",
+            Self::Field => "field",
+            Self::Text => "text",
+            Self::Item => "item",
+            Self::Tab => "tab",
+            Self::Menu => "menu",
+            Self::Entry => "entry",
+            Self::Cell => "cell",
+            Self::Title => "title",
+        }
+    }
+}
+
 /// What a widget holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

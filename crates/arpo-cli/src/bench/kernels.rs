@@ -40,8 +40,13 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     config.vision.full_attention = vec![1];
     let made = MadeEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.pictures, device);
     let weights = Weights::random(&config, Kind::BFloat16, device).with_gradients(|_| true);
-    let options =
-        LearnerOptions { temperature: 1.0, forbidden: vec![], activation_bytes: 16 << 30, logit_rows: 512 };
+    let options = LearnerOptions {
+        temperature: 1.0,
+        forbidden: vec![],
+        activation_bytes: 16 << 30,
+        logit_rows: 512,
+        length_step: 1,
+    };
     let learner = Learner::new(Model::new(config, weights), options);
     let episodes = [made.episode()];
     let batch = MicroBatch { episodes: &episodes, pictures: &made.pictures };

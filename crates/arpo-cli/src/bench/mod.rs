@@ -1,5 +1,6 @@
 //! `arpo bench`: how fast a part is, on this machine, with random weights and inputs.
 
+mod env;
 mod episode;
 mod kernels;
 mod preprocess;
@@ -7,13 +8,12 @@ mod rollout;
 mod update;
 mod vision;
 
-use crate::Failure;
+use crate::{Failure, write_json};
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::positions::Grid;
 use arpo_torch::kernels as own_kernels;
 use arpo_torch::shim::cuda_peak_bytes;
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 use tch::{Device, Kind};
@@ -35,6 +35,8 @@ enum Part {
     Vision(vision::VisionArguments),
     /// From a screenshot to patches, on one core
     Preprocess(preprocess::PreprocessArguments),
+    /// Steps of the embedded desktop, on one core
+    Env(env::EnvArguments),
     /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
     Kernels(kernels::KernelsArguments),
 }
@@ -77,6 +79,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Part::Rollout(arguments) => rollout::run(arguments, out),
         Part::Vision(arguments) => vision::run(arguments, out),
         Part::Preprocess(arguments) => preprocess::run(arguments, out),
+        Part::Env(arguments) => env::run(arguments, out),
         Part::Kernels(arguments) => kernels::run(arguments, out),
     }
 }
@@ -114,12 +117,6 @@ fn device_memory_gib(device: Device) -> Option<f64> {
     let Device::Cuda(number) = device else { return None };
     let (_, reserved) = cuda_peak_bytes(number).ok()?;
     Some(reserved as f64 / f64::from(1 << 30))
-}
-
-fn write_json(report: &impl Serialize, out: &mut impl Write) -> Result<(), Failure> {
-    serde_json::to_writer_pretty(&mut *out, report).map_err(Failure::failed)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 /// What the process holds in memory now, in MiB; `None` where the system does not say.

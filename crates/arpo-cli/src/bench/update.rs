@@ -80,6 +80,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         forbidden: vec![config.image_token, config.video_token],
         activation_bytes: arguments.activation_gib << 30,
         logit_rows: 512,
+        length_step: 1,
     };
     let made = MadeEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
     let learner = Learner::new(Model::new(config, weights), options);

@@ -7,7 +7,7 @@ mod docker;
 mod programs;
 mod torch;
 
-use crate::Failure;
+use crate::{Failure, write_json};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -89,8 +89,7 @@ struct Report {
 pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(), Failure> {
     let report = examine();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut *out, &report).map_err(Failure::failed)?;
-        writeln!(out)?;
+        write_json(&report, out)?;
     } else {
         print(&report, out)?;
     }

@@ -6,13 +6,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-fn arpo(arguments: &[&str]) -> Ran {
+pub(crate) fn arpo(arguments: &[&str]) -> Ran {
     ran(Command::new(env!("CARGO_BIN_EXE_arpo")).args(arguments))
 }
 

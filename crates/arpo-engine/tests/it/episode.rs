@@ -89,6 +89,7 @@ impl Script {
             forbidden: self.forbidden(),
             activation_bytes: 0,
             logit_rows: 7,
+            length_step: 1,
         };
         Learner::new(Model::from_checkpoint(self.golden.checkpoint()), options)
     }

@@ -36,6 +36,9 @@ pub enum Part {
 }
 
 impl Part {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Train, Self::HeldOut];
+
     fn count(self) -> usize {
         match self {
             Self::Train => 128,
@@ -43,7 +46,8 @@ impl Part {
         }
     }
 
-    fn key(self) -> &'static str {
+    /// As the command line names it.
+    pub fn key(self) -> &'static str {
         match self {
             Self::Train => "train",
             Self::HeldOut => "held-out",

@@ -38,7 +38,7 @@ fn of_the_pocket_suite() {
 }
 
 #[test]
-#[ignore = "half a minute; the example scores prints the same"]
+#[ignore = "half a minute; `arpo env scores` prints the same"]
 fn of_the_desktop_suite() {
     are_the_scores(Suite::Desktop);
 }

@@ -69,6 +69,9 @@ pub struct LearnerOptions {
     pub activation_bytes: u64,
     /// Agent's tokens whose logits exist at a time.
     pub logit_rows: i64,
+    /// Episodes are filled up to a multiple of so many tokens: more of them are then equally long and computed together.
+    /// What stands behind an episode changes nothing in it. 1 fills nothing up.
+    pub length_step: usize,
 }
 
 /// A model with room for gradients.
@@ -107,7 +110,7 @@ impl Learner {
     /// Log-probabilities and entropies, without a backward pass.
     pub fn scores(&self, batch: &MicroBatch) -> Result<TokenScores, ModelError> {
         no_grad(|| {
-            let packed = Packed::new(&self.model, batch)?;
+            let packed = Packed::new(&self.model, batch, self.options.length_step)?;
             let features = self.features(batch);
             let layout = self.model.text().layout(&packed.positions, self.model.device());
             let embedded = self.embed(&packed, features.as_ref());
@@ -121,7 +124,7 @@ impl Learner {
     /// A forward pass that keeps what its backward pass needs.
     pub fn forward<'a>(&'a self, batch: MicroBatch<'a>) -> Result<ForwardPass<'a>, ModelError> {
         no_grad(|| {
-            let packed = Packed::new(&self.model, &batch)?;
+            let packed = Packed::new(&self.model, &batch, self.options.length_step)?;
             let plan = Plan::new(
                 self.model.config(),
                 &batch,
@@ -260,7 +263,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    fn new(model: &Model, batch: &MicroBatch) -> Result<Self, ModelError> {
+    fn new(model: &Model, batch: &MicroBatch, length_step: usize) -> Result<Self, ModelError> {
         let (image, merge) = (model.config().image_token, model.config().vision.merge as usize);
         let mut first_features = vec![0];
         for picture in batch.pictures {
@@ -275,7 +278,13 @@ impl Packed {
             check(episode, batch.pictures.len())?;
             let grids: Vec<Grid> =
                 episode.pictures.iter().map(|&picture| batch.pictures[picture].grid).collect();
-            positions.push(model.positions(&Sequence { tokens: episode.tokens, grids: &grids })?);
+            let mut places = model.positions(&Sequence { tokens: episode.tokens, grids: &grids })?;
+            let length = episode.tokens.len();
+            let filling = length.next_multiple_of(length_step.max(1)) - length;
+            for axis in &mut places.axes {
+                axis.extend((0..filling).map(|place| places.next + place as i64));
+            }
+            positions.push(places);
             let features = |&picture: &usize| first_features[picture]..first_features[picture + 1];
             image_features.extend(episode.pictures.iter().flat_map(features));
             let first = tokens.len() as i64;
@@ -283,6 +292,7 @@ impl Packed {
                 if token == image { &mut image_places } else { &mut text_places }.push(place);
                 tokens.push(i64::from(token));
             }
+            tokens.resize(tokens.len() + filling, FILLING_TOKEN);
             let trained: Vec<usize> =
                 (0..episode.tokens.len()).filter(|&place| episode.trained[place]).collect();
             before_trained.extend(trained.iter().map(|&place| first + place as i64 - 1));
@@ -315,6 +325,9 @@ impl Packed {
         total.index_add(0, &self.image_features, &shown)
     }
 }
+
+/// Any token: nothing looks at it.
+const FILLING_TOKEN: i64 = 0;
 
 fn check(episode: &Episode, pictures: usize) -> Result<(), ModelError> {
     let (tokens, trained) = (episode.tokens.len(), episode.trained.len());

@@ -18,7 +18,13 @@ pub(crate) fn learner(
     activation_bytes: u64,
     trained: impl Fn(&ParameterLayout) -> bool,
 ) -> Learner {
-    let options = LearnerOptions { temperature: 1.0, forbidden: vec![], activation_bytes, logit_rows: 7 };
+    let options = LearnerOptions {
+        temperature: 1.0,
+        forbidden: vec![],
+        activation_bytes,
+        logit_rows: 7,
+        length_step: 1,
+    };
     with_options(golden, options, trained)
 }
 
@@ -102,6 +108,28 @@ fn whole(learner: &Learner, batch: &Batch) -> BTreeMap<String, Tensor> {
     let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
     pass.backward(&batch.coefficients()).unwrap();
     gradients(learner)
+}
+
+#[test]
+fn filling_up_changes_nothing() {
+    for golden in Golden::all() {
+        let batch = Batch::new(&golden);
+        let options = |length_step: usize| LearnerOptions {
+            temperature: TEMPERATURE,
+            forbidden: vec![1],
+            activation_bytes: u64::MAX,
+            logit_rows: 7,
+            length_step,
+        };
+        let [plain, filled] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
+        let episodes = batch.episodes();
+        let whole_batch = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
+        let [one, other] = [&plain, &filled].map(|learner| learner.scores(&whole_batch).unwrap());
+        for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
+            assert!((a - b).abs() < 1e-5, "{a} and {b}");
+        }
+        assert_equal(&whole(&plain, &batch), &whole(&filled, &batch), 1e-4);
+    }
 }
 
 #[test]
@@ -228,6 +256,7 @@ fn ten_updates_are_those_of_a_plain_reference() {
             forbidden: forbidden.clone(),
             activation_bytes: 1_000_000,
             logit_rows: 5,
+            length_step: 1,
         };
         let learner = with_options(&golden, options, |_| true);
         let mut optimiser = AdamW::new(learner.model().weights(), config.clone());

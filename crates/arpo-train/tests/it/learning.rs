@@ -48,6 +48,7 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
         forbidden: agent.forbidden.clone(),
         activation_bytes: u64::MAX,
         logit_rows: 4096,
+        length_step: 8,
     };
     Learner::new(Model::new(config, weights), options)
 }
