@@ -181,14 +181,14 @@ impl ImageProcessor {
         let (patch, merge) = (self.patch, self.merge);
         let row_bytes = grid.width * patch * CHANNELS;
         let plane = patch * patch;
-        // put together in a small buffer: the large one is then written once, and never filled with zeros
-        let mut one = vec![0.0; CHANNELS * plane];
-        let mut pixels = Vec::with_capacity(grid.patches() * one.len());
+        let mut pixels = vec![0.0; grid.patches() * CHANNELS * plane];
+        let mut targets = pixels.chunks_exact_mut(CHANNELS * plane);
         for feature_row in 0..grid.height / merge {
             for feature_column in 0..grid.width / merge {
                 for (row, column) in (0..merge).flat_map(|row| (0..merge).map(move |column| (row, column))) {
                     let (top, left) =
                         ((feature_row * merge + row) * patch, (feature_column * merge + column) * patch);
+                    let one = targets.next().expect("one target for each patch");
                     let (red, rest) = one.split_at_mut(plane);
                     let (green, blue) = rest.split_at_mut(plane);
                     let lines = red.chunks_exact_mut(patch).zip(green.chunks_exact_mut(patch));
@@ -202,7 +202,6 @@ impl ImageProcessor {
                             *blue = self.levels[2][colour[2] as usize];
                         }
                     }
-                    pixels.extend_from_slice(&one);
                 }
             }
         }
