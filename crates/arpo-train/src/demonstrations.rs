@@ -38,7 +38,7 @@ pub struct Demonstration {
 }
 
 /// Seconds a call of the embedded desktop may take; it takes thousandths.
-fn deadline() -> Instant {
+pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
 

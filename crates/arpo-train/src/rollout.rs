@@ -3,8 +3,8 @@
 
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::demonstrations::reference;
-use crate::dialogue::assemble;
+use crate::demonstrations::{deadline, reference};
+use crate::dialogue::{Assembled, assemble};
 use arpo_agent::conversation::{Turn, conversation};
 use arpo_agent::parse::parse;
 use arpo_core::task::Task;
@@ -17,7 +17,6 @@ use image::RgbImage;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// One episode to play.
 #[derive(Debug, Clone)]
@@ -69,11 +68,6 @@ struct Living {
     words: Vec<String>,
     logp: Vec<f32>,
     outcome: Option<Outcome>,
-}
-
-/// Seconds a call of the embedded desktop may take; it takes thousandths.
-fn deadline() -> Instant {
-    Instant::now() + Duration::from_mins(1)
 }
 
 /// Plays episodes to their ends.
@@ -146,12 +140,7 @@ fn request(
     Ok(Request { tokens: assembled.tokens, screenshots: episode.screens.clone(), sampling })
 }
 
-fn tokens(
-    agent: &Agent,
-    episode: &Living,
-    job: &Job,
-    open: bool,
-) -> Result<crate::dialogue::Assembled, TrainError> {
+fn tokens(agent: &Agent, episode: &Living, job: &Job, open: bool) -> Result<Assembled, TrainError> {
     let turn = |(screen, words): (&Screenshot, &String)| Turn {
         screenshot: reference(&screen.image),
         response: words.clone(),
