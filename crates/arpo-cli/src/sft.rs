@@ -114,11 +114,13 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     };
     let rollout = RolloutOptions { screen: suite.screen(), max_steps: 15, max_tokens: 24, temperature: 1.0 };
     let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
-    let (mut recent, mut count) = (0.0, 0.0);
+    let (mut recent, mut count, mut waited) = (0.0, 0.0, 0.0);
     for number in 0..arguments.updates {
+        let asked = Instant::now();
         let batch = batches.recv().map_err(Failure::failed)?.map_err(Failure::failed)?;
+        waited += asked.elapsed().as_secs_f64();
         recent +=
-            supervised::update(&mut updater, &agent, &options, number, &batch).map_err(Failure::failed)?;
+            supervised::update(&mut updater, &options, number, &batch).map_err(Failure::failed)?;
         count += 1.0;
         let done = number + 1;
         let minutes = started.elapsed().as_secs_f64() / 60.0;
@@ -126,7 +128,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         if !done.is_multiple_of(arguments.evaluate_every) && done != arguments.updates && !out_of_time {
             continue;
         }
-        write!(out, "update {done:5}  loss {:.4}  {:6.1} s", recent / count, minutes * 60.0)?;
+        write!(out, "update {done:5}  loss {:.4}  {:6.1} s, {waited:.1} s waiting", recent / count, minutes * 60.0)?;
         (recent, count) = (0.0, 0.0);
         if done > arguments.grounding_updates {
             supervised::refresh(&mut engine, done).map_err(Failure::failed)?;

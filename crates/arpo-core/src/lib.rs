@@ -11,6 +11,7 @@
 //! | what is minimised, online and offline | [`loss`] |
 //! | which stored successes are trained on again | [`replay`] |
 //! | which tasks are trained on, and how often | [`selection`], [`sampler`] |
+//! | how success is stated | [`statistics`] |
 //! | where randomness comes from | [`random`] |
 //! | every option of a run | [`config`] |
 
@@ -23,5 +24,6 @@ pub mod replay;
 pub mod reward;
 pub mod sampler;
 pub mod selection;
+pub mod statistics;
 pub mod task;
 pub mod trajectory;

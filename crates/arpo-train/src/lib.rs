@@ -12,7 +12,11 @@ pub mod agent;
 pub mod demonstrations;
 pub mod dialogue;
 mod error;
+pub mod learn;
+pub mod lesson;
+mod pictures;
 pub mod rollout;
+pub mod screens;
 pub mod supervised;
 
 pub use error::TrainError;

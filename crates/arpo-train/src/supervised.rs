@@ -5,22 +5,20 @@
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::{Demonstration, episode, grounding};
+use crate::pictures::Pictures;
 use crate::rollout::{Job, PlayedEpisode, RolloutOptions, play_together};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::Engine;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Suite;
-use arpo_image::ImageProcessor;
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Episode, MicroBatch, Picture};
+use arpo_model::learner::{Episode, MicroBatch};
 use image::RgbImage;
 use rand::RngExt;
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use tch::{Device, Tensor};
 
 /// Batches made ahead of the learner.
 const AHEAD: usize = 3;
@@ -56,6 +54,7 @@ pub struct SupervisedOptions {
 pub struct Batch {
     /// Sorted by length, so that equal ones are computed together.
     demonstrations: Vec<Demonstration>,
+    pictures: Pictures,
 }
 
 /// Makes the batches of updates from `first` on, ahead of the learner, on threads of its own. It ends when the receiver
@@ -95,28 +94,29 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Batc
         (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
     demonstrations.retain(|one| !one.assembled.spans.is_empty());
     demonstrations.sort_by_key(|one| one.assembled.tokens.len());
-    Ok(Batch { demonstrations })
+    let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
+    let pictures = Pictures::new(&agent.processor, &screens)?;
+    Ok(Batch { demonstrations, pictures })
 }
 
 /// One update: the mean log-probability of the demonstrated tokens goes up. Returns minus that mean.
 pub fn update(
     updater: &mut Updater,
-    agent: &Agent,
     options: &SupervisedOptions,
     number: u64,
     batch: &Batch,
 ) -> Result<f64, TrainError> {
     let device = updater.learner().model().device();
-    let pictures = Pictures::new(&agent.processor, &batch.demonstrations, device)?;
+    let pictures = batch.pictures.on(device);
     let trained: Vec<Vec<bool>> = batch.demonstrations.iter().map(|one| one.assembled.trained()).collect();
     let episodes: Vec<Episode> = (0..trained.len())
         .map(|at| Episode {
             tokens: &batch.demonstrations[at].assembled.tokens,
-            pictures: &pictures.shown[at],
+            pictures: batch.pictures.shown(at),
             trained: &trained[at],
         })
         .collect();
-    let micro_batch = MicroBatch { episodes: &episodes, pictures: &pictures.pictures };
+    let micro_batch = MicroBatch { episodes: &episodes, pictures: &pictures };
     let warm = ((number + 1) as f64 / options.warm_up.max(1) as f64).min(1.0);
     let report = updater.update(&[micro_batch], options.learning_rate * warm, |_, scores| {
         let count: usize = scores.logp.iter().map(Vec::len).sum();
@@ -125,46 +125,6 @@ pub fn update(
         LossGradient { value: -mean, coefficients }
     })?;
     Ok(report.loss)
-}
-
-/// The screens of a batch, each once.
-struct Pictures {
-    pictures: Vec<Picture>,
-    shown: Vec<Vec<usize>>,
-}
-
-impl Pictures {
-    fn new<'a>(
-        processor: &ImageProcessor,
-        demonstrations: &'a [Demonstration],
-        device: Device,
-    ) -> Result<Self, TrainError> {
-        let mut places: HashMap<&[u8], usize> = HashMap::new();
-        let mut distinct: Vec<&RgbImage> = vec![];
-        let shown = demonstrations
-            .iter()
-            .map(|one| {
-                let mut place = |screen: &'a Arc<RgbImage>| {
-                    *places.entry(screen.as_raw()).or_insert_with(|| {
-                        distinct.push(screen);
-                        distinct.len() - 1
-                    })
-                };
-                one.screens.iter().map(&mut place).collect()
-            })
-            .collect();
-        let patches = processor.process_all(&distinct)?;
-        let pictures = patches
-            .iter()
-            .map(|one| Picture {
-                pixels: Tensor::from_slice(&one.pixels)
-                    .view([one.grid.patches() as i64, -1])
-                    .to_device(device),
-                grid: one.grid,
-            })
-            .collect();
-        Ok(Self { pictures, shown })
-    }
 }
 
 /// Plays further tasks of the suite that no demonstration shows; their scores are the agent's success.

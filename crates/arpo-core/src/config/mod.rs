@@ -11,9 +11,13 @@ mod check;
 mod layers;
 pub mod presets;
 pub mod reference;
+mod run;
 mod sections;
 
 pub use layers::{Layer, resolve};
+pub use run::{
+    CheckpointConfig, DeviceChoice, EvaluationConfig, ModelSection, SuiteChoice, TasksConfig,
+};
 pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, Schedule};
 
 use crate::advantage::AdvantageConfig;
@@ -35,6 +39,10 @@ pub struct Config {
     /// Collect-and-learn rounds of a run.
     #[schemars(range(min = 1))]
     pub iterations: u64,
+    /// What is trained and where it is computed.
+    pub model: ModelSection,
+    /// The tasks of the run.
+    pub tasks: TasksConfig,
     /// What the agent is shown and how its words are read.
     pub agent: AgentConfig,
     /// How episodes are collected.
@@ -55,6 +63,10 @@ pub struct Config {
     pub optimiser: OptimiserConfig,
     /// The methods that learn from collected episodes.
     pub offline: OfflineConfig,
+    /// How often and on what the agent is judged while it is trained.
+    pub evaluation: EvaluationConfig,
+    /// How often the run is saved.
+    pub checkpoints: CheckpointConfig,
 }
 
 impl Default for Config {
@@ -62,6 +74,8 @@ impl Default for Config {
         Self {
             seed: 0,
             iterations: 100,
+            model: ModelSection::default(),
+            tasks: TasksConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
             selection: SelectionConfig::default(),
@@ -72,6 +86,8 @@ impl Default for Config {
             replay: ReplayConfig::default(),
             optimiser: OptimiserConfig::default(),
             offline: OfflineConfig::default(),
+            evaluation: EvaluationConfig::default(),
+            checkpoints: CheckpointConfig::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ pub mod policy;
 
 pub use kl::KlKind;
 pub use normaliser::{Normaliser, token_scales};
-pub use policy::{LossConfig, LossStatistics, PolicyLoss, PolicySample, policy_loss, sample_loss};
+pub use policy::{LossConfig, LossStatistics, OldLogp, PolicyLoss, PolicySample, policy_loss, sample_loss};
 
 /// Sums go through here: in f64, so that the order of millions of small terms does not show.
 fn sum(values: &[f32]) -> f64 {

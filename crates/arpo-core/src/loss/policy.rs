@@ -38,6 +38,8 @@ pub struct LossConfig {
     /// Its weight. 0, as in ARPO, needs no reference model.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub kl_coefficient: f64,
+    /// Which log-probabilities of fresh tokens an update starts from. Those of replayed ones are always computed anew.
+    pub old: OldLogp,
     /// Truncated importance sampling: a fresh token weighs min(exp(old - sampler), this), sampler being the
     /// log-probability it was sampled with. 0 switches it off.
     #[schemars(range(min = 0.0, max = 100.0))]
@@ -54,9 +56,20 @@ impl Default for LossConfig {
             constant_tokens: 1024,
             kl: KlKind::LowVarKl,
             kl_coefficient: 0.0,
+            old: OldLogp::Learner,
             importance_truncation: 0.0,
         }
     }
+}
+
+/// Where the old log-probabilities come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OldLogp {
+    /// The sampler's: no pass over the batch is needed before its updates, and a stale sampler is corrected by the ratio.
+    Sampler,
+    /// The learner's own before the first update of the iteration, as in the released code.
+    Learner,
 }
 
 /// The trained tokens of one trajectory; the slices are of the same length.

@@ -122,7 +122,7 @@ fn imitation_makes_the_imitated_likelier_and_is_the_same_again() {
         };
         let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
         let losses = batches.iter().enumerate().map(|(number, batch)| {
-            supervised::update(&mut updater, &agent, &options, number as u64, &batch.unwrap()).unwrap()
+            supervised::update(&mut updater, &options, number as u64, &batch.unwrap()).unwrap()
         });
         losses.collect::<Vec<f64>>()
     };

@@ -1,0 +1,123 @@
+//! The sections that steer a run as a whole: what is trained, where, on which tasks, how often it is judged and saved.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is trained and where it is computed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSection {
+    /// A Hugging Face folder of a Qwen2.5-VL model, or `pocket`: the small model that the program carries in itself.
+    pub base: String,
+    /// Where it is computed.
+    pub device: DeviceChoice,
+    /// Leave the vision tower as it is: an update then costs less time and memory.
+    pub freeze_vision: bool,
+    /// Memory for what is kept between the forward and the backward pass, in GiB; what does not fit is computed again.
+    #[schemars(range(min = 0.01, max = 10_000.0))]
+    pub activation_gib: f64,
+    /// Tokens of a micro-batch of the learner, unless a single episode has more.
+    #[schemars(range(min = 1))]
+    pub micro_batch_tokens: usize,
+    /// Memory for keys and values of episodes under way, in GiB.
+    #[schemars(range(min = 0.001, max = 10_000.0))]
+    pub cache_gib: f64,
+}
+
+impl Default for ModelSection {
+    fn default() -> Self {
+        Self {
+            base: "pocket".into(),
+            device: DeviceChoice::Auto,
+            freeze_vision: false,
+            activation_gib: 2.0,
+            micro_batch_tokens: 1 << 15,
+            cache_gib: 0.5,
+        }
+    }
+}
+
+/// A device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceChoice {
+    /// The first GPU if there is one that works and the model is large enough to gain from it, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The first GPU.
+    Cuda,
+}
+
+/// The tasks of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TasksConfig {
+    /// Which tasks of the embedded desktop: its small screens or its large ones.
+    pub suite: SuiteChoice,
+    /// Train on so many of the training tasks, spread over the applications; 0 for all.
+    pub count: usize,
+    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it; empty for no list.
+    pub list: String,
+    /// Desktops a task is met on: 1 keeps everything that the task leaves open as it was first.
+    #[schemars(range(min = 1))]
+    pub worlds: u64,
+}
+
+impl Default for TasksConfig {
+    fn default() -> Self {
+        Self { suite: SuiteChoice::Pocket, count: 0, list: String::new(), worlds: 1 }
+    }
+}
+
+/// A suite of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuiteChoice {
+    /// One window at a time on 168x140 pixels.
+    Pocket,
+    /// Overlapping windows on 640x480 pixels and more.
+    Desktop,
+}
+
+/// How often and on what the agent is judged while it is trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// Iterations between evaluations; one comes before the first and one after the last. 0 for none at all.
+    pub every: u64,
+    /// Rollouts of each task.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub samples: usize,
+    /// Sampling temperature; 0 always takes the likeliest token.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub temperature: f64,
+    /// Also on the held-out tasks, which are never trained on.
+    pub held_out: bool,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self { every: 10, samples: 4, temperature: 1.0, held_out: true }
+    }
+}
+
+/// How often a run is saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// Iterations between checkpoints; the last one is always written.
+    #[schemars(range(min = 1))]
+    pub every: u64,
+    /// How many are kept, besides the best.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub keep: usize,
+    /// Write the episodes of every so many iterations to the run folder, with their screenshots; 0 for none.
+    pub episodes_every: u64,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: 10, keep: 2, episodes_every: 0 }
+    }
+}

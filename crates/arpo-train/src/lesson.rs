@@ -1,0 +1,213 @@
+//! From the groups of an iteration to what is learnt from them: replay, rewards, advantages. No tensors.
+
+use arpo_core::advantage::{group_advantages, has_spread};
+use arpo_core::config::Config;
+use arpo_core::random::{Purpose, stream};
+use arpo_core::replay::{Member, ReplayBuffer};
+use arpo_core::reward::{format_reward, reward};
+use arpo_core::task::TaskId;
+use arpo_core::trajectory::{PolicyVersion, Trajectory};
+use std::sync::Arc;
+
+/// The trajectories of one task that were played in an iteration.
+#[derive(Debug, Clone)]
+pub struct Rollouts {
+    /// The task.
+    pub task: TaskId,
+    /// Those that can be trained on.
+    pub trajectories: Vec<Arc<Trajectory>>,
+}
+
+/// A trajectory and how much better than its group it did.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// The trajectory, fresh or replayed.
+    pub member: Member,
+    /// Of every trained token.
+    pub advantage: f64,
+}
+
+/// What an iteration learns from.
+#[derive(Debug, Clone, Default)]
+pub struct Lesson {
+    /// The members of groups that teach something, in the order of the groups.
+    pub samples: Vec<Sample>,
+    /// How it came about.
+    pub report: LessonReport,
+}
+
+/// How a lesson came about.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LessonReport {
+    /// Groups that were played.
+    pub groups: usize,
+    /// Groups whose rewards differ, before replay.
+    pub spread: usize,
+    /// Groups learnt from.
+    pub informative: usize,
+    /// Groups in which every rollout failed.
+    pub all_failed: usize,
+    /// Groups in which every rollout succeeded.
+    pub all_solved: usize,
+    /// Ages of the stored successes that were brought in, in policy versions.
+    pub replay_ages: Vec<u64>,
+    /// Mean score of the fresh trajectories.
+    pub score: f64,
+    /// Their mean reward.
+    pub reward: f64,
+    /// Mean over groups of the standard deviation of rewards.
+    pub reward_std: f64,
+    /// Mean format reward: minus the share of trajectories with an unparsable response.
+    pub format: f64,
+    /// Mean number of turns.
+    pub turns: f64,
+    /// Mean number of the agent's tokens.
+    pub trained_tokens: f64,
+    /// Mean number of tokens.
+    pub tokens: f64,
+}
+
+/// Puts a lesson together and stores the successes of the iteration.
+pub fn lesson(
+    groups: Vec<Rollouts>,
+    buffer: &mut ReplayBuffer,
+    version: PolicyVersion,
+    iteration: u64,
+    config: &Config,
+) -> Lesson {
+    let fresh: Vec<Arc<Trajectory>> = groups.iter().flat_map(|group| group.trajectories.clone()).collect();
+    let mut lesson = Lesson { report: summary(&fresh, config), ..Lesson::default() };
+    let report = &mut lesson.report;
+    let mut deviations = Vec::new();
+    for (number, group) in groups.into_iter().enumerate() {
+        let before = rewards(group.trajectories.iter().map(Arc::as_ref), config);
+        deviations.push(deviation(&before));
+        report.groups += 1;
+        report.spread += usize::from(has_spread(&before));
+        let solved = |trajectory: &Arc<Trajectory>| trajectory.score > config.replay.success_above;
+        report.all_solved +=
+            usize::from(!group.trajectories.is_empty() && group.trajectories.iter().all(solved));
+        report.all_failed += usize::from(!group.trajectories.iter().any(solved));
+        let mut random = stream(config.seed, Purpose::Replay, iteration, number as u64);
+        let (members, replay) =
+            buffer.exchange(&group.task, group.trajectories, version, &config.replay, &mut random);
+        report.replay_ages.extend(replay.injected.iter().map(|injection| injection.age));
+        let rewards = rewards(members.iter().map(|member| member.trajectory.as_ref()), config);
+        if !has_spread(&rewards) {
+            continue;
+        }
+        report.informative += 1;
+        let advantages = group_advantages(&rewards, config.advantage.kind);
+        let samples =
+            members.into_iter().zip(advantages).map(|(member, advantage)| Sample { member, advantage });
+        lesson.samples.extend(samples);
+    }
+    report.reward_std = mean(deviations.iter().copied());
+    lesson
+}
+
+/// The samples of each update: all of them, shuffled, in parts of nearly equal size.
+pub fn updates(samples: usize, epoch: usize, iteration: u64, config: &Config) -> Vec<Vec<usize>> {
+    use rand::seq::SliceRandom;
+    if samples == 0 {
+        return vec![];
+    }
+    let mut order: Vec<usize> = (0..samples).collect();
+    order.shuffle(&mut stream(config.seed, Purpose::Batches, iteration, epoch as u64));
+    let count = samples.div_ceil(config.optimiser.trajectories_per_update);
+    (0..count).map(|part| order[part * samples / count..(part + 1) * samples / count].to_vec()).collect()
+}
+
+fn rewards<'a>(trajectories: impl Iterator<Item = &'a Trajectory>, config: &Config) -> Vec<f64> {
+    trajectories
+        .map(|trajectory| reward(trajectory.score, trajectory.well_formed, &config.reward))
+        .collect()
+}
+
+fn summary(fresh: &[Arc<Trajectory>], config: &Config) -> LessonReport {
+    let over = |value: &dyn Fn(&Trajectory) -> f64| mean(fresh.iter().map(|one| value(one)));
+    LessonReport {
+        score: over(&|one| one.score),
+        reward: over(&|one| reward(one.score, one.well_formed, &config.reward)),
+        format: over(&|one| format_reward(one.well_formed)),
+        turns: over(&|one| one.steps.len() as f64),
+        trained_tokens: over(&|one| one.trained_tokens() as f64),
+        tokens: over(&|one| one.tokens.len() as f64),
+        ..LessonReport::default()
+    }
+}
+
+/// 0 for none.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
+    if count == 0.0 { 0.0 } else { sum / count }
+}
+
+/// Unbiased, as advantages use it; 0 for fewer than two.
+fn deviation(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let centre = mean(values.iter().copied());
+    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_core::replay::Origin;
+    use arpo_core::trajectory::{EpisodeId, Outcome};
+
+    fn rollouts(task: &str, scores: &[f64]) -> Rollouts {
+        let task = TaskId::new(task);
+        let trajectory = |(index, &score): (usize, &f64)| {
+            Arc::new(Trajectory {
+                id: EpisodeId::new(0, &task, index),
+                task: task.clone(),
+                policy_version: PolicyVersion(0),
+                tokens: vec![],
+                steps: vec![],
+                sampler_logp: vec![],
+                score,
+                well_formed: true,
+                outcome: Outcome::Finished {},
+            })
+        };
+        Rollouts { trajectories: scores.iter().enumerate().map(trajectory).collect(), task: task.clone() }
+    }
+
+    #[test]
+    fn only_groups_with_spread_are_learnt_from() {
+        let groups = || vec![rollouts("a", &[1.0, 0.0]), rollouts("b", &[1.0, 1.0]), rollouts("c", &[0.0, 0.0])];
+        let config = Config::default();
+        let mut buffer = ReplayBuffer::default();
+        let first = lesson(groups(), &mut buffer, PolicyVersion(0), 0, &config);
+        assert_eq!(first.samples.len(), 2);
+        let counts = |report: &LessonReport| {
+            (report.groups, report.spread, report.informative, report.all_failed, report.all_solved)
+        };
+        assert_eq!(counts(&first.report), (3, 1, 1, 1, 1));
+        assert!((first.report.score - 0.5).abs() < 1e-12);
+        // what was stored helps the task that now fails
+        let failed = vec![rollouts("a", &[0.0, 0.0]), rollouts("c", &[0.0, 0.0])];
+        let second = lesson(failed, &mut buffer, PolicyVersion(3), 1, &config);
+        assert_eq!(counts(&second.report), (2, 0, 1, 2, 0));
+        assert_eq!(second.report.replay_ages, [3]);
+        assert_eq!(second.samples[0].member.origin, Origin::Replayed { age: 3 });
+        assert!(second.samples[0].advantage > 0.0 && second.samples[1].advantage < 0.0);
+    }
+
+    #[test]
+    fn updates_share_the_samples_evenly() {
+        let config = Config::default(); // 64 to an update
+        assert!(updates(0, 0, 0, &config).is_empty());
+        let parts = updates(130, 0, 7, &config);
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [43, 43, 44]);
+        let mut all = parts.concat();
+        assert_ne!(all, (0..130).collect::<Vec<_>>());
+        all.sort_unstable();
+        assert_eq!(all, (0..130).collect::<Vec<_>>());
+        assert_ne!(updates(130, 1, 7, &config), parts);
+    }
+}
