@@ -175,6 +175,11 @@ impl ReplayBuffer {
         self.successes.get(task).unwrap_or(NONE).iter()
     }
 
+    /// All stored trajectories, by task, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Trajectory>> {
+        self.successes.values().flatten()
+    }
+
     /// Number of stored trajectories, over all tasks.
     pub fn len(&self) -> usize {
         self.successes.values().map(VecDeque::len).sum()

@@ -16,11 +16,12 @@ mod sections;
 
 pub use layers::{Layer, resolve};
 pub use run::{
-    CheckpointConfig, DeviceChoice, EvaluationConfig, ModelSection, SuiteChoice, TasksConfig,
+    CheckpointConfig, DeviceChoice, EvaluationConfig, HeldOut, ModelSection, SuiteChoice, TasksConfig,
 };
-pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, Schedule};
+pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, PromptStyle, Schedule};
 
 use crate::advantage::AdvantageConfig;
+use crate::effort::EffortConfig;
 use crate::loss::LossConfig;
 use crate::replay::ReplayConfig;
 use crate::reward::RewardConfig;
@@ -51,6 +52,8 @@ pub struct Config {
     pub selection: SelectionConfig,
     /// How tasks are drawn while training.
     pub sampling: SamplingConfig,
+    /// How much is spent on a task.
+    pub effort: EffortConfig,
     /// How a score becomes a reward.
     pub reward: RewardConfig,
     /// How rewards become advantages.
@@ -80,6 +83,7 @@ impl Default for Config {
             collect: CollectConfig::default(),
             selection: SelectionConfig::default(),
             sampling: SamplingConfig::default(),
+            effort: EffortConfig::default(),
             reward: RewardConfig::default(),
             advantage: AdvantageConfig::default(),
             loss: LossConfig::default(),

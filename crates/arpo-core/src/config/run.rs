@@ -93,13 +93,25 @@ pub struct EvaluationConfig {
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: f64,
     /// Also on the held-out tasks, which are never trained on.
-    pub held_out: bool,
+    pub held_out: HeldOut,
 }
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 10, samples: 4, temperature: 1.0, held_out: true }
+        Self { every: 10, samples: 4, temperature: 1.0, held_out: HeldOut::Always }
     }
+}
+
+/// When the agent is judged on held-out tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldOut {
+    /// At every evaluation.
+    Always,
+    /// At the first and the last.
+    Ends,
+    /// Not at all.
+    Never,
 }
 
 /// How often a run is saved.

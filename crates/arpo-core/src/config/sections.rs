@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
+    /// How the agent is spoken to.
+    pub prompt: PromptStyle,
+    /// Tokens of a response at most; a longer one is cut off and cannot be read.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_tokens: usize,
     /// Screenshots the model sees at once; older turns keep their words and lose their picture.
     #[schemars(range(min = 1, max = 1000))]
     pub max_screenshots: usize,
@@ -24,8 +29,25 @@ pub struct AgentConfig {
 
 impl Default for AgentConfig {
     fn default() -> Self {
-        Self { max_screenshots: 15, min_pixels: 3136, max_pixels: 2_116_800, train_header: false }
+        Self {
+            prompt: PromptStyle::Uitars,
+            max_tokens: 512,
+            max_screenshots: 15,
+            min_pixels: 3136,
+            max_pixels: 2_116_800,
+            train_header: false,
+        }
     }
+}
+
+/// The words around a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// UI-TARS's: the actions are listed, a thought comes first.
+    Uitars,
+    /// The task and nothing else, for models that know no other.
+    Short,
 }
 
 /// How episodes are collected.

@@ -10,6 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
@@ -43,11 +44,7 @@ pub struct Checkpoint {
 /// Reads a folder. Parameters become `kind` on `device`, whatever the files have.
 pub fn load(folder: &Path, kind: Kind, device: Device) -> Result<Checkpoint, ModelError> {
     let config = config::read(folder)?;
-    let shards = Shards::open(folder)?;
-    let weights = parameters(&config)
-        .into_iter()
-        .map(|layout| shards.parameter(&layout, kind, device).map(|tensor| (layout, tensor)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let weights = Shards::open(folder)?.weights(&config, kind, device)?;
     let mut side_files = BTreeMap::new();
     for name in SIDE_FILES {
         let path = folder.join(name);
@@ -55,13 +52,58 @@ pub fn load(folder: &Path, kind: Kind, device: Device) -> Result<Checkpoint, Mod
             side_files.insert(name.to_owned(), fs::read(&path).map_err(ModelError::io(&path))?);
         }
     }
-    Ok(Checkpoint { config, weights: Weights::new(weights), side_files })
+    Ok(Checkpoint { config, weights, side_files })
+}
+
+/// Reads a checkpoint that the program carries in itself: the files of a folder by name, the weights in one of them.
+pub fn load_carried(
+    files: &[(&str, &'static [u8])],
+    kind: Kind,
+    device: Device,
+) -> Result<Checkpoint, ModelError> {
+    let here = Path::new("carried by the program");
+    let find = |wanted: &str| {
+        let found = files.iter().find(|(name, _)| *name == wanted).map(|&(_, bytes)| bytes);
+        found.ok_or_else(|| ModelError::file(&here.join(wanted), "missing"))
+    };
+    let value: Value = serde_json::from_slice(find("config.json")?)
+        .map_err(|error| ModelError::file(&here.join("config.json"), format!("not JSON: {error}")))?;
+    let config =
+        config::parse(value).map_err(|problem| ModelError::file(&here.join("config.json"), problem))?;
+    let shard = (here.join(WEIGHTS), ShardBytes::Carried(find(WEIGHTS)?));
+    let weights = Shards::new(here, vec![shard])?.weights(&config, kind, device)?;
+    let side_files = files
+        .iter()
+        .filter(|(name, _)| SIDE_FILES.contains(name))
+        .map(|&(name, bytes)| (name.to_owned(), bytes.to_vec()))
+        .collect();
+    Ok(Checkpoint { config, weights, side_files })
+}
+
+/// The weights of a folder that has them in one file.
+const WEIGHTS: &str = "model.safetensors";
+
+/// A safetensors file.
+enum ShardBytes {
+    Mapped(MappedFile),
+    Carried(&'static [u8]),
+}
+
+impl Deref for ShardBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(file) => file,
+            Self::Carried(bytes) => bytes,
+        }
+    }
 }
 
 /// The safetensors files of a folder.
 struct Shards {
     folder: PathBuf,
-    files: Vec<(PathBuf, MappedFile)>,
+    files: Vec<(PathBuf, ShardBytes)>,
     /// In which file a tensor lies.
     places: BTreeMap<String, usize>,
 }
@@ -69,18 +111,31 @@ struct Shards {
 impl Shards {
     fn open(folder: &Path) -> Result<Self, ModelError> {
         let index = folder.join("model.safetensors.index.json");
-        let names = if index.is_file() { shard_names(&index)? } else { vec!["model.safetensors".to_owned()] };
-        let mut files = Vec::new();
-        let mut places = BTreeMap::new();
-        for name in names {
+        let names = if index.is_file() { shard_names(&index)? } else { vec![WEIGHTS.to_owned()] };
+        let open = |name: String| {
             let path = folder.join(name);
             let file = MappedFile::open(&path).map_err(ModelError::io(&path))?;
-            for tensor in header(&path, &file)?.names() {
-                places.insert(tensor.to_owned(), files.len());
+            Ok((path, ShardBytes::Mapped(file)))
+        };
+        Self::new(folder, names.into_iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    fn new(folder: &Path, files: Vec<(PathBuf, ShardBytes)>) -> Result<Self, ModelError> {
+        let mut places = BTreeMap::new();
+        for (number, (path, bytes)) in files.iter().enumerate() {
+            for tensor in header(path, bytes)?.names() {
+                places.insert(tensor.to_owned(), number);
             }
-            files.push((path, file));
         }
         Ok(Self { folder: folder.to_path_buf(), files, places })
+    }
+
+    fn weights(&self, config: &ModelConfig, kind: Kind, device: Device) -> Result<Weights, ModelError> {
+        let weights = parameters(config)
+            .into_iter()
+            .map(|layout| self.parameter(&layout, kind, device).map(|tensor| (layout, tensor)))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Weights::new(weights))
     }
 
     /// One parameter, put together from its pieces.

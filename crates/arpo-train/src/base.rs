@@ -1,0 +1,39 @@
+//! The models that can be trained: a Hugging Face folder, or the small one that the program carries in itself.
+
+use crate::TrainError;
+use arpo_model::checkpoint::{self, Checkpoint};
+use std::path::Path;
+use tch::{Device, Kind};
+
+/// The name of the carried model.
+pub const POCKET: &str = "pocket";
+
+macro_rules! carried {
+    ($($name:literal),*) => {
+        [$(($name, include_bytes!(concat!("../../../models/pocket/", $name)).as_slice())),*]
+    };
+}
+
+/// Its files; `models/README.md` says how it was made.
+static POCKET_FILES: [(&str, &[u8]); 6] = carried![
+    "chat_template.jinja",
+    "config.json",
+    "model.safetensors",
+    "preprocessor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json"
+];
+
+/// Reads a model by its name or folder.
+pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainError> {
+    if base == POCKET {
+        return Ok(checkpoint::load_carried(&POCKET_FILES, kind, device)?);
+    }
+    let folder = Path::new(base);
+    if !folder.is_dir() {
+        return Err(TrainError::Options(format!(
+            "model {base:?} is not there: expected {POCKET:?} or the folder of a Qwen2.5-VL checkpoint"
+        )));
+    }
+    Ok(checkpoint::load(folder, kind, device)?)
+}

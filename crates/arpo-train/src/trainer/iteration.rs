@@ -1,0 +1,296 @@
+//! One iteration: its groups are planned, played, learnt from; then the agent is judged and the run saved, if it is
+//! time.
+//!
+//! A synchronous run plays with the weights it has just learnt. An overlapped one has planned the next iterations before
+//! it learns from this one, so they are played meanwhile with weights that are as many versions old.
+
+use super::Trainer;
+use super::evaluation::{self, Examination};
+use super::metrics::{Iteration, Seconds, line};
+use crate::TrainError;
+use crate::collect::{CollectEvent, Collected, GroupPlan};
+use crate::episode::EpisodePlan;
+use crate::learn::{Place, learn};
+use crate::lesson::{Lesson, Rollouts, lesson};
+use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent, Success};
+use arpo_core::advantage::has_spread;
+use arpo_core::config::{CollectMode, HeldOut};
+use arpo_core::random::{Purpose, stream};
+use arpo_core::task::{Task, TaskId};
+use arpo_core::trajectory::{EpisodeId, PolicyVersion};
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Names of the sets of tasks that are judged.
+const TRAINING: &str = "training";
+const HELD_OUT: &str = "held_out";
+
+/// Plans that are being played.
+#[derive(Debug)]
+pub(super) struct Pending {
+    iteration: u64,
+    episodes: usize,
+}
+
+/// What was played for an iteration.
+struct Played {
+    sampled_with: PolicyVersion,
+    collected: Collected,
+}
+
+impl Trainer<'_> {
+    /// One iteration.
+    pub(super) fn iterate(&mut self) -> Result<(), TrainError> {
+        let began = Instant::now();
+        let number = self.state.iteration;
+        let Played { sampled_with, collected } = self.play(number)?;
+        let collect_seconds = began.elapsed().as_secs_f64();
+        let staleness = self.state.version().0.saturating_sub(sampled_with.0);
+
+        let learning = Instant::now();
+        let tasks = task_means(&collected);
+        let report = collected.report.clone();
+        let lesson = self.lesson(collected, number);
+        let place = Place { iteration: number, updates_before: self.state.updates };
+        let learnt = learn(
+            &mut self.updater,
+            &lesson.samples,
+            &self.screens,
+            &self.agent.processor,
+            place,
+            self.config,
+        )?;
+        let learn_seconds = learning.elapsed().as_secs_f64();
+        self.state.updates += (learnt.updates + learnt.skipped) as u64;
+        self.state.iteration += 1;
+        self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref));
+        self.player.publish(self.updater.learner().model().weights(), self.state.version());
+
+        let judging = Instant::now();
+        let last = self.state.iteration == self.config.iterations;
+        let every = self.config.evaluation.every;
+        let evaluation = if every > 0 && (last || self.state.iteration.is_multiple_of(every)) {
+            Some(self.evaluate(last)?)
+        } else {
+            None
+        };
+        let seconds = Seconds {
+            all: began.elapsed().as_secs_f64(),
+            collect: collect_seconds,
+            learn: learn_seconds,
+            evaluate: judging.elapsed().as_secs_f64(),
+        };
+        self.metrics.append(&line(&Iteration {
+            number: self.state.iteration,
+            lesson: &lesson.report,
+            learnt: &learnt,
+            collected: &report,
+            tasks: &tasks,
+            staleness,
+            stored: self.state.replay.len(),
+            evaluation: evaluation.as_ref(),
+            seconds,
+        }))?;
+        let best = evaluation.as_ref().is_some_and(|evaluation| evaluation.best);
+        let save = last || best || self.state.iteration.is_multiple_of(self.config.checkpoints.every);
+        let checkpoint = if save { Some(self.save(best)?) } else { None };
+        (self.tell)(RunEvent::IterationDone(IterationDone {
+            iteration: self.state.iteration,
+            of: self.config.iterations,
+            seconds: seconds.all,
+            collect_seconds,
+            success: lesson.report.score,
+            reward: lesson.report.reward,
+            entropy: learnt.entropy,
+            kl: learnt.statistics.policy_kl(),
+            gradient_norm: (learnt.updates > 0).then_some(learnt.gradient_norm),
+            episodes: report.episodes,
+            informative: (lesson.report.informative, lesson.report.groups),
+            replayed: lesson.report.replay_ages.len(),
+            environment_errors: report.lost,
+            evaluation,
+            checkpoint,
+        }));
+        Ok(())
+    }
+
+    /// The groups of an iteration, and in an overlapped run the beginning of later ones.
+    fn play(&mut self, number: u64) -> Result<Played, TrainError> {
+        let ahead = match self.config.collect.mode {
+            CollectMode::Synchronous => 0,
+            CollectMode::Overlapped => self.config.collect.staleness,
+        };
+        if self.pending.is_empty() {
+            self.begin(number, 0);
+        }
+        let mut played = self.wait()?;
+        let mut rounds = 1;
+        let wanted = self.config.effort.informative_groups;
+        while informative(&played.collected) < wanted && rounds <= self.config.effort.extra_rounds {
+            let plans = self.plans(number, rounds);
+            let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
+            self.player.collect(plans);
+            self.pending.push_back(Pending { iteration: number, episodes });
+            let more = self.wait()?.collected;
+            played.collected.groups.extend(more.groups);
+            played.collected.report.add(&more.report);
+            rounds += 1;
+        }
+        let newest = self.pending.back().map_or(number, |pending| pending.iteration);
+        for later in newest + 1..=(number + ahead).min(self.config.iterations.saturating_sub(1)) {
+            self.begin(later, 0);
+        }
+        Ok(played)
+    }
+
+    fn begin(&mut self, iteration: u64, round: usize) {
+        let plans = self.plans(iteration, round);
+        let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
+        self.player.collect(plans);
+        self.pending.push_back(Pending { iteration, episodes });
+    }
+
+    /// Waits for the oldest plans, telling how far they are.
+    fn wait(&mut self) -> Result<Played, TrainError> {
+        let pending = self.pending.pop_front();
+        let (iteration, total) =
+            pending.map_or((self.state.iteration, 0), |pending| (pending.iteration, pending.episodes));
+        let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
+        let success_above = self.config.replay.success_above;
+        let tell = &mut *self.tell;
+        let (sampled_with, collected) = self.player.collected(&mut |event| {
+            if let CollectEvent::Ended { score, running, .. } = event {
+                progress.running = running;
+                progress.finished += usize::from(score.is_some());
+                progress.successes += usize::from(score.is_some_and(|score| score > success_above));
+                tell(RunEvent::CollectProgress(progress));
+            }
+        })?;
+        Ok(Played { sampled_with, collected })
+    }
+
+    /// The next tasks' groups. The members of a group meet the same desktop.
+    fn plans(&mut self, iteration: u64, round: usize) -> Vec<GroupPlan> {
+        let config = self.config;
+        let tasks = self.state.sampler.next_batch(config.collect.tasks, &config.sampling);
+        let group = |(number, id): (usize, TaskId)| {
+            let task: &Arc<Task> = self.tasks.get(&id)?;
+            let rollouts = self.state.effort.rollouts(&id, config.collect.group_size, &config.effort);
+            let max_steps = self.state.effort.turns(&id, config.collect.max_steps, &config.effort);
+            let place = (round * config.collect.tasks + number) as u64;
+            let first = round * (config.collect.group_size + config.collect.refills);
+            let world = stream(config.seed, Purpose::Environment, iteration, place).next_u64();
+            let episode = |index: usize| EpisodePlan {
+                id: EpisodeId::new(iteration, &id, first + index),
+                task: Arc::clone(task),
+                world_seed: world % config.tasks.worlds,
+                sampling_seed: stream(config.seed, Purpose::Sampling, iteration, place << 32 | index as u64)
+                    .next_u64(),
+                max_steps,
+            };
+            let spares = rollouts..rollouts + config.collect.refills;
+            Some(GroupPlan {
+                task: Arc::clone(task),
+                episodes: (0..rollouts).map(episode).collect(),
+                spares: spares.map(episode).collect(),
+            })
+        };
+        tasks.into_iter().enumerate().filter_map(group).collect()
+    }
+
+    /// What the iteration teaches; successes and efforts are remembered.
+    fn lesson(&mut self, collected: Collected, iteration: u64) -> Lesson {
+        let mut groups = Vec::with_capacity(collected.groups.len());
+        self.state.episodes += collected.report.episodes;
+        self.state.environment_errors += collected.report.lost;
+        for group in collected.groups {
+            let mut trajectories = Vec::with_capacity(group.episodes.len());
+            for episode in group.episodes {
+                let success = episode.trajectory.score > self.config.replay.success_above;
+                self.state.sampler.record(&group.task, success, &self.config.sampling);
+                self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
+                self.screens.add(&episode.trajectory, &episode.screens);
+                trajectories.push(Arc::new(episode.trajectory));
+            }
+            groups.push(Rollouts { task: group.task, trajectories });
+        }
+        lesson(groups, &mut self.state.replay, self.state.version(), iteration, self.config)
+    }
+
+    /// Judges the untrained agent, unless that was done before.
+    pub(super) fn judge_before_the_first(&mut self) -> Result<(), TrainError> {
+        if self.config.evaluation.every == 0 || self.state.evaluations.count > 0 {
+            return Ok(());
+        }
+        let evaluation = self.evaluate(true)?;
+        let mut line = serde_json::Map::new();
+        line.insert("iteration".into(), 0.into());
+        for (suite, success) in &evaluation.suites {
+            line.insert(format!("evaluation/{suite}"), success.mean.into());
+            line.insert(format!("evaluation/{suite}/low"), success.low.into());
+            line.insert(format!("evaluation/{suite}/high"), success.high.into());
+        }
+        self.metrics.append(&line)?;
+        self.save(true)?;
+        let of = self.config.iterations;
+        (self.tell)(RunEvent::IterationDone(IterationDone {
+            of,
+            evaluation: Some(evaluation),
+            ..IterationDone::default()
+        }));
+        Ok(())
+    }
+
+    fn evaluate(&mut self, at_an_end: bool) -> Result<Evaluation, TrainError> {
+        let config = self.config;
+        let mut sets = vec![(TRAINING, self.tasks.values().cloned().collect::<Vec<_>>())];
+        match config.evaluation.held_out {
+            HeldOut::Always => sets.push((HELD_OUT, self.held_out.clone())),
+            HeldOut::Ends if at_an_end => sets.push((HELD_OUT, self.held_out.clone())),
+            HeldOut::Ends | HeldOut::Never => {}
+        }
+        let mut suites = Vec::new();
+        for (part, (name, tasks)) in sets.into_iter().enumerate() {
+            let examination = Examination {
+                seed: config.seed,
+                number: self.state.iteration << 1 | part as u64,
+                samples: config.evaluation.samples,
+                max_steps: config.collect.max_steps,
+                worlds: config.tasks.worlds,
+                refills: config.collect.refills,
+            };
+            let examined =
+                self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;
+            let found = evaluation::overall(&examined.tasks);
+            let success =
+                Success { mean: found.mean, low: found.low, high: found.high, episodes: found.rollouts };
+            suites.push((name.to_owned(), success));
+        }
+        let best = self.state.evaluations.record(self.state.iteration, &suites);
+        Ok(Evaluation { suites, best })
+    }
+}
+
+/// Groups whose scores differ.
+fn informative(collected: &Collected) -> usize {
+    let spread = |scores: Vec<f64>| has_spread(&scores);
+    collected
+        .groups
+        .iter()
+        .filter(|group| spread(group.episodes.iter().map(|episode| episode.trajectory.score).collect()))
+        .count()
+}
+
+fn task_means(collected: &Collected) -> BTreeMap<String, f64> {
+    collected
+        .groups
+        .iter()
+        .filter(|group| !group.episodes.is_empty())
+        .map(|group| {
+            let sum: f64 = group.episodes.iter().map(|episode| episode.trajectory.score).sum();
+            (group.task.to_string(), sum / group.episodes.len() as f64)
+        })
+        .collect()
+}

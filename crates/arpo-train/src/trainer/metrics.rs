@@ -1,0 +1,106 @@
+//! The line that an iteration leaves in `metrics.jsonl`. Names are grouped by what they are about; everything that
+//! depends on the clock is under `time/`, so that the rest of two runs with the same seed can be compared.
+
+use crate::collect::CollectReport;
+use crate::learn::LearnReport;
+use crate::lesson::{LessonReport, mean};
+use crate::run::events::Evaluation;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What an iteration is told from.
+#[derive(Debug)]
+pub(super) struct Iteration<'a> {
+    pub(super) number: u64,
+    pub(super) lesson: &'a LessonReport,
+    pub(super) learnt: &'a LearnReport,
+    pub(super) collected: &'a CollectReport,
+    /// Mean score of each task that was played.
+    pub(super) tasks: &'a BTreeMap<String, f64>,
+    /// Policy versions between the sampler's weights and the learner's, before the updates.
+    pub(super) staleness: u64,
+    pub(super) stored: usize,
+    pub(super) evaluation: Option<&'a Evaluation>,
+    pub(super) seconds: Seconds,
+}
+
+/// Where an iteration's time went.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seconds {
+    pub(super) all: f64,
+    pub(super) collect: f64,
+    pub(super) learn: f64,
+    pub(super) evaluate: f64,
+}
+
+/// The line.
+pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
+    let Iteration { lesson, learnt, collected, seconds, .. } = iteration;
+    let statistics = &learnt.statistics;
+    let ages = lesson.replay_ages.iter().map(|&age| age as f64);
+    let mut line = Map::new();
+    let mut put = |name: &str, value: Value| {
+        line.insert(name.to_owned(), value);
+    };
+    put("iteration", json!(iteration.number));
+    put("reward/score", json!(lesson.score));
+    put("reward/mean", json!(lesson.reward));
+    put("reward/std", json!(lesson.reward_std));
+    put("reward/format", json!(lesson.format));
+    put("groups/all", json!(lesson.groups));
+    put("groups/spread", json!(lesson.spread));
+    put("groups/informative", json!(lesson.informative));
+    put("groups/invalid", json!(lesson.groups - lesson.informative));
+    put("groups/all_failed", json!(lesson.all_failed));
+    put("groups/all_solved", json!(lesson.all_solved));
+    put("replay/injected", json!(lesson.replay_ages.len()));
+    put("replay/age", json!(mean(ages)));
+    put("replay/stored", json!(iteration.stored));
+    put("episode/turns", json!(lesson.turns));
+    put("episode/tokens", json!(lesson.tokens));
+    put("episode/trained_tokens", json!(lesson.trained_tokens));
+    put("loss/value", json!(learnt.loss));
+    put("loss/clip_fraction", json!(statistics.clip_fraction_higher()));
+    put("loss/clip_fraction_dual", json!(statistics.clip_fraction_lower()));
+    put("loss/kl", json!(statistics.policy_kl()));
+    put("loss/reference_kl", json!(statistics.reference_kl()));
+    put("loss/importance", json!(statistics.mean_importance()));
+    put("loss/importance_truncated", json!(statistics.truncated_fraction()));
+    put("policy/entropy", json!(learnt.entropy));
+    put("policy/mismatch", json!(learnt.mismatch.mean()));
+    put("policy/mismatch_largest", json!(learnt.mismatch.largest));
+    put("policy/staleness", json!(iteration.staleness));
+    put("update/count", json!(learnt.updates));
+    put("update/skipped", json!(learnt.skipped));
+    put("update/gradient_norm", json!(learnt.gradient_norm));
+    put("update/learning_rate", json!(learnt.learning_rate));
+    put("update/tokens", json!(learnt.tokens));
+    put("collect/episodes", json!(collected.episodes));
+    put("collect/lost", json!(collected.lost));
+    put("collect/refilled", json!(collected.refilled));
+    put("collect/partial_groups", json!(collected.partial_groups));
+    for (kind, count) in &collected.failures {
+        put(&format!("failures/{}", kind.name()), json!(count));
+    }
+    put("time/iteration", json!(seconds.all));
+    put("time/collect", json!(seconds.collect));
+    put("time/learn", json!(seconds.learn));
+    put("time/evaluate", json!(seconds.evaluate));
+    put("time/sampled_tokens_per_second", json!(per_second(collected.tokens, seconds.collect)));
+    put("time/learnt_tokens_per_second", json!(per_second(learnt.tokens, seconds.learn)));
+    put("time/desktop_utilisation", json!(collected.desktop_utilisation));
+    put("time/policy_utilisation", json!(collected.policy_utilisation));
+    if let Some(evaluation) = iteration.evaluation {
+        for (suite, success) in &evaluation.suites {
+            put(&format!("evaluation/{suite}"), json!(success.mean));
+            put(&format!("evaluation/{suite}/low"), json!(success.low));
+            put(&format!("evaluation/{suite}/high"), json!(success.high));
+        }
+    }
+    put("tasks", json!(iteration.tasks));
+    line
+}
+
+fn per_second(count: usize, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}

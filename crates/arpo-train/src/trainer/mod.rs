@@ -1,0 +1,220 @@
+//! `arpo train`: collect, learn, judge, save, and again.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | what a run is made of | [`setup`] |
+//! | what it remembers | [`state`] |
+//! | who plays, and when | `player` |
+//! | how an agent is judged | [`evaluation`] |
+//! | what it leaves in `metrics.jsonl` | `metrics` |
+//! | one iteration | `iteration` |
+
+pub mod evaluation;
+mod iteration;
+mod metrics;
+mod player;
+pub mod setup;
+pub mod state;
+
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::run::checkpoints::NewCheckpoint;
+use crate::run::events::{Notice, RunEnded, RunEvent, RunStarted};
+use crate::run::metrics::MetricsLog;
+use crate::run::stop::StopSwitch;
+use crate::run::training_state::{Learnt, load_training};
+use crate::run::{RunFolder, Start};
+use crate::screens::Screens;
+use arpo_core::config::{CollectMode, Config};
+use arpo_core::task::{Task, TaskId};
+use arpo_model::checkpoint::Weights;
+use arpo_model::checkpoint::layout::ParameterLayout;
+use arpo_model::config::ModelConfig;
+use arpo_model::learner::adamw::AdamW;
+use arpo_model::learner::step::Updater;
+use iteration::Pending;
+use player::Player;
+use setup::Loaded;
+use state::RunState;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A run under way.
+pub struct Trainer<'a> {
+    config: &'a Config,
+    folder: &'a RunFolder,
+    tell: &'a mut dyn FnMut(RunEvent),
+    dimensions: ModelConfig,
+    side_files: BTreeMap<String, Vec<u8>>,
+    agent: Arc<Agent>,
+    tasks: BTreeMap<TaskId, Arc<Task>>,
+    held_out: Vec<Arc<Task>>,
+    updater: Updater,
+    player: Player,
+    state: RunState,
+    screens: Screens,
+    metrics: MetricsLog,
+    /// Plans that are being played, oldest first.
+    pending: VecDeque<Pending>,
+    resumed_at: Option<u64>,
+    began: Instant,
+}
+
+/// Trains as the configuration says, in a folder, until the end or until it is asked to stop.
+pub fn train(
+    config: &Config,
+    folder: &RunFolder,
+    start: Start,
+    stop: &StopSwitch,
+    tell: &mut dyn FnMut(RunEvent),
+) -> Result<RunEnded, TrainError> {
+    let mut trainer = Trainer::new(config, folder, start, tell)?;
+    trainer.announce();
+    let mut interrupted = false;
+    trainer.judge_before_the_first()?;
+    while trainer.state.iteration < config.iterations {
+        if stop.asked() {
+            interrupted = true;
+            break;
+        }
+        trainer.iterate()?;
+    }
+    if interrupted {
+        trainer.save(false)?;
+    }
+    let ended = trainer.ended(interrupted);
+    (trainer.tell)(RunEvent::RunEnded(ended.clone()));
+    Ok(ended)
+}
+
+impl<'a> Trainer<'a> {
+    fn new(
+        config: &'a Config,
+        folder: &'a RunFolder,
+        start: Start,
+        tell: &'a mut dyn FnMut(RunEvent),
+    ) -> Result<Self, TrainError> {
+        let began = Instant::now();
+        let tasks = setup::training_tasks(config)?;
+        let latest = if start == Start::Resume { folder.resume_point()? } else { Default::default() };
+        for message in latest.skipped {
+            tell(RunEvent::Notice(Notice { message }));
+        }
+        let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
+        let (loaded, optimiser, state) = match &latest.checkpoint {
+            None => {
+                let loaded = setup::load(config)?;
+                let loaded = Loaded { weights: loaded.weights.with_gradients(trained), ..loaded };
+                let optimiser = AdamW::new(&loaded.weights, config.optimiser.clone());
+                let state = RunState::new(tasks.iter().map(|task| task.id.clone()), config.seed);
+                (loaded, optimiser, state)
+            }
+            Some(checkpoint) => {
+                let place = setup::place(config)?;
+                let restored =
+                    load_training::<RunState>(&checkpoint.path, place, trained, config.optimiser.clone())?;
+                restored.state.replay.check().map_err(|error| TrainError::Options(error.to_string()))?;
+                let agent = Arc::new(setup::agent(config, &restored.config, &restored.side_files)?);
+                let loaded = Loaded {
+                    config: restored.config,
+                    weights: restored.weights,
+                    side_files: restored.side_files,
+                    agent,
+                };
+                (loaded, restored.optimiser, restored.state)
+            }
+        };
+        folder.write_config(&config.to_toml())?;
+        let Loaded { config: dimensions, weights, side_files, agent } = loaded;
+        let shares = config.collect.mode == CollectMode::Synchronous;
+        let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
+        let policy = setup::policy(config, &dimensions, &played_with, &agent, state.version());
+        let player = Player::start(setup::collector(config), policy, shares)?;
+        let learner = setup::learner(config, &dimensions, weights, &agent);
+        Ok(Self {
+            config,
+            folder,
+            tell,
+            dimensions,
+            side_files,
+            agent,
+            tasks: tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
+            held_out: setup::held_out_tasks(config),
+            updater: Updater::new(learner, optimiser, Some(folder.incidents())),
+            player,
+            screens: state.load_screens(folder.screens())?,
+            metrics: folder.metrics_at(state.metrics)?,
+            pending: VecDeque::new(),
+            resumed_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
+            state,
+            began,
+        })
+    }
+
+    fn weights(&self) -> &Weights {
+        self.updater.learner().model().weights()
+    }
+
+    fn announce(&mut self) {
+        let replay = if self.config.replay.enabled { "ARPO (GRPO with replay)" } else { "GRPO" };
+        let mode = match self.config.collect.mode {
+            CollectMode::Synchronous => "",
+            CollectMode::Overlapped => ", overlapped",
+        };
+        let started = RunStarted {
+            folder: self.folder.path().to_path_buf(),
+            resumed_at: self.resumed_at,
+            iterations: self.config.iterations,
+            method: format!("{replay}{mode}"),
+            parameters: self.weights().count() as u64,
+            device: format!("{:?}", self.updater.learner().model().device()).to_lowercase(),
+            tasks: self.tasks.len(),
+            desktops: self.config.collect.desktops,
+            seed: self.config.seed,
+        };
+        (self.tell)(RunEvent::RunStarted(started));
+    }
+
+    /// Writes a checkpoint.
+    fn save(&mut self, best: bool) -> Result<PathBuf, TrainError> {
+        self.state.metrics = self.metrics.position();
+        let screens = self.state.save_screens(&self.screens, self.folder.screens())?;
+        let new = NewCheckpoint {
+            step: self.state.iteration,
+            best,
+            screens: &screens,
+            keep: self.config.checkpoints.keep,
+        };
+        let learnt = Learnt {
+            config: &self.dimensions,
+            weights: self.updater.learner().model().weights(),
+            side_files: &self.side_files,
+            optimiser: self.updater.optimiser(),
+        };
+        self.folder.save_training(new, learnt, &self.state)
+    }
+
+    fn ended(&self, interrupted: bool) -> RunEnded {
+        let mut written = vec![
+            ("metrics".to_owned(), self.folder.metrics_file()),
+            ("checkpoints".to_owned(), self.folder.checkpoints()),
+        ];
+        if self.folder.best().exists() {
+            written.push(("best model".to_owned(), self.folder.best().join("model")));
+        }
+        RunEnded {
+            iterations: self.state.iteration,
+            of: self.config.iterations,
+            seconds: self.began.elapsed().as_secs_f64(),
+            interrupted,
+            first: self.state.evaluations.first.clone(),
+            last: self.state.evaluations.last.clone(),
+            best: self.state.evaluations.best.clone(),
+            episodes: self.state.episodes,
+            environment_errors: self.state.environment_errors,
+            written,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Whoever plays: desktops and policy on a thread of their own, given one thing to play after the other. A synchronous
+//! run waits for each; an overlapped one learns meanwhile.
+
+use super::evaluation::{Examination, Examined, examine};
+use crate::TrainError;
+use crate::collect::{CollectEvent, Collected, Collector, GroupPlan};
+use crate::policy::EnginePolicy;
+use arpo_core::task::Task;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_model::checkpoint::Weights;
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Something to play.
+#[derive(Debug)]
+enum Job {
+    Collect(Vec<GroupPlan>),
+    Examine(Vec<Arc<Task>>, Examination, f64),
+}
+
+enum News {
+    Event(CollectEvent),
+    Collected(Result<(PolicyVersion, Collected), TrainError>),
+    Examined(Result<Examined, TrainError>),
+}
+
+/// New weights for whatever is played next.
+#[derive(Debug)]
+struct Published {
+    /// Its own copy, or none where the player shares the learner's.
+    copy: Option<Weights>,
+    version: PolicyVersion,
+}
+
+/// The thread's other end. The thread ends when this is dropped and its work is done.
+pub(super) struct Player {
+    jobs: Sender<Job>,
+    news: Receiver<News>,
+    published: Arc<Mutex<Option<Published>>>,
+    /// Collections that came while an examination was waited for.
+    waiting: VecDeque<Result<(PolicyVersion, Collected), TrainError>>,
+    shares: bool,
+}
+
+struct Stage {
+    collector: Collector,
+    policy: EnginePolicy,
+    temperature: f64,
+    published: Arc<Mutex<Option<Published>>>,
+    news: Sender<News>,
+}
+
+impl Player {
+    /// Starts the thread. With `shares` the policy's weights are the learner's own, and nothing may be played while it
+    /// learns.
+    pub(super) fn start(collector: Collector, policy: EnginePolicy, shares: bool) -> Result<Self, TrainError> {
+        let (jobs, inbox) = channel();
+        let (sender, news) = channel();
+        let published = Arc::new(Mutex::new(None));
+        let temperature = policy.responses.temperature;
+        let stage =
+            Stage { collector, policy, temperature, published: Arc::clone(&published), news: sender };
+        std::thread::Builder::new()
+            .name("player".into())
+            .spawn(move || stage.run(&inbox))
+            .map_err(|error| TrainError::Options(format!("no thread to play on: {error}")))?;
+        Ok(Self { jobs, news, published, waiting: VecDeque::new(), shares })
+    }
+
+    /// From the next thing on, answers come from these weights.
+    pub(super) fn publish(&self, weights: &Weights, version: PolicyVersion) {
+        let copy = (!self.shares).then(|| weights.to_kind(weights.kind()));
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { copy, version });
+    }
+
+    /// Has groups played; [`Player::collected`] returns them in the order they were given.
+    pub(super) fn collect(&self, groups: Vec<GroupPlan>) {
+        let _ = self.jobs.send(Job::Collect(groups));
+    }
+
+    /// Waits for the next collection: the weights it began with, and what was played.
+    pub(super) fn collected(
+        &mut self,
+        progress: &mut dyn FnMut(CollectEvent),
+    ) -> Result<(PolicyVersion, Collected), TrainError> {
+        if let Some(collected) = self.waiting.pop_front() {
+            return collected;
+        }
+        loop {
+            match self.news.recv() {
+                Ok(News::Event(event)) => progress(event),
+                Ok(News::Collected(collected)) => return collected,
+                Ok(News::Examined(_)) => {}
+                Err(_) => return Err(gone()),
+            }
+        }
+    }
+
+    /// Has tasks played without learning from them, after what was given before, and waits for it.
+    pub(super) fn examine(
+        &mut self,
+        tasks: Vec<Arc<Task>>,
+        examination: Examination,
+        temperature: f64,
+        progress: &mut dyn FnMut(CollectEvent),
+    ) -> Result<Examined, TrainError> {
+        let _ = self.jobs.send(Job::Examine(tasks, examination, temperature));
+        loop {
+            match self.news.recv() {
+                Ok(News::Event(event)) => progress(event),
+                Ok(News::Collected(collected)) => self.waiting.push_back(collected),
+                Ok(News::Examined(examined)) => return examined,
+                Err(_) => return Err(gone()),
+            }
+        }
+    }
+}
+
+fn gone() -> TrainError {
+    TrainError::Options("the thread that plays has ended".into())
+}
+
+impl Stage {
+    fn run(mut self, inbox: &Receiver<Job>) {
+        while let Ok(job) = inbox.recv() {
+            let news = match job {
+                Job::Collect(groups) => News::Collected(self.play(groups)),
+                Job::Examine(tasks, examination, temperature) => {
+                    News::Examined(self.examine(&tasks, &examination, temperature))
+                }
+            };
+            if self.news.send(news).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn play(&mut self, groups: Vec<GroupPlan>) -> Result<(PolicyVersion, Collected), TrainError> {
+        let version = self.take_published()?;
+        self.policy.responses.temperature = self.temperature;
+        let news = &self.news;
+        let mut tell = |event| drop(news.send(News::Event(event)));
+        Ok((version, self.collector.collect(&mut self.policy, groups, &mut tell)?))
+    }
+
+    fn examine(
+        &mut self,
+        tasks: &[Arc<Task>],
+        examination: &Examination,
+        temperature: f64,
+    ) -> Result<Examined, TrainError> {
+        self.take_published()?;
+        self.policy.responses.temperature = temperature;
+        let news = &self.news;
+        let mut tell = |event| drop(news.send(News::Event(event)));
+        examine(&mut self.collector, &mut self.policy, tasks, examination, &mut tell)
+    }
+
+    fn take_published(&mut self) -> Result<PolicyVersion, TrainError> {
+        use crate::policy::Policy;
+        let published = self.published.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match published {
+            Some(Published { copy: Some(weights), version }) => self.policy.update(&weights, version)?,
+            Some(Published { copy: None, version }) => self.policy.refresh(version)?,
+            None => {}
+        }
+        Ok(self.policy.version())
+    }
+}

@@ -1,0 +1,183 @@
+//! What a run is made of, from its configuration: the model, the agent around it, the tasks, the desktops.
+
+use crate::TrainError;
+use crate::agent::{Agent, pocket_style};
+use crate::base;
+use crate::collect::{CollectOptions, Collector, DesktopFactory};
+use crate::policy::EnginePolicy;
+use crate::policy::engine::ResponseOptions;
+use arpo_agent::conversation::ConversationStyle;
+use arpo_core::config::{Config, DeviceChoice, PromptStyle, SuiteChoice};
+use arpo_core::task::Task;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_engine::{Engine, EngineOptions};
+use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::tasks::{Part, Suite};
+use arpo_model::checkpoint::{Checkpoint, Weights};
+use arpo_model::config::ModelConfig;
+use arpo_model::learner::{Learner, LearnerOptions};
+use arpo_model::model::Model;
+use arpo_torch::runtime::{self, CudaHalf};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tch::{Device, Kind};
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// A model with what belongs to it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its dimensions.
+    pub config: ModelConfig,
+    /// Its parameters.
+    pub weights: Weights,
+    /// Tokenizer, image processor and the like, by file name.
+    pub side_files: BTreeMap<String, Vec<u8>>,
+    /// How it reads and speaks.
+    pub agent: Arc<Agent>,
+}
+
+/// Where a configuration wants to compute, and with which numbers.
+pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
+    let torch = runtime::start().map_err(|error| TrainError::Options(error.to_string()))?;
+    let gpu = matches!(torch.cuda, CudaHalf::Open) && runtime::usable_cuda_devices() > 0;
+    match config.model.device {
+        DeviceChoice::Cuda if !gpu => Err(TrainError::Options(
+            "model.device = \"cuda\": no CUDA device that libtorch can use; `arpo doctor` says why".into(),
+        )),
+        DeviceChoice::Cuda => Ok((Kind::BFloat16, Device::Cuda(0))),
+        DeviceChoice::Auto if gpu && config.model.base != base::POCKET => {
+            Ok((Kind::BFloat16, Device::Cuda(0)))
+        }
+        DeviceChoice::Auto | DeviceChoice::Cpu => Ok((Kind::Float, Device::Cpu)),
+    }
+}
+
+/// Loads the model that the configuration names.
+pub fn load(config: &Config) -> Result<Loaded, TrainError> {
+    let (kind, device) = place(config)?;
+    let Checkpoint { config: dimensions, weights, side_files } = base::load(&config.model.base, kind, device)?;
+    let agent = Arc::new(agent(config, &dimensions, &side_files)?);
+    Ok(Loaded { config: dimensions, weights, side_files, agent })
+}
+
+/// How the model reads and speaks.
+pub fn agent(
+    config: &Config,
+    dimensions: &ModelConfig,
+    side_files: &BTreeMap<String, Vec<u8>>,
+) -> Result<Agent, TrainError> {
+    let style = match config.agent.prompt {
+        PromptStyle::Uitars => ConversationStyle::uitars(config.agent.max_screenshots),
+        PromptStyle::Short => {
+            ConversationStyle { max_screenshots: config.agent.max_screenshots, ..pocket_style() }
+        }
+    };
+    let mut agent = Agent::new(dimensions, side_files, Path::new(&config.model.base), style)?;
+    agent.processor.limits.min = config.agent.min_pixels;
+    agent.processor.limits.max = config.agent.max_pixels;
+    Ok(agent)
+}
+
+/// A policy that answers with these weights, which it shares.
+pub fn policy(
+    config: &Config,
+    dimensions: &ModelConfig,
+    weights: &Weights,
+    agent: &Arc<Agent>,
+    version: PolicyVersion,
+) -> EnginePolicy {
+    let options = EngineOptions {
+        cache_bytes: (config.model.cache_gib * GIB) as u64,
+        feature_bytes: (config.model.cache_gib * GIB / 8.0) as usize,
+        page_tokens: 16,
+        most_running: config.collect.desktops,
+        prompt_tokens: 1 << 14,
+        forbidden: agent.forbidden.clone(),
+    };
+    let model = Model::new(dimensions.clone(), weights.share());
+    let engine = Engine::new(model, agent.processor.clone(), options, version);
+    let responses = ResponseOptions {
+        temperature: config.collect.temperature,
+        max_tokens: config.agent.max_tokens,
+    };
+    EnginePolicy::new(engine, version, Arc::clone(agent), responses)
+}
+
+/// A learner of these weights, which have gradients.
+pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agent: &Agent) -> Learner {
+    let options = LearnerOptions {
+        temperature: config.collect.temperature,
+        forbidden: agent.forbidden.clone(),
+        activation_bytes: (config.model.activation_gib * GIB) as u64,
+        logit_rows: 4096,
+        length_step: 16,
+    };
+    Learner::new(Model::new(dimensions.clone(), weights), options)
+}
+
+/// The suite.
+pub fn suite(config: &Config) -> Suite {
+    match config.tasks.suite {
+        SuiteChoice::Pocket => Suite::Pocket,
+        SuiteChoice::Desktop => Suite::Desktop,
+    }
+}
+
+/// Desktops of the suite, and how episodes are played on them.
+pub fn collector(config: &Config) -> Collector {
+    let screen = suite(config).screen();
+    let factory: Arc<DesktopFactory> =
+        Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?) as Box<_>));
+    Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect))
+}
+
+/// The tasks to train on: those of a list, or so many of the suite's, the applications taking turns.
+pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+    let all = suite(config).tasks(Part::Train);
+    if !config.tasks.list.is_empty() {
+        return listed(&config.tasks.list, all);
+    }
+    let wanted = match config.tasks.count {
+        0 => all.len(),
+        count if count <= all.len() => count,
+        count => {
+            let there = all.len();
+            return Err(TrainError::Options(format!(
+                "`tasks.count` = {count}: the suite has {there} training tasks"
+            )));
+        }
+    };
+    let mut queues: BTreeMap<&str, VecDeque<&Task>> = BTreeMap::new();
+    for task in all {
+        queues.entry(&task.application).or_default().push_back(task);
+    }
+    let mut chosen = Vec::with_capacity(wanted);
+    while chosen.len() < wanted {
+        let round = queues.values_mut().filter_map(VecDeque::pop_front);
+        chosen.extend(round.map(|task| Arc::new(task.clone())));
+    }
+    chosen.truncate(wanted);
+    Ok(chosen)
+}
+
+/// The tasks that are never trained on.
+pub fn held_out_tasks(config: &Config) -> Vec<Arc<Task>> {
+    suite(config).tasks(Part::HeldOut).iter().map(|task| Arc::new(task.clone())).collect()
+}
+
+fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| TrainError::Options(format!("`tasks.list` = {path:?}: {error}")))?;
+    let names = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    names
+        .map(|name| {
+            let task = all.iter().find(|task| task.id.as_str() == name);
+            task.map(|task| Arc::new(task.clone())).ok_or_else(|| {
+                TrainError::Options(format!("{path}: {name:?} is none of the suite's training tasks"))
+            })
+        })
+        .collect()
+}
