@@ -2,44 +2,34 @@
 
 use crate::Failure;
 use crate::device::DeviceName;
-use arpo_core::config::OptimiserConfig;
-use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::{Engine, EngineOptions};
-use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Suite;
-use arpo_model::checkpoint::{self, Weights};
-use arpo_model::config::{self, ModelConfig};
-use arpo_model::learner::adamw::AdamW;
-use arpo_model::learner::step::Updater;
-use arpo_model::learner::{Learner, LearnerOptions};
-use arpo_model::model::Model;
-use arpo_tokenizer::train;
-use arpo_train::agent::{Agent, pocket_style};
-use arpo_train::demonstrations::{oracle_episode, words};
-use arpo_train::rollout::RolloutOptions;
-use arpo_train::supervised::{self, SupervisedOptions};
-use clap::Args;
-use std::collections::BTreeMap;
+use arpo_train::run::stop::StopSwitch;
+use arpo_train::run::{RunFolder, Start};
+use arpo_train::supervised::SupervisedOptions;
+use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Instant;
-use tch::{Device, Kind};
-
-/// Oracle episodes whose text the tokenizer learns from.
-const TOKENIZER_EPISODES: u64 = 3000;
+use std::time::Duration;
 
 /// What `arpo sft` takes.
 #[derive(Args)]
 pub(crate) struct SftArguments {
-    /// The new checkpoint's folder
-    #[arg(long)]
+    /// The run's folder; the model will be in its folder `model`
+    #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
+    /// Go on with the run in --out
+    #[arg(long)]
+    resume: bool,
+    /// Whose tasks: the pocket's small screens, or the desktop's, for a larger model
+    #[arg(long, value_enum, default_value = "pocket")]
+    suite: SuiteName,
     /// Where to compute
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
     /// Updates on questions about screens only
-    #[arg(long, default_value_t = 800)]
+    #[arg(long, default_value_t = 700)]
     grounding_updates: u64,
     /// Updates in all
     #[arg(long, default_value_t = 3000)]
@@ -50,14 +40,20 @@ pub(crate) struct SftArguments {
     /// Episodes in an update on episodes
     #[arg(long, default_value_t = 128)]
     episodes: usize,
+    /// Share of updates on questions after the first phase
+    #[arg(long, default_value_t = 0.2)]
+    grounding_share: f64,
+    /// How often an application's tasks are shown, like editor=2; others 1. May be repeated
+    #[arg(long, value_name = "APPLICATION=WEIGHT", value_parser = weight)]
+    weight: Vec<(String, u32)>,
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
-    /// Updates between evaluations
+    /// Updates between evaluations, at which the run is also saved
     #[arg(long, default_value_t = 50)]
     evaluate_every: u64,
     /// Tasks in an evaluation
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 208)]
     evaluate_tasks: usize,
     /// Stop at the first evaluation with at least this success
     #[arg(long)]
@@ -68,138 +64,115 @@ pub(crate) struct SftArguments {
     /// Names every draw
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Print events as JSON, one object per line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SuiteName {
+    Pocket,
+    Desktop,
+}
+
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let (application, weight) = text.split_once('=').ok_or("expected APPLICATION=WEIGHT, like editor=2")?;
+    let weight = weight.parse().map_err(|_| format!("{weight:?} is no weight: expected a whole number"))?;
+    Ok((application.to_owned(), weight))
 }
 
 pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), Failure> {
-    if arguments.out.exists() {
-        return Err(Failure::failed(format!(
-            "{} is already there: expected a new folder",
-            arguments.out.display()
-        )));
-    }
     let device = arguments.device.device()?;
-    let suite = Suite::Pocket;
-    let started = Instant::now();
-    let side_files = side_files(suite)?;
-    let config = config::pocket();
-    let style = pocket_style();
-    let agent = Arc::new(Agent::new(&config, &side_files, &arguments.out, style).map_err(Failure::failed)?);
-    tch::manual_seed(arguments.seed as i64);
-    let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
-    writeln!(out, "{} parameters, made in {:.1} s", weights.count(), started.elapsed().as_secs_f64())?;
-    let mut engine = engine(&config, &weights, &agent);
-    let learner_options = LearnerOptions {
-        temperature: 1.0,
-        forbidden: agent.forbidden.clone(),
-        activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
-        logit_rows: 1 << 16,
-        length_step: 16,
+    let suite = match arguments.suite {
+        SuiteName::Pocket => Suite::Pocket,
+        SuiteName::Desktop => Suite::Desktop,
     };
-    let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
-    let optimiser = AdamW::new(
-        learner.model().weights(),
-        OptimiserConfig { beta2: 0.95, weight_decay: 0.01, max_grad_norm: 1.0, ..OptimiserConfig::default() },
-    );
-    let mut updater = Updater::new(learner, optimiser, None);
+    for (what, count) in [
+        ("--screens", arguments.screens),
+        ("--episodes", arguments.episodes),
+        ("--evaluate-tasks", arguments.evaluate_tasks),
+        ("--evaluate-every", arguments.evaluate_every as usize),
+    ] {
+        if count == 0 {
+            return Err(Failure::usage(format!("{what} 0: expected at least 1")));
+        }
+    }
     let options = SupervisedOptions {
         suite,
         grounding_updates: arguments.grounding_updates,
         updates: arguments.updates,
         screens: arguments.screens,
         episodes: arguments.episodes,
-        grounding_share: 0.2,
+        grounding_share: arguments.grounding_share,
+        weights: arguments.weight.iter().cloned().collect(),
         learning_rate: arguments.learning_rate,
         warm_up: 100,
+        max_steps: 15,
         seed: arguments.seed,
     };
-    let rollout = RolloutOptions { screen: suite.screen(), max_steps: 15, max_tokens: 24, temperature: 1.0 };
-    let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
-    let (mut recent, mut count, mut waited) = (0.0, 0.0, 0.0);
-    for number in 0..arguments.updates {
-        let asked = Instant::now();
-        let batch = batches.recv().map_err(Failure::failed)?.map_err(Failure::failed)?;
-        waited += asked.elapsed().as_secs_f64();
-        recent +=
-            supervised::update(&mut updater, &options, number, &batch).map_err(Failure::failed)?;
-        count += 1.0;
-        let done = number + 1;
-        let minutes = started.elapsed().as_secs_f64() / 60.0;
-        let out_of_time = arguments.minutes.is_some_and(|limit| minutes >= limit);
-        if !done.is_multiple_of(arguments.evaluate_every) && done != arguments.updates && !out_of_time {
-            continue;
-        }
-        write!(out, "update {done:5}  loss {:.4}  {:6.1} s, {waited:.1} s waiting", recent / count, minutes * 60.0)?;
-        (recent, count) = (0.0, 0.0);
-        if done > arguments.grounding_updates {
-            supervised::refresh(&mut engine, done).map_err(Failure::failed)?;
-            let played = supervised::evaluate(&mut engine, &agent, suite, arguments.evaluate_tasks, &rollout)
-                .map_err(Failure::failed)?;
-            let mut by_application: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-            for (application, episode) in &played {
-                by_application.entry(application).or_default().push(episode.score);
-            }
-            let mean = |scores: &[f64]| scores.iter().sum::<f64>() / scores.len().max(1) as f64;
-            let all: Vec<f64> = played.iter().map(|(_, episode)| episode.score).collect();
-            write!(out, "  success {:.3} ", mean(&all))?;
-            for (application, scores) in &by_application {
-                write!(out, " {application} {:.2}", mean(scores))?;
-            }
-            if arguments.until.is_some_and(|wanted| mean(&all) >= wanted) {
-                writeln!(out)?;
-                break;
-            }
-        }
-        writeln!(out)?;
-        out.flush()?;
-        if out_of_time {
-            break;
-        }
-    }
-    let weights = updater.learner().model().weights().to_kind(Kind::Half);
-    checkpoint::save(&arguments.out, &config, &weights, &side_files).map_err(Failure::failed)?;
-    writeln!(out, "written: {}", arguments.out.display())?;
+    options.check().map_err(Failure::usage)?;
+    let schedule = Schedule {
+        every: arguments.evaluate_every,
+        tasks: arguments.evaluate_tasks,
+        until: arguments.until,
+        limit: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+    };
+    let start = if arguments.resume { Start::Resume } else { Start::New };
+    let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
+    folder.write_config(&options.to_toml()).map_err(Failure::failed)?;
+    let stop = StopSwitch::listening().map_err(Failure::failed)?;
+    let bar = bar(arguments.updates, arguments.json);
+    let mut problem = Ok(());
+    let model = train(&options, &schedule, &folder, start, device, &stop, &mut |event| {
+        let shown = show(&event, arguments.json, &bar, out);
+        problem = std::mem::replace(&mut problem, Ok(())).and(shown);
+    });
+    bar.finish_and_clear();
+    let model = model.map_err(Failure::failed)?;
+    problem?;
+    writeln!(out, "written: {}", model.display())?;
     Ok(())
 }
 
-fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
-    let options = EngineOptions {
-        cache_bytes: 512 << 20,
-        feature_bytes: 64 << 20,
-        page_tokens: 16,
-        most_running: 256,
-        prompt_tokens: 1 << 15,
-        forbidden: agent.forbidden.clone(),
-    };
-    Engine::new(
-        Model::new(config.clone(), weights.share()),
-        agent.processor.clone(),
-        options,
-        PolicyVersion(0),
-    )
+/// On a terminal only; elsewhere there are the lines of evaluations.
+fn bar(updates: u64, hidden: bool) -> ProgressBar {
+    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(updates) };
+    let style = ProgressStyle::with_template("updates {pos:>5}/{len} {bar:30} {eta} left  {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
 }
 
-/// The tokenizer, learnt from what the oracle reads and says, and how screenshots are processed.
-fn side_files(suite: Suite) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
-    let mut desktop = EmbeddedDesktop::new(suite.screen()).map_err(Failure::failed)?;
-    let mut texts = Vec::new();
-    for number in 0..TOKENIZER_EPISODES {
-        let episode = oracle_episode(&mut desktop, suite, number).map_err(Failure::failed)?;
-        texts.push(format!("GUI agent\n{}", episode.instruction));
-        texts.extend(
-            desktop.widgets().iter().map(|widget| format!("find {}\n{}", widget.label, widget.label)),
-        );
-        texts.extend(episode.actions.iter().map(words));
+fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl Write) -> Result<(), Failure> {
+    if json {
+        if !matches!(event, SupervisedEvent::Updated { .. }) {
+            serde_json::to_writer(&mut *out, event).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            out.flush()?;
+        }
+        return Ok(());
     }
-    let size = config::pocket().text.vocabulary as usize;
-    let mut files = train::train(texts.into_iter(), size).map_err(Failure::failed)?;
-    let processor = serde_json::json!({
-        "image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor",
-        "patch_size": 14, "merge_size": 2, "temporal_patch_size": 2,
-        "min_pixels": 28 * 28, "max_pixels": 28 * 28 * 1280,
-        "do_resize": true, "do_rescale": true, "do_normalize": true, "do_convert_rgb": true, "resample": 3,
-        "rescale_factor": 1.0 / 255.0,
-        "image_mean": [0.5, 0.5, 0.5], "image_std": [0.27, 0.27, 0.27],
-    });
-    files.insert("preprocessor_config.json".into(), format!("{processor:#}\n").into_bytes());
-    Ok(files)
+    match event {
+        SupervisedEvent::Started { parameters, updates } => {
+            bar.set_position(*updates);
+            let resumed = if *updates > 0 { format!(", going on after update {updates}") } else { String::new() };
+            bar.suspend(|| writeln!(out, "{parameters} parameters{resumed}"))?;
+        }
+        SupervisedEvent::Updated { updates, loss } => {
+            bar.set_position(*updates);
+            bar.set_message(format!("loss {loss:.3}"));
+        }
+        SupervisedEvent::Judged { updates, seconds, loss, success, applications } => {
+            let mut line = format!("update {updates:5}  {seconds:6.1} s  loss {loss:.4}");
+            if let Some(success) = success {
+                let by: Vec<String> =
+                    applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
+                line += &format!("  success {:.3}  {}", success.mean, by.join(" "));
+            }
+            bar.suspend(|| writeln!(out, "{line}"))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
 }

@@ -126,11 +126,29 @@ pub fn pocket() -> ModelConfig {
         "hidden_size": 112, "depth": 2, "num_heads": 4, "intermediate_size": 224, "out_hidden_size": 160,
         "fullatt_block_indexes": [0, 1],
     });
-    let tokens = json!({"image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8});
-    let mut config = json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision});
-    if let (Value::Object(config), Value::Object(tokens)) = (&mut config, tokens) {
-        config.extend(tokens);
-    }
+    small(&text, &vision)
+}
+
+/// A model for the desktop profile of the embedded desktop: 30 million parameters.
+pub fn desktop() -> ModelConfig {
+    let text = json!({
+        "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "intermediate_size": 1408, "vocab_size": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "rope_parameters": {"mrope_section": [8, 12, 12], "rope_theta": 1e4, "rope_type": "default"},
+    });
+    let vision = json!({
+        "hidden_size": 256, "depth": 6, "num_heads": 8, "intermediate_size": 768, "out_hidden_size": 512,
+        "fullatt_block_indexes": [2, 5],
+    });
+    small(&text, &vision)
+}
+
+/// A model with our own tokenizer.
+fn small(text: &Value, vision: &Value) -> ModelConfig {
+    let config = json!({
+        "model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision,
+        "image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8,
+    });
     parse(config).expect("a model of our own")
 }
 

@@ -8,6 +8,7 @@ use arpo_agent::conversation::{Content, Message, Role, Turn, conversation};
 use arpo_agent::render;
 use arpo_core::action::Action;
 use arpo_core::random::{Purpose, stream};
+use arpo_core::task::Task;
 use arpo_core::trajectory::ImageRef;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
@@ -71,9 +72,17 @@ pub fn oracle_episode(
     suite: Suite,
     number: u64,
 ) -> Result<OracleEpisode, TrainError> {
-    let task = suite.further_task(number);
+    oracle_episode_of(desktop, &suite.further_task(number), number)
+}
+
+/// The oracle's episode on a task.
+fn oracle_episode_of(
+    desktop: &mut EmbeddedDesktop,
+    task: &Task,
+    number: u64,
+) -> Result<OracleEpisode, TrainError> {
     let mut oracle = Oracle::new();
-    let mut screen = desktop.reset(&task, number, deadline())?;
+    let mut screen = desktop.reset(task, number, deadline())?;
     let (mut screens, mut actions) = (vec![], vec![]);
     while actions.len() < LONGEST_EPISODE {
         let action = oracle.next_action(desktop);
@@ -85,17 +94,17 @@ pub fn oracle_episode(
             break;
         }
     }
-    Ok(OracleEpisode { instruction: task.instruction, screens, actions })
+    Ok(OracleEpisode { instruction: task.instruction.clone(), screens, actions })
 }
 
 /// A whole episode of the oracle.
 pub fn episode(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
-    suite: Suite,
+    task: &Task,
     number: u64,
 ) -> Result<Demonstration, TrainError> {
-    let OracleEpisode { instruction, screens, actions } = oracle_episode(desktop, suite, number)?;
+    let OracleEpisode { instruction, screens, actions } = oracle_episode_of(desktop, task, number)?;
     let turns: Vec<Turn> = actions
         .iter()
         .zip(&screens)
@@ -109,12 +118,11 @@ pub fn episode(
 pub fn grounding(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
-    suite: Suite,
+    task: &Task,
     number: u64,
 ) -> Result<Demonstration, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
-    let task = suite.further_task(number);
-    let mut screen = desktop.reset(&task, number, deadline())?;
+    let mut screen = desktop.reset(task, number, deadline())?;
     let mut oracle = Oracle::new();
     for _ in 0..rng.random_range(0..=STEPS_BEFORE_QUESTIONS) {
         let action = oracle.next_action(desktop);

@@ -6,15 +6,14 @@
 //! replayed ones among them.
 
 use crate::TrainError;
+use crate::layout::Layout;
 use crate::lesson::{Sample, updates};
-use crate::pictures::Pictures;
-use crate::screens::Screens;
 use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
-use arpo_image::ImageProcessor;
+use arpo_core::trajectory::Trajectory;
+use arpo_model::learner::TokenScores;
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Episode, MicroBatch, Picture, TokenScores};
 
 /// How an iteration's updates went.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -79,8 +78,7 @@ pub struct Place {
 pub fn learn(
     updater: &mut Updater,
     samples: &[Sample],
-    screens: &Screens,
-    processor: &ImageProcessor,
+    layout: &Layout,
     place: Place,
     config: &Config,
 ) -> Result<LearnReport, TrainError> {
@@ -88,19 +86,23 @@ pub fn learn(
     let plan: Vec<Vec<usize>> = (0..config.optimiser.epochs)
         .flat_map(|epoch| updates(samples.len(), epoch, place.iteration, config))
         .collect();
-    let classroom = Classroom { samples, screens, processor, config };
-    let mut old = classroom.old_before(updater, &plan)?;
+    let trajectories: Vec<&Trajectory> =
+        samples.iter().map(|sample| sample.member.trajectory.as_ref()).collect();
+    let mut old = old_before(updater, samples, &trajectories, layout, &plan, config)?;
     let (mut entropy, mut norms) = ((0.0, 0usize), 0.0);
     for (number, chosen) in plan.iter().enumerate() {
         let lengths: Vec<usize> =
-            chosen.iter().map(|&sample| samples[sample].member.trajectory.trained_tokens()).collect();
+            chosen.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
         let scales = token_scales(&lengths, config.loss.normaliser, config.loss.constant_tokens);
         let update = place.updates_before + number as u64;
         // how many there will be is not known: groups without spread cost none
         let rate = config.optimiser.learning_rate_at(update, config.iterations * plan.len().max(1) as u64);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
-        let made = classroom.with_batches(updater.learner().model().device(), chosen, |parts, batches| {
+        let together: Vec<&Trajectory> = chosen.iter().map(|&sample| trajectories[sample]).collect();
+        let alone: Vec<Vec<usize>> = (0..chosen.len()).map(|at| vec![at]).collect();
+        let device = updater.learner().model().device();
+        let made = layout.with_batches(device, &together, &alone, |parts, batches| {
             let loss = |batch: usize, scores: &TokenScores| {
                 let mut gradient = LossGradient { value: 0.0, coefficients: vec![] };
                 for (&at, new) in parts[batch].iter().zip(&scores.logp) {
@@ -137,8 +139,7 @@ pub fn learn(
         if number == 0 {
             report.mismatch = mismatch;
         }
-        report.tokens +=
-            chosen.iter().map(|&sample| samples[sample].member.trajectory.tokens.len()).sum::<usize>();
+        report.tokens += together.iter().map(|trajectory| trajectory.tokens.len()).sum::<usize>();
         report.learning_rate = rate;
     }
     report.gradient_norm = norms / plan.len().max(1) as f64;
@@ -146,103 +147,26 @@ pub fn learn(
     Ok(report)
 }
 
-/// What is needed to lay samples out.
-struct Classroom<'a> {
-    samples: &'a [Sample],
-    screens: &'a Screens,
-    processor: &'a ImageProcessor,
-    config: &'a Config,
-}
-
-impl Classroom<'_> {
-    /// Old log-probabilities of the samples that cannot take them from the first forward pass.
-    fn old_before(
-        &self,
-        updater: &Updater,
-        plan: &[Vec<usize>],
-    ) -> Result<Vec<Option<Vec<f32>>>, TrainError> {
-        let mut old: Vec<Option<Vec<f32>>> = vec![None; self.samples.len()];
-        if self.config.loss.old == OldLogp::Sampler {
-            for (old, sample) in old.iter_mut().zip(self.samples) {
-                if sample.member.origin == (Origin::Fresh {}) {
-                    *old = Some(sample.member.trajectory.sampler_logp.clone());
-                }
-            }
-        }
-        let first: &[usize] = plan.first().map_or(&[], Vec::as_slice);
-        let missing: Vec<usize> = (0..self.samples.len())
-            .filter(|sample| old[*sample].is_none() && !first.contains(sample))
-            .collect();
-        self.with_batches(updater.learner().model().device(), &missing, |parts, batches| {
-            for (part, batch) in parts.iter().zip(batches) {
-                let scores = updater.learner().scores(batch)?;
-                for (&at, logp) in part.iter().zip(scores.logp) {
-                    old[missing[at]] = Some(logp);
-                }
-            }
-            Ok(())
-        })?;
-        Ok(old)
+/// Old log-probabilities of the samples that cannot take them from the first forward pass.
+fn old_before(
+    updater: &Updater,
+    samples: &[Sample],
+    trajectories: &[&Trajectory],
+    layout: &Layout,
+    plan: &[Vec<usize>],
+    config: &Config,
+) -> Result<Vec<Option<Vec<f32>>>, TrainError> {
+    let from_sampler = |sample: &Sample| {
+        let fresh = sample.member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler;
+        fresh.then(|| sample.member.trajectory.sampler_logp.clone())
+    };
+    let mut old: Vec<Option<Vec<f32>>> = samples.iter().map(from_sampler).collect();
+    let first: &[usize] = plan.first().map_or(&[], Vec::as_slice);
+    let missing: Vec<usize> =
+        (0..samples.len()).filter(|sample| old[*sample].is_none() && !first.contains(sample)).collect();
+    let missed: Vec<&Trajectory> = missing.iter().map(|&sample| trajectories[sample]).collect();
+    for (at, logp) in layout.scores(updater.learner(), &missed)?.into_iter().enumerate() {
+        old[missing[at]] = Some(logp);
     }
-
-    /// Lays chosen samples out in micro-batches: shorter episodes first, as many together as the budget of tokens takes.
-    /// `then` is given which of the chosen are in each, and the micro-batches.
-    fn with_batches<T>(
-        &self,
-        device: tch::Device,
-        chosen: &[usize],
-        then: impl FnOnce(&[Vec<usize>], &[MicroBatch]) -> Result<T, TrainError>,
-    ) -> Result<T, TrainError> {
-        let trajectory = |at: usize| &self.samples[chosen[at]].member.trajectory;
-        let mut order: Vec<usize> = (0..chosen.len()).collect();
-        order.sort_by_key(|&at| trajectory(at).tokens.len());
-        let mut parts: Vec<Vec<usize>> = vec![];
-        let mut filled = usize::MAX;
-        for at in order {
-            let length = trajectory(at).tokens.len();
-            if filled.saturating_add(length) > self.config.model.micro_batch_tokens {
-                parts.push(vec![]);
-                filled = 0;
-            }
-            filled += length;
-            parts.last_mut().expect("one was just begun").push(at);
-        }
-        let rooms = parts
-            .iter()
-            .map(|part| {
-                let shown = part.iter().map(|&at| self.screens.of(trajectory(at))).collect::<Result<Vec<_>, _>>()?;
-                let pictures = Pictures::new(self.processor, &shown)?;
-                let tokens: Vec<Vec<u32>> =
-                    part.iter().map(|&at| trajectory(at).tokens.iter().map(|token| token.0).collect()).collect();
-                let trained = part.iter().map(|&at| trajectory(at).action_mask()).collect();
-                Ok(Room { placed: pictures.on(device), pictures, tokens, trained })
-            })
-            .collect::<Result<Vec<Room>, TrainError>>()?;
-        let episodes: Vec<Vec<Episode>> = rooms.iter().map(Room::episodes).collect();
-        let batches: Vec<MicroBatch> = rooms
-            .iter()
-            .zip(&episodes)
-            .map(|(room, episodes)| MicroBatch { episodes, pictures: &room.placed })
-            .collect();
-        then(&parts, &batches)
-    }
-}
-
-/// What a micro-batch borrows.
-struct Room {
-    placed: Vec<Picture>,
-    pictures: Pictures,
-    tokens: Vec<Vec<u32>>,
-    trained: Vec<Vec<bool>>,
-}
-
-impl Room {
-    fn episodes(&self) -> Vec<Episode<'_>> {
-        let one = |at: usize| Episode {
-            tokens: &self.tokens[at],
-            pictures: self.pictures.shown(at),
-            trained: &self.trained[at],
-        };
-        (0..self.tokens.len()).map(one).collect()
-    }
+    Ok(old)
 }

@@ -9,14 +9,18 @@
 //! | supervised training | [`supervised`] |
 
 pub mod agent;
+pub mod base;
 pub mod demonstrations;
 pub mod dialogue;
 mod error;
+pub mod layout;
 pub mod learn;
 pub mod lesson;
 mod pictures;
+pub mod offline;
 pub mod rollout;
 pub mod screens;
 pub mod supervised;
+pub mod trainer;
 
 pub use error::TrainError;

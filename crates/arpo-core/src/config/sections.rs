@@ -156,13 +156,22 @@ pub enum Schedule {
 }
 
 /// The methods that learn from collected episodes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OfflineConfig {
+    /// Times the collected episodes are gone through.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub epochs: usize,
     /// Preference of a success over a failure of the same task.
     pub dpo: DpoConfig,
     /// Successes are desirable, failures undesirable.
     pub kto: KtoConfig,
+}
+
+impl Default for OfflineConfig {
+    fn default() -> Self {
+        Self { epochs: 3, dpo: DpoConfig::default(), kto: KtoConfig::default() }
+    }
 }
 
 #[cfg(test)]

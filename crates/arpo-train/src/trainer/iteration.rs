@@ -10,6 +10,7 @@ use super::metrics::{Iteration, Seconds, line};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, GroupPlan};
 use crate::episode::EpisodePlan;
+use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
 use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent, Success};
@@ -54,14 +55,13 @@ impl Trainer<'_> {
         let report = collected.report.clone();
         let lesson = self.lesson(collected, number);
         let place = Place { iteration: number, updates_before: self.state.updates };
-        let learnt = learn(
-            &mut self.updater,
-            &lesson.samples,
-            &self.screens,
-            &self.agent.processor,
-            place,
-            self.config,
-        )?;
+        let layout = Layout {
+            screens: &self.screens,
+            processor: &self.agent.processor,
+            micro_batch_tokens: self.config.model.micro_batch_tokens,
+            max_screenshots: self.config.agent.max_screenshots,
+        };
+        let learnt = learn(&mut self.updater, &lesson.samples, &layout, place, self.config)?;
         let learn_seconds = learning.elapsed().as_secs_f64();
         self.state.updates += (learnt.updates + learnt.skipped) as u64;
         self.state.iteration += 1;

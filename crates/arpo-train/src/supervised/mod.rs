@@ -2,6 +2,9 @@
 //! and many, then whole episodes of the oracle with some questions kept in. Episodes alone teach the form of an answer
 //! and not where things are.
 
+pub mod fresh;
+pub mod run;
+
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::{Demonstration, episode, grounding};
@@ -16,7 +19,9 @@ use arpo_model::learner::step::{LossGradient, Updater};
 use arpo_model::learner::{Episode, MicroBatch};
 use image::RgbImage;
 use rand::RngExt;
+use serde::Serialize;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -27,7 +32,7 @@ const AHEAD: usize = 3;
 const FIRST_DEMONSTRATION: u64 = 1 << 32;
 
 /// How supervised training goes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SupervisedOptions {
     /// Whose tasks.
     pub suite: Suite,
@@ -41,12 +46,53 @@ pub struct SupervisedOptions {
     pub episodes: usize,
     /// Share of updates on questions in the second phase.
     pub grounding_share: f64,
+    /// How often an application's tasks are shown, where it is not once; 0 leaves it out.
+    pub weights: BTreeMap<String, u32>,
     /// After the warm-up.
     pub learning_rate: f64,
     /// Updates until then.
     pub warm_up: u64,
+    /// Turns of an evaluated episode at most.
+    pub max_steps: usize,
     /// Names every draw.
     pub seed: u64,
+}
+
+impl SupervisedOptions {
+    /// What contradicts itself.
+    pub fn check(&self) -> Result<(), String> {
+        let templates = self.suite.templates();
+        let shown = |name: &&String| templates.iter().any(|template| application(template) == name.as_str());
+        if let Some(unknown) = self.weights.keys().find(|name| !shown(name)) {
+            return Err(format!("--weight {unknown}: no such application in the suite"));
+        }
+        if self.templates().is_empty() {
+            return Err("--weight: every application is left out".into());
+        }
+        if !(0.0..=1.0).contains(&self.grounding_share) {
+            return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
+        }
+        Ok(())
+    }
+
+    /// As a run folder keeps them.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("options hold only what TOML can say")
+    }
+
+    /// Templates in turn, as often as their application's weight says.
+    fn templates(&self) -> Vec<String> {
+        let often = |name: String| {
+            let times = self.weights.get(application(&name)).copied().unwrap_or(1);
+            std::iter::repeat_n(name, times as usize)
+        };
+        self.suite.templates().into_iter().flat_map(often).collect()
+    }
+}
+
+/// A template's name begins with its application.
+fn application(template: &str) -> &str {
+    template.split('-').next().unwrap_or_default()
 }
 
 /// What one update learns from.
@@ -81,13 +127,13 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Batc
     let count = if asks { options.screens } else { options.episodes } as u64;
     // far apart, so that no update shows what another does
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
+    let templates = options.templates();
     let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
         let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Options(error.clone()))?;
-        if asks {
-            grounding(agent, desktop, options.suite, number)
-        } else {
-            episode(agent, desktop, options.suite, number)
-        }
+        let template = &templates[(number % templates.len() as u64) as usize];
+        let task = options.suite.further_task_of(template, number);
+        let task = task.ok_or_else(|| TrainError::Options(format!("no template is called {template}")))?;
+        if asks { grounding(agent, desktop, &task, number) } else { episode(agent, desktop, &task, number) }
     };
     let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
     let mut demonstrations =
@@ -140,10 +186,4 @@ pub fn evaluate(
         .collect();
     let episodes = play_together(engine, agent, &jobs, options)?;
     Ok(jobs.into_iter().map(|job| job.task.application).zip(episodes).collect())
-}
-
-/// Lets an engine see weights that it shares with the learner after they have moved.
-pub fn refresh(engine: &mut Engine, version: u64) -> Result<(), TrainError> {
-    let weights = engine.model().weights().share();
-    Ok(engine.update(&weights, PolicyVersion(version))?)
 }

@@ -1,0 +1,130 @@
+//! `arpo select`: which tasks are worth training on, by rollouts of the base model. Every task is written down when it
+//! is done, so that an interrupted selection goes on where it was.
+
+use crate::Failure;
+use crate::config::Layers;
+use arpo_core::selection::{Baseline, SelectionConfig, Verdict, selected_tasks, verdict};
+use arpo_core::task::Task;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_train::run::stop::StopSwitch;
+use arpo_train::run::{RunFolder, Start, metrics};
+use arpo_train::trainer::evaluation::{Examination, TaskScores, examine, histogram};
+use arpo_train::trainer::setup;
+use clap::Args;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Rows of a histogram are at most this wide.
+const WIDEST: usize = 40;
+
+/// What `arpo select` takes.
+#[derive(Args)]
+pub(crate) struct SelectArguments {
+    #[command(flatten)]
+    layers: Layers,
+    /// The folder for the rollouts' scores and the list
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Go on with the selection in --out
+    #[arg(long)]
+    resume: bool,
+}
+
+pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let config = arguments.layers.resolve()?;
+    let tasks = setup::training_tasks(&config).map_err(Failure::usage)?;
+    let start = if arguments.resume { Start::Resume } else { Start::New };
+    let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
+    let changes = folder.config_changes(&config.to_toml()).map_err(Failure::failed)?;
+    if let Some(change) = changes.first() {
+        return Err(Failure::usage(format!(
+            "--resume: `{}` is not what the selection in {} began with",
+            change.key,
+            arguments.out.display()
+        )));
+    }
+    folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
+    let (mut baselines, position) = done_before(&folder)?;
+    let mut log = folder.metrics_at(position).map_err(Failure::failed)?;
+    let stop = StopSwitch::listening().map_err(Failure::failed)?;
+    let left: Vec<Arc<Task>> = tasks
+        .iter()
+        .filter(|task| !baselines.iter().any(|baseline| baseline.task == task.id))
+        .map(Arc::clone)
+        .collect();
+    let model = setup::load(&config).map_err(Failure::failed)?;
+    let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
+    let mut collector = setup::collector(&config);
+    for chunk in left.chunks(config.collect.tasks) {
+        if stop.asked() {
+            writeln!(out, "stopped after {} of {} tasks; --resume goes on", baselines.len(), tasks.len())?;
+            return Ok(());
+        }
+        let examination = Examination {
+            seed: config.seed,
+            number: baselines.len() as u64,
+            samples: config.selection.rollouts_per_task,
+            max_steps: config.collect.max_steps,
+            worlds: config.tasks.worlds,
+            refills: config.collect.refills,
+        };
+        let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
+            .map_err(Failure::failed)?;
+        for TaskScores { task, scores, .. } in examined.tasks {
+            let baseline = Baseline { task, scores };
+            log.append(&baseline).map_err(Failure::failed)?;
+            baselines.push(baseline);
+        }
+    }
+    let list = folder.path().join("tasks.txt");
+    let selected = selected_tasks(&baselines, &config.selection);
+    let names: String = selected.iter().map(|task| format!("{task}\n")).collect();
+    fs::write(&list, names).map_err(|error| Failure::failed(format!("{}: {error}", list.display())))?;
+    print(&baselines, &config.selection, out)?;
+    writeln!(out, "{} of {} tasks selected: {}", selected.len(), tasks.len(), list.display())?;
+    Ok(())
+}
+
+/// What an earlier process has written down, and where it ends.
+fn done_before(folder: &RunFolder) -> Result<(Vec<Baseline>, u64), Failure> {
+    let path = folder.metrics_file();
+    if !path.exists() {
+        return Ok((vec![], 0));
+    }
+    let lines = metrics::read(&path).map_err(Failure::failed)?;
+    let baselines = lines
+        .into_iter()
+        .map(|line| serde_json::from_value(line).map_err(|error| format!("{}: {error}", path.display())))
+        .collect::<Result<Vec<Baseline>, _>>()
+        .map_err(Failure::failed)?;
+    let position = metrics::whole_lines(&path).map_err(Failure::failed)?;
+    Ok((baselines, position))
+}
+
+fn print(baselines: &[Baseline], config: &SelectionConfig, out: &mut impl Write) -> Result<(), Failure> {
+    let scores: Vec<TaskScores> = baselines
+        .iter()
+        .map(|Baseline { task, scores }| TaskScores {
+            task: task.clone(),
+            application: String::new(),
+            scores: scores.clone(),
+        })
+        .collect();
+    let most = baselines.len().max(1);
+    for (bin, count) in histogram(&scores) {
+        writeln!(out, "{bin:>8} {count:4} {}", "#".repeat(count * WIDEST / most))?;
+    }
+    for (kind, words) in [
+        (Verdict::NeverSolved, "never solved"),
+        (Verdict::AlwaysSolved, "always solved"),
+        (Verdict::Undecided, "with too few rollouts to say"),
+    ] {
+        let count = baselines.iter().filter(|one| verdict(one, config) == kind).count();
+        if count > 0 {
+            writeln!(out, "{count} left out: {words}")?;
+        }
+    }
+    Ok(())
+}

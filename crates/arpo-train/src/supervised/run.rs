@@ -1,0 +1,246 @@
+//! A supervised run from its beginning or from its last checkpoint, to its end: learn, judge, save.
+
+use super::{Batch, SupervisedOptions, batches, evaluate, fresh, update};
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::policy::EnginePolicy;
+use crate::policy::engine::ResponseOptions;
+use crate::run::checkpoints::NewCheckpoint;
+use crate::run::stop::StopSwitch;
+use crate::run::training_state::{Learnt, load_training};
+use crate::run::{RunFolder, Start};
+use arpo_core::config::OptimiserConfig;
+use arpo_core::statistics::{Success, success};
+use arpo_core::trajectory::PolicyVersion;
+use arpo_engine::{Engine, EngineOptions};
+use arpo_model::checkpoint::{self, Weights};
+use arpo_model::config::ModelConfig;
+use arpo_model::learner::adamw::AdamW;
+use arpo_model::learner::step::Updater;
+use arpo_model::learner::{Learner, LearnerOptions};
+use arpo_model::model::Model;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tch::{Device, Kind};
+
+/// When a run is judged, saved and stopped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// Updates between evaluations, which are also when the run is saved.
+    pub every: u64,
+    /// Tasks in an evaluation.
+    pub tasks: usize,
+    /// Stop at the first evaluation with at least this success.
+    pub until: Option<f64>,
+    /// Stop after this time.
+    pub limit: Option<Duration>,
+}
+
+/// What is remembered besides weights and optimiser.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remembered {
+    updates: u64,
+    seconds: f64,
+}
+
+/// Something to show.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum SupervisedEvent {
+    /// The run begins or goes on.
+    Started {
+        /// Numbers learnt.
+        parameters: i64,
+        /// Updates made before.
+        updates: u64,
+    },
+    /// An update was made.
+    Updated {
+        /// How many there are now.
+        updates: u64,
+        /// Minus the mean log-probability of the demonstrated tokens.
+        loss: f64,
+    },
+    /// The model was judged, and the run saved.
+    Judged {
+        /// Updates made.
+        updates: u64,
+        /// Seconds of training, those before a resume included.
+        seconds: f64,
+        /// Mean loss since the last time.
+        loss: f64,
+        /// On tasks that no demonstration shows; none while only questions are learnt.
+        success: Option<Success>,
+        /// The same by application.
+        applications: BTreeMap<String, f64>,
+    },
+}
+
+struct Run {
+    config: ModelConfig,
+    side_files: BTreeMap<String, Vec<u8>>,
+    updater: Updater,
+    policy: EnginePolicy,
+    remembered: Remembered,
+}
+
+/// Trains; returns where the model lies.
+pub fn train(
+    options: &SupervisedOptions,
+    schedule: &Schedule,
+    folder: &RunFolder,
+    start: Start,
+    device: Device,
+    stop: &StopSwitch,
+    tell: &mut dyn FnMut(SupervisedEvent),
+) -> Result<PathBuf, TrainError> {
+    let (mut run, agent) = Run::start(options, folder, start, device, tell)?;
+    let first = run.remembered.updates;
+    tell(SupervisedEvent::Started {
+        parameters: run.updater.learner().model().weights().count(),
+        updates: first,
+    });
+    let began = Instant::now();
+    let seconds_before = run.remembered.seconds;
+    let made = batches(Arc::clone(&agent), options.clone(), first);
+    let mut losses = vec![];
+    for number in first..options.updates {
+        let batch: Batch = made.recv().map_err(|error| TrainError::Options(error.to_string()))??;
+        let loss = update(&mut run.updater, options, number, &batch)?;
+        losses.push(loss);
+        let updates = number + 1;
+        run.remembered = Remembered { updates, seconds: seconds_before + began.elapsed().as_secs_f64() };
+        tell(SupervisedEvent::Updated { updates, loss });
+        let over = updates == options.updates
+            || stop.asked()
+            || schedule.limit.is_some_and(|limit| run.remembered.seconds >= limit.as_secs_f64());
+        if !over && !updates.is_multiple_of(schedule.every) {
+            continue;
+        }
+        let judged = if updates > options.grounding_updates {
+            Some(run.judge(options, schedule)?)
+        } else {
+            None
+        };
+        run.save(folder)?;
+        let reached = judged.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
+        tell(SupervisedEvent::Judged {
+            updates,
+            seconds: run.remembered.seconds,
+            loss: crate::lesson::mean(losses.drain(..)),
+            success: judged.as_ref().map(|(all, _)| *all),
+            applications: judged.map(|(_, applications)| applications).unwrap_or_default(),
+        });
+        if over || reached {
+            break;
+        }
+    }
+    // what is shipped: half the size, and as good
+    let weights = run.updater.learner().model().weights().to_kind(Kind::Half);
+    let model = folder.path().join("model");
+    if model.exists() {
+        std::fs::remove_dir_all(&model)
+            .map_err(|error| TrainError::Options(format!("{}: {error}", model.display())))?;
+    }
+    checkpoint::save(&model, &run.config, &weights, &run.side_files)?;
+    Ok(model)
+}
+
+impl Run {
+    fn start(
+        options: &SupervisedOptions,
+        folder: &RunFolder,
+        start: Start,
+        device: Device,
+        _tell: &mut dyn FnMut(SupervisedEvent),
+    ) -> Result<(Self, Arc<Agent>), TrainError> {
+        let optimiser =
+            OptimiserConfig { beta2: 0.95, weight_decay: 0.01, max_grad_norm: 1.0, ..OptimiserConfig::default() };
+        let latest = if start == Start::Resume { folder.resume_point()?.checkpoint } else { None };
+        let (config, side_files, weights, optimiser, remembered) = match latest {
+            Some(checkpoint) => {
+                let restored = load_training::<Remembered>(
+                    &checkpoint.path,
+                    (Kind::Float, device),
+                    |_| true,
+                    optimiser,
+                )?;
+                let model = (restored.config, restored.side_files, restored.weights);
+                (model.0, model.1, model.2, restored.optimiser, restored.state)
+            }
+            None => {
+                let (config, side_files) = fresh::model(options.suite)?;
+                tch::manual_seed(options.seed as i64);
+                let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
+                let optimiser = AdamW::new(&weights, optimiser);
+                (config, side_files, weights, optimiser, Remembered::default())
+            }
+        };
+        let style = fresh::style(options.suite);
+        let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), style)?);
+        let policy = policy(&config, &weights, &agent);
+        let learner_options = LearnerOptions {
+            temperature: 1.0,
+            forbidden: agent.forbidden.clone(),
+            activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
+            logit_rows: 1 << 16,
+            length_step: 16,
+        };
+        let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
+        let updater = Updater::new(learner, optimiser, Some(folder.incidents()));
+        Ok((Self { config, side_files, updater, policy, remembered }, agent))
+    }
+
+    /// Success on further tasks, in all and by application.
+    fn judge(
+        &mut self,
+        options: &SupervisedOptions,
+        schedule: &Schedule,
+    ) -> Result<(Success, BTreeMap<String, f64>), TrainError> {
+        self.policy.refresh(PolicyVersion(self.remembered.updates))?;
+        let played = evaluate(&mut self.policy, options.suite, schedule.tasks, options.max_steps)?;
+        let mut by_application: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for (application, episode) in &played {
+            by_application.entry(application.clone()).or_default().push(episode.trajectory.score);
+        }
+        let all: Vec<f64> = by_application.values().flatten().copied().collect();
+        let means = by_application.into_iter().map(|(name, scores)| (name, success(&scores).mean)).collect();
+        Ok((success(&all), means))
+    }
+
+    fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
+        let new = NewCheckpoint {
+            step: self.remembered.updates,
+            best: false,
+            screens: &BTreeSet::new(),
+            keep: 2,
+        };
+        let learnt = Learnt {
+            config: &self.config,
+            weights: self.updater.learner().model().weights(),
+            side_files: &self.side_files,
+            optimiser: self.updater.optimiser(),
+        };
+        folder.save_training(new, learnt, &self.remembered)?;
+        Ok(())
+    }
+}
+
+fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>) -> EnginePolicy {
+    let options = EngineOptions {
+        cache_bytes: 512 << 20,
+        feature_bytes: 64 << 20,
+        page_tokens: 16,
+        most_running: 256,
+        prompt_tokens: 1 << 15,
+        forbidden: agent.forbidden.clone(),
+    };
+    let model = Model::new(config.clone(), weights.share());
+    let engine = Engine::new(model, agent.processor.clone(), options, PolicyVersion(0));
+    let responses = ResponseOptions { temperature: 1.0, max_tokens: 24 };
+    EnginePolicy::new(engine, PolicyVersion(0), Arc::clone(agent), responses)
+}
