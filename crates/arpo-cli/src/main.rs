@@ -8,7 +8,12 @@ mod config;
 mod device;
 mod doctor;
 mod env;
+mod eval;
+mod offline;
+mod rollout;
+mod select;
 mod sft;
+mod show;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +34,14 @@ struct Arguments {
 enum Command {
     /// Train an agent
     Train(train::TrainArguments),
+    /// Say how well an agent does, by task and by application
+    Eval(eval::EvalArguments),
+    /// Select the tasks worth training on, by rollouts of the base model
+    Select(select::SelectArguments),
+    /// Collect episodes to disk
+    Rollout(rollout::RolloutArguments),
+    /// Learn from collected episodes: rejection sampling, DPO, KTO
+    Offline(offline::OfflineArguments),
     /// Make a base model by imitating the oracle
     Sft(sft::SftArguments),
     /// Say what this machine has, what is missing, and how to add it
@@ -98,6 +111,10 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => train::run(&arguments, out),
+        Command::Eval(arguments) => eval::run(&arguments, out),
+        Command::Select(arguments) => select::run(&arguments, out),
+        Command::Rollout(arguments) => rollout::run(&arguments, out),
+        Command::Offline(arguments) => offline::run(&arguments, out),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Env(arguments) => env::run(&arguments, out),

@@ -156,7 +156,8 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
     match event {
         SupervisedEvent::Started { parameters, updates } => {
             bar.set_position(*updates);
-            let resumed = if *updates > 0 { format!(", going on after update {updates}") } else { String::new() };
+            let resumed =
+                if *updates > 0 { format!(", going on after update {updates}") } else { String::new() };
             bar.suspend(|| writeln!(out, "{parameters} parameters{resumed}"))?;
         }
         SupervisedEvent::Updated { updates, loss } => {

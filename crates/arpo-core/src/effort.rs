@@ -78,9 +78,9 @@ impl Effort {
     pub fn turns(&self, task: &TaskId, max_steps: usize, config: &EffortConfig) -> usize {
         let longest = self.turns.get(task).and_then(|latest| latest.iter().flatten().max());
         match longest {
-            Some(&longest) if config.turns_factor > 0.0 => {
-                ((longest as f64 * config.turns_factor).ceil() as usize).clamp(longest, max_steps.max(longest))
-            }
+            Some(&longest) if config.turns_factor > 0.0 => ((longest as f64 * config.turns_factor).ceil()
+                as usize)
+                .clamp(longest, max_steps.max(longest)),
             _ => max_steps,
         }
     }

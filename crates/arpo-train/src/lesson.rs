@@ -119,9 +119,7 @@ pub fn updates(samples: usize, epoch: usize, iteration: u64, config: &Config) ->
 }
 
 fn rewards<'a>(trajectories: impl Iterator<Item = &'a Trajectory>, config: &Config) -> Vec<f64> {
-    trajectories
-        .map(|trajectory| reward(trajectory.score, trajectory.well_formed, &config.reward))
-        .collect()
+    trajectories.map(|trajectory| reward(trajectory.score, trajectory.well_formed, &config.reward)).collect()
 }
 
 fn summary(fresh: &[Arc<Trajectory>], config: &Config) -> LessonReport {
@@ -179,7 +177,8 @@ mod tests {
 
     #[test]
     fn only_groups_with_spread_are_learnt_from() {
-        let groups = || vec![rollouts("a", &[1.0, 0.0]), rollouts("b", &[1.0, 1.0]), rollouts("c", &[0.0, 0.0])];
+        let groups =
+            || vec![rollouts("a", &[1.0, 0.0]), rollouts("b", &[1.0, 1.0]), rollouts("c", &[0.0, 0.0])];
         let config = Config::default();
         let mut buffer = ReplayBuffer::default();
         let first = lesson(groups(), &mut buffer, PolicyVersion(0), 0, &config);

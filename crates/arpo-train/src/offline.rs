@@ -207,7 +207,9 @@ fn pairs(trajectories: &[&Trajectory], succeeded: impl Fn(&usize) -> bool, seed:
     }
     let mut random = stream(seed, Purpose::Batches, 0, 1);
     let mut pairs = Vec::new();
-    for [successes, failures] in by_task.values_mut().filter(|kinds| kinds.iter().all(|kind| !kind.is_empty())) {
+    for [successes, failures] in
+        by_task.values_mut().filter(|kinds| kinds.iter().all(|kind| !kind.is_empty()))
+    {
         successes.shuffle(&mut random);
         failures.shuffle(&mut random);
         let count = successes.len().max(failures.len());
@@ -247,9 +249,7 @@ fn mismatched(trajectories: &[&Trajectory], image_token: u32) -> Vec<Trajectory>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arpo_core::trajectory::{
-        EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenSpan,
-    };
+    use arpo_core::trajectory::{EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenSpan};
 
     fn trajectory(task: &str, score: f64, prompt: &[u32]) -> Trajectory {
         let task = TaskId::new(task);

@@ -32,7 +32,8 @@ impl Screens {
     pub fn of(&self, trajectory: &Trajectory) -> Result<Vec<Arc<RgbImage>>, TrainError> {
         let one = |digest: &String| {
             let screen = self.by_digest.get(digest).map(Arc::clone);
-            screen.ok_or_else(|| TrainError::Options(format!("{}: screenshot {digest} is lost", trajectory.id)))
+            screen
+                .ok_or_else(|| TrainError::Options(format!("{}: screenshot {digest} is lost", trajectory.id)))
         };
         trajectory.steps.iter().map(|step| one(&step.observation.screenshot.digest)).collect()
     }
@@ -45,8 +46,7 @@ impl Screens {
     /// Forgets what none of these trajectories shows.
     pub fn keep_only<'a>(&mut self, trajectories: impl Iterator<Item = &'a Trajectory>) {
         let steps = trajectories.flat_map(|trajectory| &trajectory.steps);
-        let used: HashSet<&str> =
-            steps.map(|step| step.observation.screenshot.digest.as_str()).collect();
+        let used: HashSet<&str> = steps.map(|step| step.observation.screenshot.digest.as_str()).collect();
         self.by_digest.retain(|digest, _| used.contains(digest.as_str()));
     }
 

@@ -5,3 +5,4 @@
 mod commands;
 mod env_commands;
 mod structure;
+mod training;

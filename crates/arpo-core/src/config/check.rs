@@ -1,6 +1,6 @@
 //! Holds a layer against the schema of the configuration and says in one line what is wrong with it.
 //!
-//! Only what our own schema says is understood here: tables, numbers with bounds, texts from a list, truth
+//! Only what our own schema says is understood here: tables, numbers with bounds, texts, free or from a list, truth
 //! values. It is not a JSON Schema validator.
 
 use super::Config;
@@ -45,7 +45,9 @@ fn check_value(path: &str, value: &Value, schema: &Json, root: &Json) -> Result<
         Value::Boolean(_) => schema["type"] == "boolean",
         Value::Integer(number) => is_number(schema) && within(*number as f64, schema),
         Value::Float(number) => schema["type"] == "number" && number.is_finite() && within(*number, schema),
-        Value::String(text) => choices(schema).iter().any(|(choice, _)| choice == text),
+        Value::String(text) => {
+            schema["type"] == "string" || choices(schema).iter().any(|(choice, _)| choice == text)
+        }
         Value::Datetime(_) | Value::Array(_) | Value::Table(_) => false,
     };
     if fits { Ok(()) } else { Err(wrong(path, value, &expected(schema))) }
@@ -73,6 +75,7 @@ fn assignment(path: &str, value: &Value) -> String {
 pub(super) fn expected(schema: &Json) -> String {
     let kind = match schema["type"].as_str() {
         Some("boolean") => return "true or false".into(),
+        Some("string") => return "a text".into(),
         Some("integer") => "a whole number",
         Some("number") => "a number",
         _ => {

@@ -8,17 +8,19 @@
 //! Sections lie beside the code they steer; this file only puts them together.
 
 mod check;
+mod collecting;
 mod layers;
 pub mod presets;
 pub mod reference;
 mod run;
 mod sections;
 
+pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluationConfig, HeldOut, ModelSection, SuiteChoice, TasksConfig,
 };
-pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, PromptStyle, Schedule};
+pub use sections::{AgentConfig, OfflineConfig, OptimiserConfig, PromptStyle, Schedule};
 
 use crate::advantage::AdvantageConfig;
 use crate::effort::EffortConfig;
@@ -48,6 +50,9 @@ pub struct Config {
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
+    /// Faults that are played on purpose, to see that a run survives them. Rates are per call of a desktop; a call has one
+    /// fault at most.
+    pub faults: FaultsConfig,
     /// How the tasks to train on are selected beforehand.
     pub selection: SelectionConfig,
     /// How tasks are drawn while training.
@@ -81,6 +86,7 @@ impl Default for Config {
             tasks: TasksConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
+            faults: FaultsConfig::default(),
             selection: SelectionConfig::default(),
             sampling: SamplingConfig::default(),
             effort: EffortConfig::default(),
@@ -119,6 +125,12 @@ impl Config {
         if min_pixels > max_pixels {
             return Err(format!(
                 "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
+            ));
+        }
+        let faults = self.faults.together();
+        if faults > 1.0 {
+            return Err(format!(
+                "`faults` has rates that add up to {faults}: expected at most 1, because a call has one fault at most"
             ));
         }
         let ReplayConfig { enabled, injections, .. } = self.replay;

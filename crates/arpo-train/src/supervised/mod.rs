@@ -7,20 +7,23 @@ pub mod run;
 
 use crate::TrainError;
 use crate::agent::Agent;
+use crate::collect::{CollectOptions, Collector, GroupPlan};
 use crate::demonstrations::{Demonstration, episode, grounding};
+use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::pictures::Pictures;
-use crate::rollout::{Job, PlayedEpisode, RolloutOptions, play_together};
+use crate::policy::EnginePolicy;
+use arpo_core::config::CollectConfig;
 use arpo_core::random::{Purpose, stream};
-use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::Engine;
+use arpo_core::trajectory::EpisodeId;
 use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
 use arpo_env::tasks::Suite;
 use arpo_model::learner::step::{LossGradient, Updater};
 use arpo_model::learner::{Episode, MicroBatch};
 use image::RgbImage;
 use rand::RngExt;
-use serde::Serialize;
 use rayon::prelude::*;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -173,17 +176,34 @@ pub fn update(
     Ok(report.loss)
 }
 
+/// Desktops of an evaluation.
+const EVALUATION_DESKTOPS: usize = 64;
+
 /// Plays further tasks of the suite that no demonstration shows; their scores are the agent's success.
 pub fn evaluate(
-    engine: &mut Engine,
-    agent: &Agent,
+    policy: &mut EnginePolicy,
     suite: Suite,
     count: usize,
-    options: &RolloutOptions,
+    max_steps: usize,
 ) -> Result<Vec<(String, PlayedEpisode)>, TrainError> {
-    let jobs: Vec<Job> = (0..count as u64)
-        .map(|number| Job { task: suite.further_task(number), world_seed: number, sampling_seed: number })
-        .collect();
-    let episodes = play_together(engine, agent, &jobs, options)?;
-    Ok(jobs.into_iter().map(|job| job.task.application).zip(episodes).collect())
+    let plan = |number: u64| {
+        let task = Arc::new(suite.further_task(number));
+        let id = EpisodeId::new(0, &task.id, 0);
+        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps };
+        GroupPlan { task: Arc::clone(&plan.task), episodes: vec![plan], spares: vec![] }
+    };
+    let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();
+    let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
+    let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
+    let options = CollectOptions::from(&CollectConfig::default());
+    let mut collector = Collector::new(Arc::new(factory), count.min(EVALUATION_DESKTOPS), options);
+    let collected = collector.collect(policy, plans, &mut |_| {})?;
+    let episodes = collected.groups.into_iter().map(|group| group.episodes);
+    Ok(applications
+        .into_iter()
+        .zip(episodes)
+        .flat_map(|(application, episodes)| {
+            episodes.into_iter().map(move |episode| (application.clone(), episode))
+        })
+        .collect())
 }

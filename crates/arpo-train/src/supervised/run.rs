@@ -121,11 +121,8 @@ pub fn train(
         if !over && !updates.is_multiple_of(schedule.every) {
             continue;
         }
-        let judged = if updates > options.grounding_updates {
-            Some(run.judge(options, schedule)?)
-        } else {
-            None
-        };
+        let judged =
+            if updates > options.grounding_updates { Some(run.judge(options, schedule)?) } else { None };
         run.save(folder)?;
         let reached = judged.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
         tell(SupervisedEvent::Judged {
@@ -158,8 +155,12 @@ impl Run {
         device: Device,
         _tell: &mut dyn FnMut(SupervisedEvent),
     ) -> Result<(Self, Arc<Agent>), TrainError> {
-        let optimiser =
-            OptimiserConfig { beta2: 0.95, weight_decay: 0.01, max_grad_norm: 1.0, ..OptimiserConfig::default() };
+        let optimiser = OptimiserConfig {
+            beta2: 0.95,
+            weight_decay: 0.01,
+            max_grad_norm: 1.0,
+            ..OptimiserConfig::default()
+        };
         let latest = if start == Start::Resume { folder.resume_point()?.checkpoint } else { None };
         let (config, side_files, weights, optimiser, remembered) = match latest {
             Some(checkpoint) => {
@@ -213,12 +214,8 @@ impl Run {
     }
 
     fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
-        let new = NewCheckpoint {
-            step: self.remembered.updates,
-            best: false,
-            screens: &BTreeSet::new(),
-            keep: 2,
-        };
+        let new =
+            NewCheckpoint { step: self.remembered.updates, best: false, screens: &BTreeSet::new(), keep: 2 };
         let learnt = Learnt {
             config: &self.config,
             weights: self.updater.learner().model().weights(),

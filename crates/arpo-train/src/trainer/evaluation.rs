@@ -63,7 +63,8 @@ pub fn examine(
     examination: &Examination,
     progress: &mut dyn FnMut(CollectEvent),
 ) -> Result<Examined, TrainError> {
-    let plans = tasks.iter().enumerate().map(|(number, task)| plan(task, number as u64, examination)).collect();
+    let plans =
+        tasks.iter().enumerate().map(|(number, task)| plan(task, number as u64, examination)).collect();
     let collected = collector.collect(policy, plans, progress)?;
     let scores = |episodes: &[PlayedEpisode]| episodes.iter().map(|one| one.trajectory.score).collect();
     let found = tasks
@@ -85,7 +86,8 @@ fn plan(task: &Arc<Task>, number: u64, examination: &Examination) -> GroupPlan {
         id: EpisodeId::new(step, &task.id, sample),
         task: Arc::clone(task),
         world_seed: sample as u64 % examination.worlds,
-        sampling_seed: stream(examination.seed, Purpose::Sampling, step, number << 32 | sample as u64).next_u64(),
+        sampling_seed: stream(examination.seed, Purpose::Sampling, step, number << 32 | sample as u64)
+            .next_u64(),
         max_steps: examination.max_steps,
     };
     let all = examination.samples + examination.refills;

@@ -13,7 +13,7 @@ use crate::episode::EpisodePlan;
 use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
-use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent, Success};
+use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent};
 use arpo_core::advantage::has_spread;
 use arpo_core::config::{CollectMode, HeldOut};
 use arpo_core::random::{Purpose, stream};
@@ -216,7 +216,8 @@ impl Trainer<'_> {
             }
             groups.push(Rollouts { task: group.task, trajectories });
         }
-        lesson(groups, &mut self.state.replay, self.state.version(), iteration, self.config)
+        let version = self.state.version();
+        lesson(groups, &mut self.state.replay, version, iteration, self.config)
     }
 
     /// Judges the untrained agent, unless that was done before.
@@ -263,10 +264,7 @@ impl Trainer<'_> {
             };
             let examined =
                 self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;
-            let found = evaluation::overall(&examined.tasks);
-            let success =
-                Success { mean: found.mean, low: found.low, high: found.high, episodes: found.rollouts };
-            suites.push((name.to_owned(), success));
+            suites.push((name.to_owned(), evaluation::overall(&examined.tasks)));
         }
         let best = self.state.evaluations.record(self.state.iteration, &suites);
         Ok(Evaluation { suites, best })

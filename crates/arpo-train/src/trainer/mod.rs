@@ -19,7 +19,7 @@ pub mod state;
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::run::checkpoints::NewCheckpoint;
-use crate::run::events::{Notice, RunEnded, RunEvent, RunStarted};
+use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::metrics::MetricsLog;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{Learnt, load_training};
@@ -211,7 +211,7 @@ impl<'a> Trainer<'a> {
             interrupted,
             first: self.state.evaluations.first.clone(),
             last: self.state.evaluations.last.clone(),
-            best: self.state.evaluations.best.clone(),
+            best: self.state.evaluations.best.clone().map(|(iteration, suites)| Best { iteration, suites }),
             episodes: self.state.episodes,
             environment_errors: self.state.environment_errors,
             written,

@@ -54,13 +54,16 @@ struct Stage {
 impl Player {
     /// Starts the thread. With `shares` the policy's weights are the learner's own, and nothing may be played while it
     /// learns.
-    pub(super) fn start(collector: Collector, policy: EnginePolicy, shares: bool) -> Result<Self, TrainError> {
+    pub(super) fn start(
+        collector: Collector,
+        policy: EnginePolicy,
+        shares: bool,
+    ) -> Result<Self, TrainError> {
         let (jobs, inbox) = channel();
         let (sender, news) = channel();
         let published = Arc::new(Mutex::new(None));
         let temperature = policy.responses.temperature;
-        let stage =
-            Stage { collector, policy, temperature, published: Arc::clone(&published), news: sender };
+        let stage = Stage { collector, policy, temperature, published: Arc::clone(&published), news: sender };
         std::thread::Builder::new()
             .name("player".into())
             .spawn(move || stage.run(&inbox))

@@ -58,7 +58,8 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
 /// Loads the model that the configuration names.
 pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     let (kind, device) = place(config)?;
-    let Checkpoint { config: dimensions, weights, side_files } = base::load(&config.model.base, kind, device)?;
+    let Checkpoint { config: dimensions, weights, side_files } =
+        base::load(&config.model.base, kind, device)?;
     let agent = Arc::new(agent(config, &dimensions, &side_files)?);
     Ok(Loaded { config: dimensions, weights, side_files, agent })
 }
@@ -99,10 +100,8 @@ pub fn policy(
     };
     let model = Model::new(dimensions.clone(), weights.share());
     let engine = Engine::new(model, agent.processor.clone(), options, version);
-    let responses = ResponseOptions {
-        temperature: config.collect.temperature,
-        max_tokens: config.agent.max_tokens,
-    };
+    let responses =
+        ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
     EnginePolicy::new(engine, version, Arc::clone(agent), responses)
 }
 

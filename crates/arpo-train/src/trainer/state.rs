@@ -1,12 +1,12 @@
 //! What a run remembers besides the weights: enough to go on as if it had never stopped.
 
 use crate::TrainError;
-use crate::run::events::Success;
 use crate::run::screens::ScreenStore;
 use crate::screens::Screens;
 use arpo_core::effort::Effort;
 use arpo_core::replay::ReplayBuffer;
 use arpo_core::sampler::TaskSampler;
+use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use serde::{Deserialize, Serialize};
