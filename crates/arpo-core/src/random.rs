@@ -20,6 +20,8 @@ pub enum Purpose {
     Sampling,
     /// The order of samples in an update.
     Batches,
+    /// Faults that are played on purpose.
+    Faults,
 }
 
 impl Purpose {
@@ -31,6 +33,7 @@ impl Purpose {
             Self::Environment => b"environ ",
             Self::Sampling => b"sampling",
             Self::Batches => b"batches ",
+            Self::Faults => b"faults  ",
         }
     }
 }
@@ -62,6 +65,7 @@ mod tests {
             (0, Purpose::Environment, 0, 0),
             (0, Purpose::Sampling, 0, 0),
             (0, Purpose::Batches, 0, 0),
+            (0, Purpose::Faults, 0, 0),
             (0, Purpose::Tasks, 1, 0),
             (0, Purpose::Tasks, 0, 1),
         ];

@@ -149,4 +149,8 @@ impl Environment for EmbeddedDesktop {
     fn is_deterministic(&self) -> bool {
         true
     }
+
+    fn screen_size(&self) -> Option<(u32, u32)> {
+        Some((self.options.width, self.options.height))
+    }
 }

@@ -78,6 +78,33 @@ pub trait Environment: Send {
     fn is_deterministic(&self) -> bool {
         false
     }
+
+    /// Width and height of its screen where it knows them, so that a screenshot of another size can be told.
+    fn screen_size(&self) -> Option<(u32, u32)> {
+        None
+    }
+}
+
+impl<E: Environment + ?Sized> Environment for Box<E> {
+    fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
+        (**self).reset(task, seed, deadline)
+    }
+
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+        (**self).step(action, deadline)
+    }
+
+    fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
+        (**self).evaluate(deadline)
+    }
+
+    fn is_deterministic(&self) -> bool {
+        (**self).is_deterministic()
+    }
+
+    fn screen_size(&self) -> Option<(u32, u32)> {
+        (**self).screen_size()
+    }
 }
 
 /// True for actions that end an episode.

@@ -8,13 +8,15 @@
 //! Sections lie beside the code they steer; this file only puts them together.
 
 mod check;
+mod collecting;
 mod layers;
 pub mod presets;
 pub mod reference;
 mod sections;
 
+pub use collecting::{CollectConfig, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
-pub use sections::{AgentConfig, CollectConfig, OfflineConfig, OptimiserConfig, Schedule};
+pub use sections::{AgentConfig, OfflineConfig, OptimiserConfig, Schedule};
 
 use crate::advantage::AdvantageConfig;
 use crate::loss::LossConfig;
@@ -39,6 +41,9 @@ pub struct Config {
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
+    /// Faults that are played on purpose, to see that a run survives them. Rates are per call of a desktop; a call has one
+    /// fault at most.
+    pub faults: FaultsConfig,
     /// How the tasks to train on are selected beforehand.
     pub selection: SelectionConfig,
     /// How tasks are drawn while training.
@@ -64,6 +69,7 @@ impl Default for Config {
             iterations: 100,
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
+            faults: FaultsConfig::default(),
             selection: SelectionConfig::default(),
             sampling: SamplingConfig::default(),
             reward: RewardConfig::default(),
@@ -99,6 +105,12 @@ impl Config {
         if min_pixels > max_pixels {
             return Err(format!(
                 "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
+            ));
+        }
+        let faults = self.faults.together();
+        if faults > 1.0 {
+            return Err(format!(
+                "`faults` has rates that add up to {faults}: expected at most 1, because a call has one fault at most"
             ));
         }
         let ReplayConfig { enabled, injections, .. } = self.replay;

@@ -1,4 +1,4 @@
-//! The sections that steer what lies in other crates: the agent, the collecting, the optimiser.
+//! The sections that steer what lies in other crates: the agent, the optimiser, the offline methods.
 
 use crate::loss::offline::{DpoConfig, KtoConfig};
 use schemars::JsonSchema;
@@ -25,30 +25,6 @@ pub struct AgentConfig {
 impl Default for AgentConfig {
     fn default() -> Self {
         Self { max_screenshots: 15, min_pixels: 3136, max_pixels: 2_116_800, train_header: false }
-    }
-}
-
-/// How episodes are collected.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CollectConfig {
-    /// Tasks per iteration.
-    #[schemars(range(min = 1, max = 100_000))]
-    pub tasks: usize,
-    /// Rollouts per task: the group whose rewards are compared.
-    #[schemars(range(min = 2, max = 10_000))]
-    pub group_size: usize,
-    /// An episode is cut off after this many turns.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub max_steps: usize,
-    /// Sampling temperature while training.
-    #[schemars(range(min = 0.01, max = 10.0))]
-    pub temperature: f64,
-}
-
-impl Default for CollectConfig {
-    fn default() -> Self {
-        Self { tasks: 8, group_size: 8, max_steps: 15, temperature: 1.0 }
     }
 }
 
