@@ -7,6 +7,7 @@ pub(crate) mod draw;
 pub mod embedded;
 pub mod environment;
 pub mod evaluator;
+pub mod faults;
 pub mod grounding;
 pub(crate) mod interact;
 pub mod keys;
