@@ -16,7 +16,8 @@ use arpo_model::model::Model;
 use arpo_tokenizer::train;
 use arpo_train::agent::{Agent, pocket_style};
 use arpo_train::demonstrations::{oracle_episode, words};
-use arpo_train::rollout::RolloutOptions;
+use arpo_train::policy::EnginePolicy;
+use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::supervised::{self, SupervisedOptions};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -28,6 +29,9 @@ use tch::{Device, Kind};
 
 /// Oracle episodes whose text the tokenizer learns from.
 const TOKENIZER_EPISODES: u64 = 3000;
+
+/// Turns of an episode of an evaluation.
+const LONGEST_EPISODE: usize = 15;
 
 /// What `arpo sft` takes.
 #[derive(Args)]
@@ -87,7 +91,9 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     tch::manual_seed(arguments.seed as i64);
     let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
     writeln!(out, "{} parameters, made in {:.1} s", weights.count(), started.elapsed().as_secs_f64())?;
-    let mut engine = engine(&config, &weights, &agent);
+    let responses = ResponseOptions { temperature: 1.0, max_tokens: 24 };
+    let engine = engine(&config, &weights, &agent);
+    let mut policy = EnginePolicy::new(engine, PolicyVersion(0), Arc::clone(&agent), responses);
     let learner_options = LearnerOptions {
         temperature: 1.0,
         forbidden: agent.forbidden.clone(),
@@ -112,7 +118,6 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         warm_up: 100,
         seed: arguments.seed,
     };
-    let rollout = RolloutOptions { screen: suite.screen(), max_steps: 15, max_tokens: 24, temperature: 1.0 };
     let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
     let (mut recent, mut count) = (0.0, 0.0);
     for number in 0..arguments.updates {
@@ -129,15 +134,15 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         write!(out, "update {done:5}  loss {:.4}  {:6.1} s", recent / count, minutes * 60.0)?;
         (recent, count) = (0.0, 0.0);
         if done > arguments.grounding_updates {
-            supervised::refresh(&mut engine, done).map_err(Failure::failed)?;
-            let played = supervised::evaluate(&mut engine, &agent, suite, arguments.evaluate_tasks, &rollout)
+            policy.refresh(PolicyVersion(done)).map_err(Failure::failed)?;
+            let played = supervised::evaluate(&mut policy, suite, arguments.evaluate_tasks, LONGEST_EPISODE)
                 .map_err(Failure::failed)?;
             let mut by_application: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
             for (application, episode) in &played {
-                by_application.entry(application).or_default().push(episode.score);
+                by_application.entry(application).or_default().push(episode.trajectory.score);
             }
             let mean = |scores: &[f64]| scores.iter().sum::<f64>() / scores.len().max(1) as f64;
-            let all: Vec<f64> = played.iter().map(|(_, episode)| episode.score).collect();
+            let all: Vec<f64> = played.iter().map(|(_, episode)| episode.trajectory.score).collect();
             write!(out, "  success {:.3} ", mean(&all))?;
             for (application, scores) in &by_application {
                 write!(out, " {application} {:.2}", mean(scores))?;

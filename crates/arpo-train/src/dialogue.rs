@@ -39,7 +39,7 @@ impl Assembled {
 pub fn assemble(
     agent: &Agent,
     messages: &[Message],
-    responses: &[Vec<u32>],
+    responses: &[impl AsRef<[u32]>],
     grids: &[Grid],
     open_turn: bool,
 ) -> Result<Assembled, TrainError> {
@@ -59,7 +59,7 @@ pub fn assemble(
             let response =
                 responses.next().ok_or_else(|| TrainError::Options("a message without tokens".into()))?;
             let start = assembled.tokens.len();
-            assembled.tokens.extend(response);
+            assembled.tokens.extend(response.as_ref());
             assembled.spans.push(TokenSpan { start, end: assembled.tokens.len() });
         }
         let mut tokens = agent.tokenizer.encode(piece)?.into_iter().peekable();

@@ -1,5 +1,6 @@
 //! What can go wrong while collecting or learning.
 
+use arpo_core::trajectory::TrajectoryError;
 use arpo_engine::EngineError;
 use arpo_env::environment::EnvironmentError;
 use arpo_image::ImageError;
@@ -24,6 +25,17 @@ pub enum TrainError {
     /// An environment that should not fail.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    /// No desktop can be had any more.
+    #[error("none of {desktops} desktops can be had any more; the last failure: {reason}")]
+    NoDesktop {
+        /// How many there should be.
+        desktops: usize,
+        /// What the last one said.
+        reason: String,
+    },
+    /// An episode that contradicts itself.
+    #[error(transparent)]
+    Trajectory(#[from] TrajectoryError),
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),

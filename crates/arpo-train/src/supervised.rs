@@ -4,12 +4,15 @@
 
 use crate::TrainError;
 use crate::agent::Agent;
+use crate::collect::{CollectOptions, Collector, GroupPlan};
 use crate::demonstrations::{Demonstration, episode, grounding};
-use crate::rollout::{Job, PlayedEpisode, RolloutOptions, play_together};
+use crate::episode::{EpisodePlan, PlayedEpisode};
+use crate::policy::EnginePolicy;
+use arpo_core::config::CollectConfig;
 use arpo_core::random::{Purpose, stream};
-use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::Engine;
+use arpo_core::trajectory::EpisodeId;
 use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
 use arpo_env::tasks::Suite;
 use arpo_image::ImageProcessor;
 use arpo_model::learner::step::{LossGradient, Updater};
@@ -167,23 +170,34 @@ impl Pictures {
     }
 }
 
+/// Desktops of an evaluation.
+const EVALUATION_DESKTOPS: usize = 64;
+
 /// Plays further tasks of the suite that no demonstration shows; their scores are the agent's success.
 pub fn evaluate(
-    engine: &mut Engine,
-    agent: &Agent,
+    policy: &mut EnginePolicy,
     suite: Suite,
     count: usize,
-    options: &RolloutOptions,
+    max_steps: usize,
 ) -> Result<Vec<(String, PlayedEpisode)>, TrainError> {
-    let jobs: Vec<Job> = (0..count as u64)
-        .map(|number| Job { task: suite.further_task(number), world_seed: number, sampling_seed: number })
-        .collect();
-    let episodes = play_together(engine, agent, &jobs, options)?;
-    Ok(jobs.into_iter().map(|job| job.task.application).zip(episodes).collect())
-}
-
-/// Lets an engine see weights that it shares with the learner after they have moved.
-pub fn refresh(engine: &mut Engine, version: u64) -> Result<(), TrainError> {
-    let weights = engine.model().weights().share();
-    Ok(engine.update(&weights, PolicyVersion(version))?)
+    let plan = |number: u64| {
+        let task = Arc::new(suite.further_task(number));
+        let id = EpisodeId::new(0, &task.id, 0);
+        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps };
+        GroupPlan { task: Arc::clone(&plan.task), episodes: vec![plan], spares: vec![] }
+    };
+    let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();
+    let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
+    let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
+    let options = CollectOptions::from(&CollectConfig::default());
+    let mut collector = Collector::new(Arc::new(factory), count.min(EVALUATION_DESKTOPS), options);
+    let collected = collector.collect(policy, plans, &mut |_| {})?;
+    let episodes = collected.groups.into_iter().map(|group| group.episodes);
+    Ok(applications
+        .into_iter()
+        .zip(episodes)
+        .flat_map(|(application, episodes)| {
+            episodes.into_iter().map(move |episode| (application.clone(), episode))
+        })
+        .collect())
 }

@@ -1,8 +1,10 @@
 //! A fresh pocket model on the embedded desktop.
 
-use arpo_core::config::OptimiserConfig;
+use arpo_core::config::{CollectConfig, OptimiserConfig};
 use arpo_core::trajectory::{Outcome, PolicyVersion};
 use arpo_engine::{Engine, EngineOptions};
+use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
 use arpo_env::tasks::{Part, Suite};
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::{self, ModelConfig};
@@ -12,7 +14,10 @@ use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture}
 use arpo_model::model::Model;
 use arpo_tokenizer::train;
 use arpo_train::agent::{Agent, pocket_style};
-use arpo_train::rollout::{Job, PlayedEpisode, RolloutOptions, play_together};
+use arpo_train::collect::{CollectOptions, Collector, GroupPlan, PlanOptions};
+use arpo_train::episode::PlayedEpisode;
+use arpo_train::policy::EnginePolicy;
+use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::supervised::{self, SupervisedOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +60,7 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
 
 fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32> {
     let pictures: Vec<Picture> = episode
-        .screens
+        .shown()
         .iter()
         .map(|screen| {
             let patches = agent.processor.process(screen).unwrap();
@@ -64,38 +69,63 @@ fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32>
         })
         .collect();
     let shown: Vec<usize> = (0..pictures.len()).collect();
-    let mut trained = vec![false; episode.tokens.len()];
-    for span in &episode.spans {
-        trained[span.start..span.end].fill(true);
-    }
-    let one = Episode { tokens: &episode.tokens, pictures: &shown, trained: &trained };
+    let tokens: Vec<u32> = episode.trajectory.tokens.iter().map(|token| token.0).collect();
+    let trained = episode.trajectory.action_mask();
+    let one = Episode { tokens: &tokens, pictures: &shown, trained: &trained };
     learner.scores(&MicroBatch { episodes: &[one], pictures: &pictures }).unwrap().logp.remove(0)
+}
+
+/// What a fresh model plays, in rounds on so many desktops; and a learner with its weights.
+fn played(desktops: usize) -> (Vec<PlayedEpisode>, Learner, Arc<Agent>) {
+    tch::manual_seed(1);
+    let config = config::pocket();
+    let agent = Arc::new(agent(&config));
+    let weights = Weights::fresh(&config, Kind::Float, Device::Cpu);
+    let engine = engine(&config, &weights, &agent);
+    let responses = ResponseOptions { temperature: 1.0, max_tokens: 6 };
+    let mut policy = EnginePolicy::new(engine, PolicyVersion(3), Arc::clone(&agent), responses);
+    policy.refresh(PolicyVersion(4)).unwrap();
+    let plan = PlanOptions { seed: 1, iteration: 0, group_size: 3, refills: 0, max_steps: 3 };
+    let tasks = &Suite::Pocket.tasks(Part::Train)[..2];
+    let plans = tasks.iter().enumerate();
+    let plans = plans.map(|(number, task)| GroupPlan::new(Arc::new(task.clone()), number, &plan)).collect();
+    let factory = |_| Ok(Box::new(EmbeddedDesktop::new(Suite::Pocket.screen())?) as Box<dyn Environment>);
+    let options = CollectOptions::from(&CollectConfig::default());
+    let mut collector = Collector::new(Arc::new(factory), desktops, options);
+    let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
+    let episodes = collected.groups.into_iter().flat_map(|group| group.episodes).collect();
+    (episodes, learner(config, weights, &agent), agent)
 }
 
 #[test]
 fn episodes_are_what_the_engine_sampled() {
-    tch::manual_seed(1);
-    let config = config::pocket();
-    let agent = agent(&config);
-    let weights = Weights::fresh(&config, Kind::Float, Device::Cpu);
-    let mut engine = engine(&config, &weights, &agent);
-    let learner = learner(config, weights, &agent);
-    let tasks = Suite::Pocket.tasks(Part::Train);
-    let jobs: Vec<Job> = (0..6)
-        .map(|number| Job { task: tasks[number].clone(), world_seed: 1, sampling_seed: number as u64 })
-        .collect();
-    let options =
-        RolloutOptions { screen: Suite::Pocket.screen(), max_steps: 3, max_tokens: 6, temperature: 1.0 };
-    let episodes = play_together(&mut engine, &agent, &jobs, &options).unwrap();
-    assert_eq!(episodes.len(), jobs.len());
+    let (episodes, learner, agent) = played(6);
+    assert_eq!(episodes.len(), 6);
     for episode in &episodes {
-        assert_eq!(episode.spans.len(), episode.responses.len());
-        assert_eq!(episode.screens.len(), episode.responses.len());
+        let trajectory = &episode.trajectory;
+        assert_eq!(episode.screens.len(), trajectory.steps.len());
+        assert_eq!(trajectory.policy_version, PolicyVersion(4));
         // a model that has learnt nothing says nothing that is an action
-        assert!(matches!(episode.outcome, Outcome::Unparsable { .. }) && episode.score == 0.0);
+        assert!(matches!(trajectory.outcome, Outcome::Unparsable { .. }) && trajectory.score == 0.0);
         let again = scored(&learner, &agent, episode);
-        assert_eq!(again.len(), episode.logp.len());
-        assert!(again.iter().zip(&episode.logp).all(|(a, b)| (a - b).abs() < 1e-3));
+        assert_eq!(again.len(), trajectory.sampler_logp.len());
+        assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
+
+#[test]
+fn rounds_of_the_engine_are_the_same_again_to_the_bit() {
+    let trajectories = |desktops| {
+        let (episodes, ..) = played(desktops);
+        episodes.into_iter().map(|episode| episode.trajectory).collect::<Vec<_>>()
+    };
+    let first = trajectories(4);
+    assert_eq!(first, trajectories(4));
+    // another number of desktops computes other batches: the same words, numbers up to rounding
+    for (one, other) in first.iter().zip(trajectories(2)) {
+        assert_eq!(one.tokens, other.tokens);
+        let near = one.sampler_logp.iter().zip(&other.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3);
+        assert!(near);
     }
 }
 

@@ -1,7 +1,10 @@
-//! Conversations become the tokens transformers makes of them, episodes are what the engine sampled, and imitation
-//! makes what is imitated likelier.
+//! Conversations become the tokens transformers makes of them, episodes are collected whatever fails and are what the
+//! engine sampled, and imitation makes what is imitated likelier.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod collecting;
 mod dialogue;
+mod embedded;
 mod learning;
+mod toy;

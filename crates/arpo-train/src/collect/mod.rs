@@ -1,0 +1,178 @@
+//! Collecting: groups of episodes played on many desktops at once.
+//!
+//! One thread for each desktop, one for the policy, and the collector between them, which never waits for any one of
+//! them. A desktop that fails or overruns loses its episode and is replaced; the run goes on.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | who waits for whom | `order` |
+//! | what happens to an episode next, what is lost and refilled | `session` |
+//! | replacing, back-off, quarantine, deadlines | `pool` |
+//! | what a desktop does in its thread, which screenshots are none | `desktop` |
+//! | the policy's thread | `thinking` |
+//! | what is told in the end | [`report`] |
+//! | what is to be played | [`plan`] |
+
+mod desktop;
+mod order;
+pub mod plan;
+mod pool;
+pub mod report;
+mod session;
+mod thinking;
+
+pub use desktop::DesktopFactory;
+pub use plan::{GroupPlan, PlanOptions};
+pub use report::{CollectReport, FailureKind};
+
+use crate::TrainError;
+use crate::episode::PlayedEpisode;
+use crate::policy::Policy;
+use arpo_core::config::{CollectConfig, Order};
+use arpo_core::task::TaskId;
+use pool::Pool;
+use session::{GroupState, Living, Session};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// How episodes are collected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectOptions {
+    /// Who waits for whom.
+    pub order: Order,
+    /// Episodes under way at once at most; `None`: as many as there are desktops.
+    pub running: Option<usize>,
+    /// Longest start of a desktop.
+    pub start: Duration,
+    /// Longest reset.
+    pub reset: Duration,
+    /// Longest action.
+    pub step: Duration,
+    /// Longest evaluation.
+    pub evaluate: Duration,
+    /// Rest after a second failure in a row; doubles with each further one.
+    pub back_off: Duration,
+    /// Failures in a row after which a desktop is not replaced.
+    pub quarantine_after: usize,
+}
+
+impl From<&CollectConfig> for CollectOptions {
+    fn from(config: &CollectConfig) -> Self {
+        Self {
+            order: config.order,
+            running: (config.running > 0).then_some(config.running),
+            start: Duration::from_secs_f64(config.start_seconds),
+            reset: Duration::from_secs_f64(config.reset_seconds),
+            step: Duration::from_secs_f64(config.step_seconds),
+            evaluate: Duration::from_secs_f64(config.evaluate_seconds),
+            back_off: Duration::from_secs_f64(config.back_off_seconds),
+            quarantine_after: config.quarantine_after,
+        }
+    }
+}
+
+/// An episode that a failure ended; its trajectory goes as far as it came and is not for training.
+#[derive(Debug, Clone)]
+pub struct LostEpisode {
+    /// As far as it came.
+    pub played: PlayedEpisode,
+    /// What failed.
+    pub kind: FailureKind,
+    /// In the desktop's words.
+    pub reason: String,
+}
+
+/// A group that was played.
+#[derive(Debug, Clone)]
+pub struct PlayedGroup {
+    /// Its task.
+    pub task: TaskId,
+    /// Episodes that came to their own end, in the order of their plans; fewer than planned if too many were lost.
+    pub episodes: Vec<PlayedEpisode>,
+    /// Episodes that did not.
+    pub lost: Vec<LostEpisode>,
+    /// Why the task cannot be set up or judged, if so; what had not begun was not played.
+    pub bad_task: Option<String>,
+}
+
+/// What was collected.
+#[derive(Debug, Clone)]
+pub struct Collected {
+    /// In the order of their plans.
+    pub groups: Vec<PlayedGroup>,
+    /// What it was like.
+    pub report: CollectReport,
+}
+
+/// Something to show while episodes are collected.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CollectEvent {
+    /// An episode has ended.
+    Ended {
+        /// Its task.
+        task: TaskId,
+        /// Its score; `None` if a failure ended it.
+        score: Option<f64>,
+        /// Episodes under way.
+        running: usize,
+        /// Episodes that still have to begin.
+        waiting: usize,
+    },
+    /// A desktop failed.
+    Failed {
+        /// Which.
+        desktop: usize,
+        /// How.
+        kind: FailureKind,
+        /// In its words.
+        reason: String,
+    },
+}
+
+/// Desktops, and how episodes are played on them.
+#[derive(Debug)]
+pub struct Collector {
+    /// How episodes are collected; may be changed between collections.
+    pub options: CollectOptions,
+    pool: Pool,
+    /// Episodes begun for a collection to come, by their numbers.
+    ahead: BTreeMap<u64, Living>,
+    next_number: u64,
+    collections: u64,
+}
+
+impl Collector {
+    /// A collector with so many desktops; they start with the first collection.
+    pub fn new(factory: Arc<DesktopFactory>, desktops: usize, options: CollectOptions) -> Self {
+        let pool = Pool::new(factory, desktops.max(1));
+        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0 }
+    }
+
+    /// Plays groups to their ends.
+    pub fn collect(
+        &mut self,
+        policy: &mut dyn Policy,
+        groups: Vec<GroupPlan>,
+        progress: &mut dyn FnMut(CollectEvent),
+    ) -> Result<Collected, TrainError> {
+        let began = Instant::now();
+        self.collections += 1;
+        let collection = self.collections;
+        let (questions, inbox) = channel();
+        let events = self.pool.events();
+        let result: Result<_, TrainError> = std::thread::scope(|scope| {
+            let policy = &mut *policy;
+            scope.spawn(move || thinking::think(policy, &inbox, &events, collection));
+            let mut session = Session::new(self, groups, questions, progress);
+            session.play()?;
+            Ok(session.end())
+        });
+        policy.abandon();
+        let (groups, tally): (Vec<GroupState>, _) = result?;
+        let report = tally.closed(began.elapsed(), self.pool.len());
+        let groups = groups.into_iter().map(|group| group.played(policy)).collect::<Result<_, _>>()?;
+        Ok(Collected { groups, report })
+    }
+}

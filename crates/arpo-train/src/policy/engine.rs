@@ -1,0 +1,148 @@
+//! The built-in engine as a policy: a history becomes tokens, with what the agent said as the tokens it drew.
+
+use super::{Answer, Policy, Question, Ticket};
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::dialogue::{Assembled, assemble};
+use crate::episode::{History, Transcript, reference};
+use arpo_agent::conversation::{Turn, conversation};
+use arpo_agent::geometry::{Size, smart_resize};
+use arpo_core::trajectory::PolicyVersion;
+use arpo_engine::engine::RequestId;
+use arpo_engine::{Ended, Engine, EngineError, Request, Sampling};
+use arpo_model::checkpoint::Weights;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How responses are sampled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ResponseOptions {
+    /// Logits are divided by it; 0 takes the most likely token.
+    pub temperature: f64,
+    /// Tokens at most; a longer response is cut off.
+    pub max_tokens: usize,
+}
+
+/// The engine, asked in conversations.
+#[derive(Debug)]
+pub struct EnginePolicy {
+    /// How responses are sampled; may be changed between episodes.
+    pub responses: ResponseOptions,
+    engine: Engine,
+    version: PolicyVersion,
+    agent: Arc<Agent>,
+    asked: HashMap<RequestId, Ticket>,
+}
+
+impl EnginePolicy {
+    /// An engine with weights of this version, and how it reads and speaks.
+    pub fn new(
+        engine: Engine,
+        version: PolicyVersion,
+        agent: Arc<Agent>,
+        responses: ResponseOptions,
+    ) -> Self {
+        Self { responses, engine, version, agent, asked: HashMap::new() }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Takes over new weights, between questions.
+    pub fn update(&mut self, weights: &Weights, version: PolicyVersion) -> Result<(), TrainError> {
+        self.engine.update(weights, version)?;
+        self.version = version;
+        Ok(())
+    }
+
+    /// Sees weights that it shares with a learner after they have moved.
+    pub fn refresh(&mut self, version: PolicyVersion) -> Result<(), TrainError> {
+        let weights = self.engine.model().weights().share();
+        self.update(&weights, version)
+    }
+
+    /// A history in tokens, with the next turn opened if the last screen is not answered; and the first screen shown.
+    fn assembled(&self, history: &History) -> Result<(Assembled, usize), TrainError> {
+        let History { plan, screens, answers } = history;
+        let past: Vec<Turn> = screens
+            .iter()
+            .zip(answers)
+            .map(|(screen, answer)| Turn { screenshot: reference(screen), response: answer.text.clone() })
+            .collect();
+        let current = screens.get(answers.len()).map(reference);
+        let messages = conversation(&plan.task.instruction, &past, current.as_ref(), &self.agent.style);
+        let first_shown = screens.len().saturating_sub(self.agent.style.max_screenshots);
+        let grids = screens[first_shown..]
+            .iter()
+            .map(|screen| self.agent.processor.grid(screen.image.width(), screen.image.height()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let responses: Vec<&[u32]> = answers.iter().map(|answer| answer.tokens.as_slice()).collect();
+        Ok((assemble(&self.agent, &messages, &responses, &grids, current.is_some())?, first_shown))
+    }
+}
+
+impl Policy for EnginePolicy {
+    fn ask(&mut self, question: Question) -> Result<(), TrainError> {
+        let Question { ticket, history } = question;
+        let (assembled, first_shown) = self.assembled(&history)?;
+        let sampling = Sampling {
+            temperature: self.responses.temperature,
+            top_k: None,
+            top_p: None,
+            max_tokens: self.responses.max_tokens,
+            stop: vec![self.agent.end_token],
+            seed: history.plan.sampling_seed,
+            turn: history.answers.len() as u64,
+        };
+        let screenshots = history.screens[first_shown..].to_vec();
+        let id = self.engine.submit(Request { tokens: assembled.tokens, screenshots, sampling })?;
+        self.asked.insert(id, ticket);
+        Ok(())
+    }
+
+    fn unanswered(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
+        let mut answers = Vec::new();
+        for (id, completion) in self.engine.pass()? {
+            let ticket = self
+                .asked
+                .remove(&id)
+                .ok_or_else(|| EngineError::Abandoned("an answer that nobody asked for".into()))?;
+            let answer = Answer {
+                text: self.agent.tokenizer.decode(&completion.tokens, true)?,
+                complete: completion.ended == Ended::Stop,
+                tokens: completion.tokens,
+                logp: completion.logp,
+                version: completion.version,
+            };
+            answers.push((ticket, answer));
+        }
+        Ok(answers)
+    }
+
+    fn abandon(&mut self) {
+        if !self.asked.is_empty() {
+            self.asked.clear();
+            self.engine.abandon();
+        }
+    }
+
+    fn version(&self) -> PolicyVersion {
+        self.version
+    }
+
+    fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
+        smart_resize(screen, self.agent.processor.limits)
+            .map_err(|error| TrainError::Options(error.to_string()))
+    }
+
+    fn transcript(&self, history: &History) -> Result<Transcript, TrainError> {
+        let (assembled, first_shown) = self.assembled(history)?;
+        Ok(Transcript { assembled, first_shown })
+    }
+}

@@ -1,0 +1,72 @@
+//! Who answers: a history of screens and answers in; words, tokens, their log-probabilities and the version of the
+//! weights out.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | how the built-in engine is asked | [`engine`] |
+//! | policies without a model, for tests and benchmarks | [`scripted`] |
+
+pub mod engine;
+pub mod scripted;
+
+use crate::TrainError;
+use crate::episode::{History, Transcript};
+use arpo_agent::geometry::Size;
+use arpo_core::trajectory::PolicyVersion;
+
+pub use engine::EnginePolicy;
+pub use scripted::ScriptedPolicy;
+
+/// Names a question, to know its answer by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What to do next in an episode?
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// Its name.
+    pub ticket: Ticket,
+    /// What has happened; the last screen is to be acted on.
+    pub history: History,
+}
+
+/// What the policy says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The response.
+    pub text: String,
+    /// As it was sampled.
+    pub tokens: Vec<u32>,
+    /// A log-probability for every token.
+    pub logp: Vec<f32>,
+    /// It came to its end; false if it was cut off.
+    pub complete: bool,
+    /// The weights that said it.
+    pub version: PolicyVersion,
+}
+
+/// A policy. It is asked, and answers in passes: whatever has been asked when a pass begins is computed together.
+pub trait Policy: Send {
+    /// Takes a question, to be answered by passes to come.
+    fn ask(&mut self, question: Question) -> Result<(), TrainError>;
+
+    /// Questions not yet answered.
+    fn unanswered(&self) -> usize;
+
+    /// One pass; returns the answers that it completed.
+    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError>;
+
+    /// Gives up all questions.
+    fn abandon(&mut self);
+
+    /// The weights that would answer now.
+    fn version(&self) -> PolicyVersion;
+
+    /// The size at which it sees a screen; places in its responses are pixels of that.
+    fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
+        Ok(screen)
+    }
+
+    /// An ended episode, all screens answered, in tokens.
+    fn transcript(&self, history: &History) -> Result<Transcript, TrainError>;
+}
