@@ -1,5 +1,6 @@
 //! `arpo bench`: how fast a part is, on this machine, with random weights and inputs.
 
+mod collect;
 mod env;
 mod episode;
 mod kernels;
@@ -37,6 +38,8 @@ enum Part {
     Preprocess(preprocess::PreprocessArguments),
     /// Steps of the embedded desktop, on one core
     Env(env::EnvArguments),
+    /// Episodes on slow and uneven desktops: each on its own against all in lock-step
+    Collect(collect::CollectArguments),
     /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
     Kernels(kernels::KernelsArguments),
 }
@@ -80,6 +83,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Part::Vision(arguments) => vision::run(arguments, out),
         Part::Preprocess(arguments) => preprocess::run(arguments, out),
         Part::Env(arguments) => env::run(arguments, out),
+        Part::Collect(arguments) => collect::run(arguments, out),
         Part::Kernels(arguments) => kernels::run(arguments, out),
     }
 }

@@ -1,0 +1,210 @@
+//! `arpo bench collect`: episodes a minute and how busy desktops and policy are, with desktops as slow and as uneven as
+//! real ones, each on its own against all in lock-step.
+//!
+//! Only the waiting is real: desktops and policy do nothing but take the time that is drawn for them, all of it scaled
+//! down by the same factor.
+
+use super::write_json;
+use crate::Failure;
+use arpo_core::action::Action;
+use arpo_core::config::{CollectConfig, Order};
+use arpo_core::random::{Purpose, stream};
+use arpo_core::task::{Task, TaskId};
+use arpo_env::environment::{Environment, EnvironmentError, Screen, Stepped, ends_episode};
+use arpo_train::TrainError;
+use arpo_train::collect::{CollectOptions, CollectReport, Collector, GroupPlan, PlanOptions};
+use arpo_train::episode::History;
+use arpo_train::policy::ScriptedPolicy;
+use clap::{Args, value_parser};
+use image::{Rgb, RgbImage};
+use rand::RngExt;
+use serde::Serialize;
+use std::io::Write;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What `arpo bench collect` takes.
+#[derive(Args)]
+pub(crate) struct CollectArguments {
+    /// Desktops at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
+    desktops: u16,
+    /// Episodes to collect, of 5 to 15 steps
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
+    episodes: u32,
+    /// Mean seconds of a step
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
+    step: f64,
+    /// Mean seconds of a reset
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
+    reset: f64,
+    /// Mean seconds of an evaluation
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    evaluate: f64,
+    /// Standard deviation of the logarithm of these times: 0 is even, 1 has a heavy tail
+    #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
+    spread: f64,
+    /// Seconds of a pass of the policy, whatever is in it
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.025)]
+    pass: f64,
+    /// Passes of an answer: one for each token
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    passes: usize,
+    /// Everything is so many times faster than it would be
+    #[arg(long, value_name = "FACTOR", default_value_t = 50.0)]
+    faster: f64,
+    /// Names every draw
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    order: Order,
+    /// Of the time that is played, not of the time it took.
+    episodes_per_minute: f64,
+    #[serde(flatten)]
+    report: CollectReport,
+}
+
+#[derive(Serialize)]
+struct Report {
+    rows: Vec<Row>,
+    /// Throughput of arrival over that of lock-step.
+    ratio: f64,
+}
+
+/// Mean seconds of the calls, already scaled, and how uneven they are.
+#[derive(Clone, Copy)]
+struct Times {
+    reset: f64,
+    step: f64,
+    evaluate: f64,
+    spread: f64,
+}
+
+/// A desktop that does nothing but take its time.
+struct SlowDesktop {
+    times: Times,
+    seed: u64,
+    calls: u64,
+    screen: Screen,
+}
+
+impl SlowDesktop {
+    /// Waits for a time whose logarithm is normally distributed, with this mean. The same episode takes the same times
+    /// in every order.
+    fn take(&mut self, mean: f64) {
+        let mut rng = stream(self.seed, Purpose::Environment, self.calls, 5);
+        self.calls += 1;
+        // Box and Muller's way from two even draws to a normal one
+        let (radius, angle): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
+        let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
+        let spread = self.times.spread;
+        sleep(Duration::from_secs_f64(mean * (spread * normal - spread * spread / 2.0).exp()));
+    }
+}
+
+impl Environment for SlowDesktop {
+    fn reset(&mut self, _: &Task, seed: u64, _: Instant) -> Result<Screen, EnvironmentError> {
+        (self.seed, self.calls) = (seed, 0);
+        self.take(self.times.reset);
+        Ok(self.screen.clone())
+    }
+
+    fn step(&mut self, action: &Action, _: Instant) -> Result<Stepped, EnvironmentError> {
+        self.take(self.times.step);
+        Ok(Stepped { screen: self.screen.clone(), terminated: ends_episode(action), truncated: false })
+    }
+
+    fn evaluate(&mut self, _: Instant) -> Result<f64, EnvironmentError> {
+        self.take(self.times.evaluate);
+        Ok(1.0)
+    }
+}
+
+pub(crate) fn run(arguments: &CollectArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let CollectArguments { desktops, step, reset, evaluate, spread, pass, passes, faster, .. } = *arguments;
+    let numbers = [step, reset, evaluate, spread, pass];
+    if numbers.iter().any(|number| !(0.0..=3600.0).contains(number)) || !(1.0..=1e6).contains(&faster) {
+        return Err(Failure::failed("expected times from 0 to 3600 seconds, and at least 1 for --faster"));
+    }
+    if !arguments.json {
+        let episodes = arguments.episodes;
+        writeln!(
+            out,
+            "{episodes} episodes of 5 to 15 steps on {desktops} desktops, {faster} times faster than real"
+        )?;
+        writeln!(
+            out,
+            "  step {step} s, reset {reset} s, evaluation {evaluate} s on average, spread {spread}"
+        )?;
+        writeln!(out, "  an answer takes {passes} passes of {pass} s")?;
+    }
+    let mut rows = Vec::new();
+    for order in [Order::LockStep, Order::Rounds, Order::Arrival] {
+        let report = measure(arguments, order).map_err(Failure::failed)?;
+        let episodes_per_minute = report.episodes as f64 / (report.seconds * faster) * 60.0;
+        if !arguments.json {
+            let name = match order {
+                Order::Rounds => "rounds",
+                Order::Arrival => "arrival",
+                Order::LockStep => "lock-step",
+            };
+            let (busy, thinking) = (report.desktop_utilisation * 100.0, report.policy_utilisation * 100.0);
+            writeln!(
+                out,
+                "  {name:9}  {episodes_per_minute:6.1} episodes/min  desktops busy {busy:4.1} %  policy busy {thinking:5.1} %"
+            )?;
+            out.flush()?;
+        }
+        rows.push(Row { order, episodes_per_minute, report });
+    }
+    let ratio = rows[2].episodes_per_minute / rows[0].episodes_per_minute;
+    if arguments.json {
+        return write_json(&Report { rows, ratio }, out);
+    }
+    writeln!(out, "  arrival collects {ratio:.2} times as much as lock-step")?;
+    Ok(())
+}
+
+fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, TrainError> {
+    let faster = arguments.faster;
+    let times = Times {
+        reset: arguments.reset / faster,
+        step: arguments.step / faster,
+        evaluate: arguments.evaluate / faster,
+        spread: arguments.spread,
+    };
+    let screen = Screen { image: Arc::new(RgbImage::from_pixel(28, 28, Rgb([128; 3]))) };
+    let factory = move |_| {
+        let desktop = SlowDesktop { times, seed: 0, calls: 0, screen: screen.clone() };
+        Ok(Box::new(desktop) as Box<dyn Environment>)
+    };
+    let script = |history: &History| {
+        let last = 4 + history.plan.sampling_seed % 11;
+        let ends = history.answers.len() as u64 >= last;
+        Ok(if ends { "Action: finished()" } else { "Action: wait()" }.to_owned())
+    };
+    let pass = Duration::from_secs_f64(arguments.pass / faster);
+    let mut policy = ScriptedPolicy::new(script, pass).with_passes(arguments.passes);
+    let options = CollectOptions { order, ..CollectOptions::from(&CollectConfig::default()) };
+    let mut collector = Collector::new(Arc::new(factory), usize::from(arguments.desktops), options);
+    let plan = PlanOptions { seed: arguments.seed, iteration: 0, group_size: 1, refills: 0, max_steps: 15 };
+    let group = |number: u32| {
+        let task = Task {
+            id: TaskId::new(format!("slow {number}")),
+            instruction: String::new(),
+            application: String::new(),
+            setup: serde_json::Value::Null,
+            evaluator: serde_json::Value::Null,
+        };
+        GroupPlan::new(Arc::new(task), number as usize, &plan)
+    };
+    let groups = (0..arguments.episodes).map(group).collect();
+    Ok(collector.collect(&mut policy, groups, &mut |_| {})?.report)
+}
