@@ -4,6 +4,7 @@
 //! stochastically: a change smaller than bf16's spacing is made now and then instead of never, so that in the mean
 //! none is lost, however small the learning rate.
 
+use super::rounding::{Draw, noise, rounded};
 use crate::checkpoint::Weights;
 use arpo_core::config::OptimiserConfig;
 use arpo_torch::kernels::{AdamwNumbers, fused_for};
@@ -17,9 +18,9 @@ const CHUNK: i64 = 1 << 26;
 pub struct AdamW {
     config: OptimiserConfig,
     /// Mean and mean square of each trained parameter's gradient, in the order of [`Weights::trained`].
-    moments: Vec<[Tensor; 2]>,
+    pub(super) moments: Vec<[Tensor; 2]>,
     /// Updates made.
-    updates: u64,
+    pub(super) updates: u64,
 }
 
 /// How an update went.
@@ -114,26 +115,34 @@ impl Step {
 
     /// Updates one parameter, the `number`-th, and forgets its gradient.
     fn update(&self, number: usize, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+        // parameters are rounded by streams of their own
+        let stream = self.seed << 20 | number as u64;
         if let Some(fused) = fused_for(value).filter(|_| value.numel().is_multiple_of(8)) {
-            // parameters are rounded by streams of their own
-            return fused.adamw(value, gradient, moments, &self.numbers, self.seed << 20 | number as u64);
+            return fused.adamw(value, gradient, moments, &self.numbers, stream);
         }
-        self.update_plainly(value, gradient, moments);
+        self.update_plainly(stream, value, gradient, moments);
         let _ = gradient.shallow_clone().zero_();
     }
 
-    fn update_plainly(&self, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+    fn update_plainly(&self, stream: u64, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
         let flat = |tensor: &Tensor| tensor.view([-1]);
         let (value, gradient, mean, square) =
             (flat(value), flat(gradient), flat(&moments[0]), flat(&moments[1]));
         let total = value.size()[0];
         for start in (0..total).step_by(CHUNK as usize) {
             let part = |tensor: &Tensor| tensor.narrow(0, start, CHUNK.min(total - start));
-            self.update_part(part(&value), &part(&gradient), part(&mean), part(&square));
+            let random = (value.kind() == Kind::BFloat16).then(|| noise(stream, start, &part(&value)));
+            self.update_part([part(&value), part(&mean), part(&square)], &part(&gradient), random.as_ref());
         }
     }
 
-    fn update_part(&self, mut value: Tensor, gradient: &Tensor, mut mean: Tensor, mut square: Tensor) {
+    /// Value, mean and mean square after the update; rounded by random bits where they have less than f32.
+    fn update_part(
+        &self,
+        [mut value, mut mean, mut square]: [Tensor; 3],
+        gradient: &Tensor,
+        random: Option<&Tensor>,
+    ) {
         let AdamwNumbers { clip, beta1, beta2, epsilon, step_size, root, decay } = self.numbers;
         let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
         let gradient = wide(gradient) * clip;
@@ -141,20 +150,15 @@ impl Step {
         let new_square = wide(&square) * beta2 + gradient.square() * (1.0 - beta2);
         let denominator = new_square.sqrt() / root + epsilon;
         let new_value = wide(&value) * decay - &new_mean / denominator * step_size;
-        for (old, new) in [(&mut value, new_value), (&mut mean, new_mean), (&mut square, new_square)] {
-            let rounded = if old.kind() == Kind::BFloat16 { rounded_stochastically(&new) } else { new };
-            old.copy_(&rounded);
+        let changed = [
+            (&mut value, new_value, Draw::Value),
+            (&mut mean, new_mean, Draw::Mean),
+            (&mut square, new_square, Draw::Square),
+        ];
+        for (old, new, draw) in changed {
+            old.copy_(&random.map_or_else(|| new.shallow_clone(), |random| rounded(&new, random, draw)));
         }
     }
-}
-
-/// f32 to bf16, up or down with the probability of the distance: random bits are added below the ones bf16 keeps, and
-/// the rest is cut off.
-fn rounded_stochastically(wide: &Tensor) -> Tensor {
-    let bits = wide.view_dtype(Kind::Int);
-    let noise = Tensor::randint(1 << 16, bits.size(), (Kind::Int, bits.device()));
-    let kept = (bits + noise).bitwise_and(-(1i64 << 16));
-    kept.view_dtype(Kind::Float).to_kind(Kind::BFloat16)
 }
 
 #[cfg(test)]
@@ -164,30 +168,18 @@ mod tests {
     /// A thousand updates, each far smaller than the spacing of bf16 at the weight, move it as they move f32.
     #[test]
     fn tiny_updates_are_not_lost_in_bf16() {
-        tch::manual_seed(1);
         let config = OptimiserConfig { weight_decay: 0.0, ..OptimiserConfig::default() };
         let moved = |kind: Kind| {
             let value = Tensor::ones([4096], (kind, tch::Device::Cpu));
             let gradient = Tensor::ones([4096], (kind, tch::Device::Cpu));
             let moments = [value.zeros_like(), value.zeros_like()];
             for update in 1..=1000 {
-                Step::new(&config, update, 1e-6, 1.0).update_plainly(&value, &gradient, &moments);
+                Step::new(&config, update, 1e-6, 1.0).update_plainly(update, &value, &gradient, &moments);
             }
             1.0 - value.mean(Kind::Double).double_value(&[])
         };
         let (exact, rounded) = (moved(Kind::Float), moved(Kind::BFloat16));
         assert!((exact - 1e-3).abs() < 3e-5, "{exact}");
         assert!((rounded - exact).abs() < 0.1 * exact, "{rounded} instead of {exact}");
-    }
-
-    #[test]
-    fn rounding_is_right_in_the_mean_and_exact_where_it_can_be() {
-        tch::manual_seed(2);
-        let third = Tensor::full([1 << 16], 1.0 / 3.0, (Kind::Float, tch::Device::Cpu));
-        let mean = rounded_stochastically(&third).mean(Kind::Double).double_value(&[]);
-        assert!((mean - 1.0 / 3.0).abs() < 1e-5, "{mean}");
-        let exact =
-            Tensor::from_slice(&[0.0f32, 1.0, -2.5, 1e-30]).to_kind(Kind::BFloat16).to_kind(Kind::Float);
-        assert!(rounded_stochastically(&exact).to_kind(Kind::Float).equal(&exact));
     }
 }

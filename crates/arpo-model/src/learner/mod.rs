@@ -8,7 +8,9 @@
 pub mod adamw;
 mod head;
 mod incident;
+mod optimiser_file;
 pub mod plan;
+mod rounding;
 pub mod step;
 
 use crate::ModelError;

@@ -6,3 +6,4 @@ mod checkpoints;
 mod golden;
 mod golden_model;
 mod learner;
+mod optimiser_file;
