@@ -1,5 +1,6 @@
 //! What can go wrong while collecting or learning.
 
+use crate::run::RunError;
 use arpo_engine::EngineError;
 use arpo_env::environment::EnvironmentError;
 use arpo_image::ImageError;
@@ -24,6 +25,9 @@ pub enum TrainError {
     /// An environment that should not fail.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    /// The run folder.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),

@@ -5,3 +5,7 @@
 
 mod dialogue;
 mod learning;
+mod run_checkpoints;
+mod run_folder;
+mod run_processes;
+mod run_training_state;

@@ -1,0 +1,208 @@
+//! A run folder, held by one process at a time. The lock is the system's, so that it goes with the process, however that
+//! ends.
+
+use super::RunError;
+use super::durable::{entries, make_folder, tidy, write_file};
+use super::metrics::MetricsLog;
+use super::screens::ScreenStore;
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// What is expected of the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// That it is not there, or empty.
+    New,
+    /// That there is a run in it. An empty folder will do too: the run was killed before it could begin.
+    Resume,
+}
+
+/// A run folder that is this process's own.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    screens: ScreenStore,
+    /// Held open: closing it frees the folder.
+    _lock: File,
+}
+
+/// A key of the configuration that is not what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// With its section.
+    pub key: String,
+    /// In the folder, as TOML; `None` if it was not there.
+    pub was: Option<String>,
+    /// Now; `None` if it is gone.
+    pub is: Option<String>,
+}
+
+impl RunFolder {
+    /// Takes hold of a folder. Nothing of what is there is changed, but what a killed process left half-written goes.
+    pub fn start(path: &Path, start: Start) -> Result<Self, RunError> {
+        // looked at before the lock is made, so that a folder that is none of ours stays as it is
+        check(path, start)?;
+        make_folder(path)?;
+        let lock = lock(path)?;
+        check(path, start)?;
+        let folder =
+            Self { path: path.to_path_buf(), screens: ScreenStore::new(&path.join("screens")), _lock: lock };
+        tidy(path)?;
+        tidy(&folder.checkpoints())?;
+        tidy(&folder.episodes())?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// The folder of the best checkpoint's model.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best")
+    }
+
+    /// The folder of collected episodes.
+    pub fn episodes(&self) -> PathBuf {
+        self.path.join("episodes")
+    }
+
+    /// The folder where skipped updates are written down.
+    pub fn incidents(&self) -> PathBuf {
+        self.path.join("incidents")
+    }
+
+    /// The file of metrics.
+    pub fn metrics_file(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// The screenshots.
+    pub fn screens(&self) -> &ScreenStore {
+        &self.screens
+    }
+
+    /// The metrics, cut back to a position that a checkpoint names; 0 for a run from its beginning.
+    pub fn metrics_at(&self, position: u64) -> Result<MetricsLog, RunError> {
+        MetricsLog::open_at(&self.metrics_file(), position)
+    }
+
+    /// The configuration that was written, if one was.
+    pub fn config(&self) -> Result<Option<String>, RunError> {
+        let path = config_file(&self.path);
+        if !path.exists() {
+            return Ok(None);
+        }
+        fs::read_to_string(&path).map(Some).map_err(RunError::io(&path, "read"))
+    }
+
+    /// Writes the resolved configuration.
+    pub fn write_config(&self, toml: &str) -> Result<(), RunError> {
+        write_file(&config_file(&self.path), toml.as_bytes())
+    }
+
+    /// What a configuration has otherwise than the one in the folder; nothing if there is none.
+    pub fn config_changes(&self, toml: &str) -> Result<Vec<ConfigChange>, RunError> {
+        let Some(stored) = self.config()? else { return Ok(vec![]) };
+        let path = config_file(&self.path);
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|error| RunError::file(&path, format!("not TOML: {error}").replace('\n', " ")))
+        };
+        let (was, is) = (flattened(&parse(&stored)?), flattened(&parse(toml)?));
+        let mut keys: Vec<&String> = was.iter().chain(&is).map(|(key, _)| key).collect();
+        keys.sort();
+        keys.dedup();
+        let value = |list: &[(String, String)], wanted: &String| {
+            list.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
+        };
+        let change =
+            |key: &String| ConfigChange { key: key.clone(), was: value(&was, key), is: value(&is, key) };
+        Ok(keys.into_iter().map(change).filter(|change| change.was != change.is).collect())
+    }
+
+    /// Writes the episodes of an iteration, one line each, in place of what an interrupted run may have written.
+    pub fn write_episodes(
+        &self,
+        iteration: u64,
+        episodes: impl IntoIterator<Item = impl serde::Serialize>,
+    ) -> Result<PathBuf, RunError> {
+        make_folder(&self.episodes())?;
+        let path = self.episodes().join(format!("iteration-{iteration:06}.jsonl"));
+        let mut lines = Vec::new();
+        for episode in episodes {
+            serde_json::to_writer(&mut lines, &episode)
+                .map_err(|error| RunError::file(&path, format!("an episode cannot be written: {error}")))?;
+            lines.push(b'\n');
+        }
+        write_file(&path, &lines)?;
+        Ok(path)
+    }
+}
+
+/// The folder's part in whether a run can start.
+fn check(path: &Path, start: Start) -> Result<(), RunError> {
+    let held = entries(path)?.iter().any(|entry| !entry.ends_with(LOCK));
+    match start {
+        Start::New if held => {
+            // whoever is at work there is the better reason
+            if path.join(LOCK).exists() {
+                lock(path)?;
+            }
+            Err(RunError::NotEmpty { folder: path.to_path_buf() })
+        }
+        Start::Resume if held && !config_file(path).exists() => {
+            Err(RunError::NoRun { folder: path.to_path_buf() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name of the file that is locked.
+const LOCK: &str = ".lock";
+
+fn lock(folder: &Path) -> Result<File, RunError> {
+    let path = folder.join(LOCK);
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(RunError::io(&path, "opened"))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let said = fs::read_to_string(&path).unwrap_or_default();
+            let process = if said.trim().is_empty() { "?".into() } else { said.trim().to_owned() };
+            return Err(RunError::InUse { folder: folder.to_path_buf(), process });
+        }
+        Err(TryLockError::Error(error)) => return Err(RunError::io(&path, "locked")(error)),
+    }
+    let number = format!("{}\n", std::process::id());
+    let said = file.set_len(0).and_then(|()| file.write_all(number.as_bytes()));
+    said.map_err(RunError::io(&path, "written"))?;
+    Ok(file)
+}
+
+fn config_file(folder: &Path) -> PathBuf {
+    folder.join("config.toml")
+}
+
+/// Every key that holds no table, with its section, and its value as TOML.
+fn flattened(table: &toml::Table) -> Vec<(String, String)> {
+    let mut flat = Vec::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                flat.extend(
+                    flattened(inner).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)),
+                );
+            }
+            other => flat.push((key.clone(), other.to_string())),
+        }
+    }
+    flat
+}

@@ -1,0 +1,112 @@
+//! Screenshots by digest: `screens/ab/abcd….png`, each once, however many episodes and checkpoints refer to it.
+//!
+//! They are written at once but brought to the disk only when a checkpoint refers to them, because most leave the replay
+//! buffer before that.
+
+use super::RunError;
+use super::durable::{entries, make_folder, sync};
+use arpo_core::trajectory::ImageRef;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{ImageReader, RgbImage};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The screenshots of a run.
+#[derive(Debug)]
+pub struct ScreenStore {
+    folder: PathBuf,
+    /// Names files that are being written.
+    written: AtomicU64,
+    /// Digests known to be on the disk, not only in the system's memory.
+    synced: Mutex<BTreeSet<String>>,
+}
+
+impl ScreenStore {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), written: AtomicU64::new(0), synced: Mutex::default() }
+    }
+
+    /// Stores a screenshot under its digest, unless it is there.
+    pub fn put(&self, digest: &str, screen: &RgbImage) -> Result<(), RunError> {
+        let path = self.path(digest)?;
+        if path.exists() {
+            return Ok(());
+        }
+        let shelf = path.parent().unwrap_or(&self.folder);
+        make_folder(shelf)?;
+        let mut png = Vec::new();
+        let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Fast, FilterType::Adaptive);
+        screen
+            .write_with_encoder(encoder)
+            .map_err(|error| RunError::file(&path, format!("the screenshot cannot be written: {error}")))?;
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let hidden = shelf.join(format!(".{digest}-{number}.writing"));
+        let written = fs::write(&hidden, png).and_then(|()| fs::rename(&hidden, &path));
+        written.map_err(|error| {
+            let _ = fs::remove_file(&hidden);
+            RunError::io(&path, "written")(error)
+        })
+    }
+
+    /// Reads a screenshot back.
+    pub fn get(&self, screen: &ImageRef) -> Result<RgbImage, RunError> {
+        let path = self.path(&screen.digest)?;
+        let bytes = fs::read(&path).map_err(RunError::io(&path, "read"))?;
+        let decoded = ImageReader::with_format(Cursor::new(bytes), image::ImageFormat::Png).decode();
+        let decoded = decoded.map_err(|error| RunError::file(&path, format!("not a whole PNG: {error}")))?;
+        let (width, height) = (decoded.width(), decoded.height());
+        if (width, height) != (screen.width, screen.height) {
+            let wanted = format!("{} x {}", screen.width, screen.height);
+            return Err(RunError::file(&path, format!("has {width} x {height} pixels: expected {wanted}")));
+        }
+        Ok(decoded.into_rgb8())
+    }
+
+    /// Where a screenshot lies, or would.
+    pub fn path(&self, digest: &str) -> Result<PathBuf, RunError> {
+        let plain = digest.len() > 2 && digest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !plain {
+            let problem = format!("`{digest}` is no digest: expected letters and digits, at least 3");
+            return Err(RunError::file(&self.folder, problem));
+        }
+        Ok(self.folder.join(&digest[..2]).join(format!("{digest}.png")))
+    }
+
+    /// Brings screenshots to the disk.
+    pub(super) fn sync(&self, digests: &BTreeSet<String>) -> Result<(), RunError> {
+        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shelves = BTreeSet::new();
+        for digest in digests.difference(&synced.clone()) {
+            let path = self.path(digest)?;
+            sync(&path)?;
+            shelves.extend(path.parent().map(Path::to_path_buf));
+            synced.insert(digest.clone());
+        }
+        if !shelves.is_empty() {
+            shelves.insert(self.folder.clone());
+        }
+        shelves.iter().try_for_each(|shelf| sync(shelf))
+    }
+
+    /// Removes what nobody refers to, and what a killed process left half-written. Returns how many screenshots went.
+    pub(super) fn evict_except(&self, kept: &BTreeSet<String>) -> Result<usize, RunError> {
+        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut evicted = 0;
+        for shelf in entries(&self.folder)?.into_iter().filter(|shelf| shelf.is_dir()) {
+            for path in entries(&shelf)? {
+                let digest = path.file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
+                if kept.contains(&*digest) {
+                    continue;
+                }
+                fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
+                synced.remove(&*digest);
+                evicted += usize::from(path.extension().is_some_and(|ending| ending == "png"));
+            }
+        }
+        Ok(evicted)
+    }
+}
