@@ -13,6 +13,7 @@ pub mod keys;
 pub mod layout;
 pub mod look;
 pub mod oracle;
+pub mod painted;
 pub mod policies;
 pub mod scores;
 pub mod setup;

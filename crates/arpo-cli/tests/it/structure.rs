@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-tokenizer", &["arpo-agent"]),
     ("arpo-image", &["arpo-agent"]),
     ("arpo-env", &["arpo-core"]),
+    ("arpo-chart", &["arpo-env"]),
     ("arpo-osworld", &["arpo-core", "arpo-agent"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "arpo-core",
             "arpo-agent",
+            "arpo-chart",
             "arpo-tokenizer",
             "arpo-image",
             "arpo-env",
@@ -99,7 +101,9 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-osworld"] {
+    for name in
+        ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-chart", "arpo-osworld"]
+    {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

@@ -1,0 +1,280 @@
+//! How a chart looks: title and legend above, light lines at round numbers, an interval as a pale band, the last value of
+//! each curve written at its end.
+
+use crate::ticks::{Ticks, ticks};
+use crate::{Chart, Point, Series, colour};
+use arpo_env::painted::painted;
+use egui::epaint::Mesh;
+use egui::{Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
+use image::RgbImage;
+
+/// Sizes below are for a chart of this height; others are scaled.
+const HEIGHT: f32 = 450.0;
+
+const INK: Color32 = Color32::from_gray(40);
+const FAINT_INK: Color32 = Color32::from_gray(105);
+const GRID: Color32 = Color32::from_gray(228);
+const AXIS: Color32 = Color32::from_gray(150);
+
+/// How much of its colour a band has.
+const BAND_OPACITY: f32 = 0.2;
+
+/// Curves with at most so many points show each of them.
+const MARKED_POINTS: usize = 40;
+
+/// The picture of a chart.
+pub(crate) fn draw(chart: &Chart) -> RgbImage {
+    painted(chart.width, chart.height, |painter| Drawing::new(chart, painter).draw())
+}
+
+/// A chart on a painter, with its axes fixed.
+struct Drawing<'a> {
+    chart: &'a Chart,
+    painter: &'a Painter,
+    /// Pixels for each pixel of the usual height.
+    scale: f32,
+    /// Where the curves lie.
+    area: Rect,
+    x: Axis,
+    y: Axis,
+}
+
+/// Numbers from one end of an axis to the other.
+struct Axis {
+    low: f64,
+    high: f64,
+    ticks: Ticks,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(chart: &'a Chart, painter: &'a Painter) -> Self {
+        let scale = chart.height as f32 / HEIGHT;
+        let (width, height) = (chart.width as f32, chart.height as f32);
+        let area = Rect::from_min_max(
+            pos2(58.0 * scale, 84.0 * scale),
+            pos2(width - 58.0 * scale, height - 52.0 * scale),
+        );
+        let points = || chart.series.iter().flat_map(|series| series.points.iter().filter(|one| usable(one)));
+        let (low, high) = ends(points().map(|point| point.x));
+        let wanted = (area.width() / (70.0 * scale)) as usize;
+        let x = Axis { low, high, ticks: ticks(low, high, wanted, true) };
+        let (low, high) = chart.y_range.unwrap_or_else(|| {
+            let band = |point: &Point| point.band.map_or([point.y; 2], |(low, high)| [low, high]);
+            let (low, high) = ends(points().flat_map(band));
+            let room = (high - low) * 0.05;
+            (low - room, high + room)
+        });
+        let y = Axis { low, high, ticks: ticks(low, high, 5, false) };
+        Self { chart, painter, scale, area, x, y }
+    }
+
+    fn draw(&self) {
+        self.words();
+        self.axes();
+        let inside = self.painter.with_clip_rect(self.area.expand(4.0 * self.scale));
+        for (number, series) in self.chart.series.iter().enumerate() {
+            self.band(&inside, series, paint_of(number));
+        }
+        for (number, series) in self.chart.series.iter().enumerate() {
+            self.curve(&inside, series, paint_of(number));
+        }
+        self.last_values();
+    }
+
+    fn words(&self) {
+        let Self { chart, painter, scale, area, .. } = self;
+        let left = area.left() - 42.0 * scale;
+        painter.text(
+            pos2(left, 14.0 * scale),
+            Align2::LEFT_TOP,
+            &chart.title,
+            FontId::proportional(19.0 * scale),
+            INK,
+        );
+        painter.text(
+            pos2(left, area.top() - 12.0 * scale),
+            Align2::LEFT_BOTTOM,
+            &chart.y_label,
+            self.font(),
+            FAINT_INK,
+        );
+        painter.text(
+            pos2(area.center().x, area.bottom() + 28.0 * scale),
+            Align2::CENTER_TOP,
+            &chart.x_label,
+            self.font(),
+            FAINT_INK,
+        );
+        self.legend();
+    }
+
+    /// One entry after the other, ending at the right edge, on the line of the y axis's name.
+    fn legend(&self) {
+        let scale = self.scale;
+        let names = self
+            .chart
+            .series
+            .iter()
+            .map(|series| self.painter.layout_no_wrap(series.name.clone(), self.font(), INK));
+        let names: Vec<_> = names.collect();
+        let (line, gap, between) = (20.0 * scale, 7.0 * scale, 20.0 * scale);
+        let whole: f32 = names.iter().map(|name| line + gap + name.size().x + between).sum();
+        let mut x = self.area.right() + between - whole;
+        let middle = self.area.top() - 20.0 * scale;
+        for (number, name) in names.into_iter().enumerate() {
+            let stroke = Stroke::new(3.0 * scale, paint_of(number));
+            self.painter.line_segment([pos2(x, middle), pos2(x + line, middle)], stroke);
+            x += line + gap;
+            let size = name.size();
+            self.painter.galley(pos2(x, middle - size.y / 2.0).round(), name, INK);
+            x += size.x + between;
+        }
+    }
+
+    fn axes(&self) {
+        let Self { painter, scale, area, .. } = self;
+        for &value in &self.y.ticks.values {
+            let y = self.y_pixel(value).round();
+            let line =
+                Rect::from_min_max(pos2(area.left(), y), pos2(area.right(), y + scale.round().max(1.0)));
+            painter.rect_filled(line, 0.0, GRID);
+            let label = self.y.ticks.label(value);
+            painter.text(
+                pos2(area.left() - 8.0 * scale, y),
+                Align2::RIGHT_CENTER,
+                label,
+                self.font(),
+                FAINT_INK,
+            );
+        }
+        let thick = scale.round().max(1.0);
+        let bottom = area.bottom().round();
+        let line = Rect::from_min_max(pos2(area.left(), bottom), pos2(area.right(), bottom + thick));
+        painter.rect_filled(line, 0.0, AXIS);
+        for &value in &self.x.ticks.values {
+            let x = self.x_pixel(value).round();
+            let mark = Rect::from_min_size(pos2(x, bottom), vec2(thick, 5.0 * scale));
+            painter.rect_filled(mark, 0.0, AXIS);
+            let label = self.x.ticks.label(value);
+            painter.text(pos2(x, bottom + 8.0 * scale), Align2::CENTER_TOP, label, self.font(), FAINT_INK);
+        }
+    }
+
+    fn band(&self, painter: &Painter, series: &Series, paint: Color32) {
+        let edges = series.points.iter().filter(|point| usable(point)).map(|point| {
+            let (low, high) = point.band.unwrap_or((point.y, point.y));
+            [self.place(point.x, high), self.place(point.x, low)]
+        });
+        let edges: Vec<[Pos2; 2]> = edges.collect();
+        if series.points.iter().all(|point| point.band.is_none()) {
+            return;
+        }
+        let mut mesh = Mesh::default();
+        let pale = paint.gamma_multiply(BAND_OPACITY);
+        for corner in edges.iter().flatten() {
+            mesh.colored_vertex(*corner, pale);
+        }
+        for strip in 1..edges.len() as u32 {
+            let first = 2 * strip - 2;
+            mesh.add_triangle(first, first + 1, first + 2);
+            mesh.add_triangle(first + 1, first + 2, first + 3);
+        }
+        painter.add(Shape::mesh(mesh));
+    }
+
+    fn curve(&self, painter: &Painter, series: &Series, paint: Color32) {
+        let scale = self.scale;
+        let places: Vec<Pos2> = self.places(series);
+        if places.len() <= MARKED_POINTS {
+            for place in &places {
+                painter.circle_filled(*place, 3.2 * scale, paint);
+            }
+        }
+        painter.line(places, Stroke::new(2.2 * scale, paint));
+    }
+
+    /// Written beside the ends, moved apart where they would lie on each other.
+    fn last_values(&self) {
+        let scale = self.scale;
+        let height = 15.0 * scale;
+        let last = |(number, series): (usize, &Series)| {
+            let point = *series.points.iter().rev().find(|point| usable(point))?;
+            Some((self.place(point.x, point.y), point.y, number))
+        };
+        let mut ends: Vec<(Pos2, f64, usize)> =
+            self.chart.series.iter().enumerate().filter_map(last).collect();
+        // curves that end early have their number where nothing else would be
+        ends.retain(|(place, ..)| place.x > self.area.right() - 2.0);
+        ends.sort_by(|one, other| one.0.y.total_cmp(&other.0.y));
+        let mut free = f32::NEG_INFINITY;
+        let mut heights: Vec<f32> = ends
+            .iter()
+            .map(|(place, ..)| {
+                let y = place.y.max(free);
+                free = y + height;
+                y
+            })
+            .collect();
+        // the last ones may have been pushed out at the bottom: push back
+        let mut limit = self.area.bottom();
+        for y in heights.iter_mut().rev() {
+            *y = y.min(limit);
+            limit = *y - height;
+        }
+        for ((_, value, number), y) in ends.iter().zip(heights) {
+            let span = self.y.high - self.y.low;
+            let decimals = if span <= 2.0 { 2 } else { usize::from(span < 50.0) };
+            self.painter.text(
+                pos2(self.area.right() + 9.0 * scale, y),
+                Align2::LEFT_CENTER,
+                format!("{value:.decimals$}"),
+                FontId::proportional(14.0 * scale),
+                paint_of(*number),
+            );
+        }
+    }
+
+    fn font(&self) -> FontId {
+        FontId::proportional(14.0 * self.scale)
+    }
+
+    fn places(&self, series: &Series) -> Vec<Pos2> {
+        let points = series.points.iter().filter(|point| usable(point));
+        points.map(|point| self.place(point.x, point.y)).collect()
+    }
+
+    fn place(&self, x: f64, y: f64) -> Pos2 {
+        pos2(self.x_pixel(x), self.y_pixel(y))
+    }
+
+    fn x_pixel(&self, x: f64) -> f32 {
+        self.area.left() + self.area.width() * ((x - self.x.low) / (self.x.high - self.x.low)) as f32
+    }
+
+    fn y_pixel(&self, y: f64) -> f32 {
+        let y = y.clamp(self.y.low, self.y.high);
+        self.area.bottom() - self.area.height() * ((y - self.y.low) / (self.y.high - self.y.low)) as f32
+    }
+}
+
+/// Numbers that have a place.
+fn usable(point: &Point) -> bool {
+    let finite = |(low, high): (f64, f64)| low.is_finite() && high.is_finite();
+    point.x.is_finite() && point.y.is_finite() && point.band.is_none_or(finite)
+}
+
+/// The least and the greatest; never the same, so that there is an axis between them.
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return (0.0, 1.0);
+    }
+    let room = if high > low { 0.0 } else { 0.5 * low.abs().max(1.0) };
+    (low - room, high + room)
+}
+
+fn paint_of(number: usize) -> Color32 {
+    let [red, green, blue] = colour(number);
+    Color32::from_rgb(red, green, blue)
+}

@@ -1,0 +1,96 @@
+//! The picture shows what it should, where it should.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use arpo_chart::{Chart, Point, Series, colour};
+use image::{ImageFormat, RgbImage};
+
+/// From 0.2 at 0 to 0.8 at 100, in a straight line, with an interval of 0.1 to each side.
+fn rising(name: &str, banded: bool) -> Series {
+    let point = |number: u32| {
+        let y = 0.2 + 0.006 * f64::from(number);
+        Point { x: f64::from(number), y, band: banded.then_some((y - 0.1, y + 0.1)) }
+    };
+    Series { name: name.into(), points: (0..=100).map(point).collect() }
+}
+
+fn level(name: &str, y: f64) -> Series {
+    let point = |x: u32| Point { x: f64::from(x) * 10.0, y, band: None };
+    Series { name: name.into(), points: (0..=10).map(point).collect() }
+}
+
+/// The rows of a column whose pixels have about this colour.
+fn rows(picture: &RgbImage, x: u32, wanted: [u8; 3]) -> Vec<u32> {
+    let close = |y: &u32| {
+        let pixel = picture.get_pixel(x, *y).0;
+        pixel.iter().zip(wanted).all(|(&one, other)| one.abs_diff(other) < 24)
+    };
+    (0..picture.height()).filter(close).collect()
+}
+
+/// Where the curves lie at the usual size.
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 742.0;
+const TOP: f64 = 84.0;
+const BOTTOM: f64 = 398.0;
+
+fn column(x: f64) -> u32 {
+    (LEFT + (RIGHT - LEFT) * x / 100.0) as u32
+}
+
+fn row(y: f64) -> f64 {
+    BOTTOM - (BOTTOM - TOP) * y
+}
+
+#[test]
+fn curves_lie_where_their_numbers_are() {
+    let chart = Chart::of_success("Success", vec![rising("rising", false), level("level", 0.1)]);
+    let picture = chart.draw();
+    assert_eq!(picture.dimensions(), (800, 450));
+    for x in [10.0, 30.0, 55.0, 90.0] {
+        for (number, y) in [(0, 0.2 + 0.006 * x), (1, 0.1)] {
+            let found = rows(&picture, column(x), colour(number));
+            assert!(!found.is_empty(), "curve {number} at {x}");
+            // the legend lies above the curves
+            let found: Vec<f64> = found.into_iter().map(f64::from).filter(|&row| row > TOP).collect();
+            assert!(
+                found.iter().all(|found| (found - row(y)).abs() < 6.0),
+                "curve {number} at {x}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_interval_is_a_pale_band() {
+    let picture = Chart::of_success("Success", vec![rising("rising", true)]).draw();
+    let at = |x: f64, y: f64| picture.get_pixel(column(x), row(y) as u32).0;
+    let pale = |pixel: [u8; 3]| pixel[0] < 225 && pixel[2] > 230;
+    let middle = 0.2 + 0.006 * 50.0;
+    assert!(pale(at(50.0, middle + 0.06)), "{:?}", at(50.0, middle + 0.06));
+    assert!(pale(at(50.0, middle - 0.06)), "{:?}", at(50.0, middle - 0.06));
+    assert_eq!(at(50.0, middle + 0.16), [255; 3]);
+}
+
+#[test]
+fn the_same_chart_is_the_same_file_and_it_decodes() {
+    let chart = Chart::of_success("Success", vec![rising("one", true)]);
+    let bytes = chart.png();
+    assert_eq!(bytes, chart.png());
+    let decoded = image::load_from_memory_with_format(&bytes, ImageFormat::Png).unwrap().into_rgb8();
+    assert_eq!(decoded, chart.draw());
+}
+
+#[test]
+fn what_cannot_be_drawn_is_left_out() {
+    let mut broken = level("broken", 0.5);
+    broken.points[3].y = f64::NAN;
+    broken.points[4].x = f64::INFINITY;
+    let one = Series { name: "one point".into(), points: vec![Point { x: 5.0, y: 3.0, band: None }] };
+    for series in [vec![], vec![Series::default()], vec![broken], vec![one]] {
+        for y_range in [None, Some((0.0, 1.0))] {
+            let chart = Chart { series: series.clone(), y_range, ..Chart::default() };
+            assert_eq!(chart.draw().dimensions(), (800, 450));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Progress on a terminal: a bar of iterations with the time left, a bar of the episodes of this one.
+
+use super::COLUMNS;
+use super::lines::in_words;
+use super::paint::Paint;
+use arpo_train::run::events::{CollectProgress, RunEvent};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+use terminal_size::{Width, terminal_size_of};
+
+/// Times a second that bars are drawn at most.
+const FRAMES: u8 = 10;
+
+/// Lines of iterations are not made wider than this, however wide the terminal is.
+const MOST_COLUMNS: usize = 120;
+
+/// The bars of a run.
+pub(super) struct Bars {
+    all: MultiProgress,
+    iterations: ProgressBar,
+    episodes: ProgressBar,
+    started: Instant,
+    /// Iterations done by this process.
+    done_here: u64,
+    columns: usize,
+}
+
+impl Bars {
+    /// On stderr, which is a terminal.
+    pub(super) fn on_stderr() -> Self {
+        let target = ProgressDrawTarget::stderr_with_hz(FRAMES);
+        let size = terminal_size_of(io::stderr());
+        let columns = size.map_or(COLUMNS, |(Width(width), _)| usize::from(width)).clamp(40, MOST_COLUMNS);
+        let all = MultiProgress::with_draw_target(target);
+        let colour =
+            if Paint::for_stream(io::stderr().is_terminal()).is_coloured() { ".cyan/dim" } else { "" };
+        let add = |name: &'static str| {
+            let bar = all.add(ProgressBar::new(0).with_prefix(name));
+            let template = format!("{{prefix}} {{pos:>4}}/{{len:4}} {{bar:20{colour}}} {{wide_msg}}");
+            if let Ok(style) = ProgressStyle::with_template(&template) {
+                bar.set_style(style.progress_chars("━━─"));
+            }
+            bar
+        };
+        let (iterations, episodes) = (add("iterations"), add("episodes  "));
+        // the clock goes on between iterations
+        iterations.enable_steady_tick(Duration::from_millis(500));
+        Self { all, iterations, episodes, started: Instant::now(), done_here: 0, columns }
+    }
+
+    /// Columns of the terminal, within reason.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// A line that stays, above the bars.
+    pub(super) fn print_above(&self, line: &str) -> io::Result<()> {
+        self.all.println(line)
+    }
+
+    /// Moves the bars.
+    pub(super) fn follow(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::RunStarted(started) => {
+                (self.started, self.done_here) = (Instant::now(), 0);
+                self.iterations.set_length(started.iterations);
+                self.iterations.set_position(started.resumed_at.unwrap_or(0));
+            }
+            RunEvent::CollectProgress(progress) => {
+                self.episodes.set_length(progress.total as u64);
+                self.episodes.set_position(progress.finished as u64);
+                self.episodes.set_message(episodes_message(progress));
+            }
+            RunEvent::IterationDone(done) => {
+                self.done_here += 1;
+                let seconds = self.started.elapsed().as_secs_f64();
+                let left = done.of.saturating_sub(done.iteration);
+                self.iterations.set_length(done.of);
+                self.iterations.set_position(done.iteration);
+                self.iterations.set_message(time_left(seconds, self.done_here, left));
+                self.episodes.set_position(0);
+                self.episodes.set_message("");
+            }
+            RunEvent::Notice(_) | RunEvent::RunEnded(_) => {}
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        self.iterations.finish_and_clear();
+        self.episodes.finish_and_clear();
+    }
+}
+
+/// What stands behind the bar of episodes.
+pub(super) fn episodes_message(progress: &CollectProgress) -> String {
+    let CollectProgress { running, finished, successes, .. } = *progress;
+    let share = if finished > 0 {
+        format!(", success {:.2}", successes as f64 / finished as f64)
+    } else {
+        String::new()
+    };
+    format!("{running} running{share}")
+}
+
+/// What stands behind the bar of iterations: at the pace so far.
+pub(super) fn time_left(seconds: f64, done: u64, left: u64) -> String {
+    if done == 0 {
+        return String::new();
+    }
+    format!("{} left", in_words(seconds / done as f64 * left as f64))
+}

@@ -1,0 +1,141 @@
+//! What a person sees of a run: progress while it goes on, a line for each iteration, a table at its end. Scripts get
+//! the same as JSON, one object per line.
+//!
+//! Results (the table, JSON) go to stdout, everything else to stderr. Bars and colours are for terminals only; elsewhere
+//! there are plain lines.
+
+mod bars;
+mod lines;
+mod paint;
+mod table;
+
+use arpo_train::run::events::RunEvent;
+use bars::Bars;
+use clap::Args;
+use paint::Paint;
+use std::io::{self, IsTerminal, Write};
+
+/// Columns of a line where nothing is known of a terminal.
+const COLUMNS: usize = 80;
+
+/// How much is shown, and to whom.
+#[derive(Args, Clone, Copy, Default)]
+pub(crate) struct ShowArguments {
+    /// Show no progress, only problems and the result
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    /// Print events as JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Who is told, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A script.
+    Json,
+    /// Whoever wants the result only.
+    Quiet,
+    /// A file or a pipe.
+    Lines,
+    /// A person at a terminal.
+    Terminal,
+}
+
+/// Shows the events of a run.
+pub(crate) struct Show<'a> {
+    mode: Mode,
+    /// Results.
+    out: &'a mut dyn Write,
+    /// Everything else.
+    log: Box<dyn Write + Send>,
+    result_paint: Paint,
+    log_paint: Paint,
+    columns: usize,
+    bars: Option<Bars>,
+    /// The first thing that could not be written. A run goes on without its watcher.
+    failed: Option<io::Error>,
+}
+
+impl<'a> Show<'a> {
+    /// For this process's stdout, given as `out`, and its stderr.
+    pub(crate) fn new(arguments: ShowArguments, out: &'a mut dyn Write) -> Self {
+        let terminal = io::stderr().is_terminal();
+        let mode = match arguments {
+            ShowArguments { json: true, .. } => Mode::Json,
+            ShowArguments { quiet: true, .. } => Mode::Quiet,
+            _ if terminal => Mode::Terminal,
+            _ => Mode::Lines,
+        };
+        let bars = (mode == Mode::Terminal).then(Bars::on_stderr);
+        let columns = bars.as_ref().map_or(COLUMNS, Bars::columns);
+        Self {
+            mode,
+            out,
+            log: Box::new(io::stderr()),
+            result_paint: Paint::for_stream(io::stdout().is_terminal()),
+            log_paint: Paint::for_stream(terminal),
+            columns,
+            bars,
+            failed: None,
+        }
+    }
+
+    /// Shows an event.
+    pub(crate) fn event(&mut self, event: &RunEvent) {
+        if let Err(error) = self.try_event(event) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn try_event(&mut self, event: &RunEvent) -> io::Result<()> {
+        if self.mode == Mode::Json {
+            return match event {
+                // many a second, and in the lines of iterations anyway
+                RunEvent::CollectProgress(_) => Ok(()),
+                event => {
+                    serde_json::to_writer(&mut *self.out, event)?;
+                    writeln!(self.out)?;
+                    self.out.flush()
+                }
+            };
+        }
+        let quiet = self.mode == Mode::Quiet;
+        if let Some(bars) = &mut self.bars {
+            bars.follow(event);
+        }
+        match event {
+            RunEvent::RunStarted(started) if !quiet => {
+                self.log_lines(&lines::started(started, self.log_paint))
+            }
+            RunEvent::IterationDone(done) if !quiet => {
+                self.log_lines(&[lines::iteration(done, self.columns, self.log_paint)])
+            }
+            RunEvent::Notice(notice) => self.log_lines(&[lines::notice(notice, self.log_paint)]),
+            RunEvent::RunEnded(ended) => {
+                self.bars = None;
+                for line in table::ended(ended, self.result_paint) {
+                    writeln!(self.out, "{line}")?;
+                }
+                self.out.flush()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn log_lines(&mut self, lines: &[String]) -> io::Result<()> {
+        match &self.bars {
+            // above the bars
+            Some(bars) => lines.iter().try_for_each(|line| bars.print_above(line)),
+            None => lines.iter().try_for_each(|line| writeln!(self.log, "{line}")),
+        }
+    }
+
+    /// Clears the bars; says if something could not be shown.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! The lines as a person reads them, at 80 columns and less.
+
+use super::paint::Paint;
+use super::{Mode, Show, bars, lines, table};
+use arpo_train::run::events::{
+    Best, CollectProgress, Evaluation, IterationDone, Notice, RunEnded, RunEvent, RunStarted, Success,
+};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+fn success(mean: f64) -> Success {
+    Success { mean, low: mean - 0.04, high: mean + 0.05, episodes: 128 }
+}
+
+fn done(iteration: u64) -> IterationDone {
+    IterationDone {
+        iteration,
+        of: 100,
+        seconds: 1.26,
+        success: 0.531,
+        reward: 0.614,
+        entropy: 0.42,
+        kl: 0.0123,
+        gradient_norm: Some(0.5),
+        episodes: 64,
+        informative: (6, 8),
+        replayed: 2,
+        ..IterationDone::default()
+    }
+}
+
+fn evaluated(iteration: u64) -> IterationDone {
+    let suites = vec![("training".to_owned(), success(0.83)), ("held-out".to_owned(), success(0.61))];
+    IterationDone {
+        evaluation: Some(Evaluation { suites, best: true }),
+        environment_errors: 3,
+        ..done(iteration)
+    }
+}
+
+fn ended() -> RunEnded {
+    RunEnded {
+        iterations: 60,
+        of: 100,
+        seconds: 131.4,
+        interrupted: true,
+        first: vec![("training".into(), success(0.45))],
+        last: vec![("training".into(), success(0.83)), ("held-out".into(), success(0.61))],
+        best: Some(Best { iteration: 50, suites: vec![("training".into(), success(0.87))] }),
+        episodes: 3840,
+        environment_errors: 3,
+        written: vec![
+            ("best model".into(), "runs/a/best/model".into()),
+            ("metrics".into(), "runs/a/metrics.jsonl".into()),
+        ],
+    }
+}
+
+#[test]
+fn an_iteration_is_one_line_of_80_columns() {
+    let line = |done: &IterationDone| lines::iteration(done, 80, Paint::NONE);
+    assert_eq!(
+        line(&done(7)),
+        "  7/100  success 0.53  reward  0.61  entropy 0.42  groups 6/8  replay 2  1.3 s"
+    );
+    assert_eq!(
+        line(&evaluated(100)),
+        "100/100  success 0.53  training 0.83 ±0.05 best  held-out 0.61 ±0.05  1.3 s"
+    );
+    let extreme = IterationDone {
+        iteration: 99_999,
+        of: 100_000,
+        seconds: 12_345.6,
+        reward: -1.0,
+        replayed: 1000,
+        informative: (512, 512),
+        ..evaluated(1)
+    };
+    for columns in [40, 60, 80, 120] {
+        for done in [done(7), evaluated(100), extreme.clone()] {
+            let line = lines::iteration(&done, columns, Paint::NONE);
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+            assert!(line.contains("success 0.53"), "{columns}: {line}");
+        }
+    }
+    assert!(lines::iteration(&evaluated(9), 120, Paint::NONE).contains("errors 3"));
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let painted = lines::iteration(&evaluated(100), 80, Paint::COLOURS);
+    assert!(painted.contains("\u{1b}[1;32m0.83 ±0.05 best\u{1b}[0m"), "{painted:?}");
+    let mut plain = String::new();
+    for (number, part) in painted.split('\u{1b}').enumerate() {
+        plain += if number == 0 { part } else { part.split_once('m').unwrap().1 };
+    }
+    assert_eq!(plain, lines::iteration(&evaluated(100), 80, Paint::NONE));
+}
+
+#[test]
+fn the_beginning_and_the_end() {
+    let started = RunStarted {
+        folder: "runs/a".into(),
+        resumed_at: None,
+        iterations: 100,
+        method: "ARPO".into(),
+        parameters: 1_234_567,
+        device: "cpu".into(),
+        tasks: 64,
+        desktops: 32,
+        seed: 7,
+    };
+    let said = lines::started(&started, Paint::NONE);
+    assert_eq!(
+        said,
+        ["ARPO  100 iterations, seed 7", "1.2 M parameters on cpu, 64 tasks, 32 desktops", "in runs/a",]
+    );
+    let resumed = RunStarted { resumed_at: Some(40), ..started };
+    assert_eq!(lines::started(&resumed, Paint::NONE)[0], "ARPO  goes on after iteration 40 of 100, seed 7");
+    assert_eq!(
+        table::ended(&ended(), Paint::NONE),
+        [
+            "success            first            last     best, at 50",
+            "training      0.45 ±0.05      0.83 ±0.05      0.87 ±0.05",
+            "held-out               -      0.61 ±0.05               -",
+            "60 of 100 iterations in 2 min 11 s, 3840 episodes, 3 environment errors, stopped on request",
+            "best model  runs/a/best/model",
+            "metrics     runs/a/metrics.jsonl",
+        ]
+    );
+    assert_eq!(table::ended(&RunEnded::default(), Paint::NONE).len(), 1, "no table without evaluations");
+}
+
+#[test]
+fn bars_say_what_is_left() {
+    let progress = CollectProgress { iteration: 3, running: 24, finished: 40, total: 64, successes: 21 };
+    assert_eq!(bars::episodes_message(&progress), "24 running, success 0.53");
+    let none = CollectProgress { finished: 0, successes: 0, ..progress };
+    assert_eq!(bars::episodes_message(&none), "24 running");
+    assert_eq!(bars::time_left(26.0, 20, 80), "1 min 44 s left");
+    assert_eq!(bars::time_left(3600.0, 1, 2), "2 h 00 min left");
+    assert_eq!(bars::time_left(5.0, 0, 80), "");
+}
+
+/// Something written to that can be looked at afterwards.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a run prints: on stdout, on stderr.
+fn shown(mode: Mode) -> (Vec<String>, Vec<String>) {
+    let (mut out, log) = (vec![], Paper::default());
+    let mut show = Show {
+        mode,
+        out: &mut out,
+        log: Box::new(log.clone()),
+        result_paint: Paint::NONE,
+        log_paint: Paint::NONE,
+        columns: 80,
+        bars: None,
+        failed: None,
+    };
+    show.event(&RunEvent::RunStarted(RunStarted { folder: "runs/a".into(), ..RunStarted::default() }));
+    show.event(&RunEvent::CollectProgress(CollectProgress::default()));
+    show.event(&RunEvent::IterationDone(evaluated(1)));
+    show.event(&RunEvent::Notice(Notice { message: "a desktop was given up".into() }));
+    show.event(&RunEvent::RunEnded(ended()));
+    show.finish().unwrap();
+    let lines = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
+    let log = log.0.lock().unwrap().clone();
+    (lines(out), lines(log))
+}
+
+#[test]
+fn without_a_terminal_there_are_plain_lines() {
+    let (out, log) = shown(Mode::Lines);
+    assert_eq!(out, table::ended(&ended(), Paint::NONE));
+    assert_eq!(log.len(), 5);
+    assert!(log[3].starts_with("  1/100  success 0.53"));
+    assert_eq!(log[4], "note: a desktop was given up");
+    assert!(!format!("{out:?}{log:?}").contains("\\u{1b}"));
+}
+
+#[test]
+fn quiet_shows_problems_and_the_result() {
+    let (out, log) = shown(Mode::Quiet);
+    assert_eq!(out, table::ended(&ended(), Paint::NONE));
+    assert_eq!(log, ["note: a desktop was given up"]);
+}
+
+#[test]
+fn scripts_get_an_object_per_line() {
+    let (out, log) = shown(Mode::Json);
+    assert!(log.is_empty());
+    let objects: Vec<serde_json::Value> =
+        out.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = objects.iter().map(|object| object["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["run_started", "iteration_done", "notice", "run_ended"]);
+    assert_eq!(objects[1]["evaluation"]["suites"]["training"]["mean"], 0.83);
+    assert_eq!(objects[3]["written"]["metrics"], "runs/a/metrics.jsonl");
+    assert_eq!(objects[3]["best"]["iteration"], 50);
+}
+
+/// Whoever reads may leave; the run goes on.
+#[test]
+fn a_reader_that_left_is_reported_at_the_end() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut closed = Closed;
+    let mut show = Show {
+        mode: Mode::Json,
+        out: &mut closed,
+        log: Box::new(io::sink()),
+        result_paint: Paint::NONE,
+        log_paint: Paint::NONE,
+        columns: 80,
+        bars: None,
+        failed: None,
+    };
+    show.event(&RunEvent::IterationDone(done(1)));
+    show.event(&RunEvent::IterationDone(done(2)));
+    assert_eq!(show.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
