@@ -1,5 +1,6 @@
 //! The updates of one iteration: samples into micro-batches of whole episodes, the clipped loss over each update's
-//! batch, one optimiser step each.
+//! batch, one optimiser step each. An episode that several samples have in common is computed once, and their
+//! coefficients are added: the gradient is the same, and a policy that is sure of itself often does the same thing twice.
 //!
 //! Old log-probabilities: those of the first update's samples are the ones its own forward pass finds, because nothing
 //! has moved yet; only samples of later updates need a pass beforehand, and with `loss.old = "sampler"` only the
@@ -11,9 +12,10 @@ use crate::lesson::{Sample, updates};
 use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
-use arpo_core::trajectory::Trajectory;
+use arpo_core::trajectory::{TokenId, Trajectory};
 use arpo_model::learner::TokenScores;
 use arpo_model::learner::step::{LossGradient, Updater};
+use std::collections::HashMap;
 
 /// How an iteration's updates went.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,7 +34,7 @@ pub struct LearnReport {
     pub entropy: f64,
     /// Between sampler and learner, before anything moved.
     pub mismatch: Mismatch,
-    /// Tokens gone through, the prompts' and pictures' included.
+    /// Tokens gone through, the prompts' and pictures' included; of equal episodes one counts.
     pub tokens: usize,
     /// The last learning rate.
     pub learning_rate: f64,
@@ -99,30 +101,33 @@ pub fn learn(
         let rate = config.optimiser.learning_rate_at(update, config.iterations * plan.len().max(1) as u64);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
-        let together: Vec<&Trajectory> = chosen.iter().map(|&sample| trajectories[sample]).collect();
-        let alone: Vec<Vec<usize>> = (0..chosen.len()).map(|at| vec![at]).collect();
+        let alike = alike(chosen.iter().map(|&sample| trajectories[sample]));
+        let together: Vec<&Trajectory> = alike.iter().map(|same| trajectories[chosen[same[0]]]).collect();
+        let alone: Vec<Vec<usize>> = (0..together.len()).map(|at| vec![at]).collect();
         let device = updater.learner().model().device();
         let made = layout.with_batches(device, &together, &alone, |parts, batches| {
             let loss = |batch: usize, scores: &TokenScores| {
                 let mut gradient = LossGradient { value: 0.0, coefficients: vec![] };
-                for (&at, new) in parts[batch].iter().zip(&scores.logp) {
-                    let sample = &samples[chosen[at]];
-                    let trajectory = &sample.member.trajectory;
-                    if number == 0 && sample.member.origin == (Origin::Fresh {}) {
-                        mismatch.add(&trajectory.sampler_logp, new);
+                for (&episode, new) in parts[batch].iter().zip(&scores.logp) {
+                    let mut coefficients = vec![0.0; new.len()];
+                    for &at in &alike[episode] {
+                        let sample = &samples[chosen[at]];
+                        if number == 0 && sample.member.origin == (Origin::Fresh {}) {
+                            mismatch.add(&sample.member.trajectory.sampler_logp, new);
+                        }
+                        let tokens = PolicySample {
+                            advantage: sample.advantage,
+                            new_logp: new,
+                            old_logp: old[chosen[at]].get_or_insert_with(|| new.clone()),
+                            reference_logp: None,
+                            behaviour: sample.member.behaviour(&config.loss, &config.replay),
+                        };
+                        let (value, one, sums) = sample_loss(&tokens, scales[at], &config.loss);
+                        gradient.value += value;
+                        statistics.add(&sums);
+                        coefficients.iter_mut().zip(one).for_each(|(all, one)| *all += one);
                     }
-                    let old = old[chosen[at]].get_or_insert_with(|| new.clone());
-                    let tokens = PolicySample {
-                        advantage: sample.advantage,
-                        new_logp: new,
-                        old_logp: old,
-                        reference_logp: None,
-                        behaviour: sample.member.behaviour(&config.loss, &config.replay),
-                    };
-                    let (value, coefficients, sums) = sample_loss(&tokens, scales[at], &config.loss);
-                    gradient.value += value;
                     gradient.coefficients.push(coefficients);
-                    statistics.add(&sums);
                 }
                 gradient
             };
@@ -145,6 +150,22 @@ pub fn learn(
     report.gradient_norm = norms / plan.len().max(1) as f64;
     report.entropy = entropy.0 / entropy.1.max(1) as f64;
     Ok(report)
+}
+
+/// Which trajectories are the same episode, step for step, in the order they first come.
+fn alike<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usize>> {
+    let mut places: HashMap<(&[TokenId], Vec<&str>), usize> = HashMap::new();
+    let mut alike: Vec<Vec<usize>> = vec![];
+    for (at, trajectory) in trajectories.enumerate() {
+        let screens =
+            trajectory.steps.iter().map(|step| step.observation.screenshot.digest.as_str()).collect();
+        let place = *places.entry((&trajectory.tokens, screens)).or_insert_with(|| {
+            alike.push(vec![]);
+            alike.len() - 1
+        });
+        alike[place].push(at);
+    }
+    alike
 }
 
 /// Old log-probabilities of the samples that cannot take them from the first forward pass.
