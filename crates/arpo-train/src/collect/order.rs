@@ -6,7 +6,8 @@
 //! while desktops that have become free are reset.
 
 use super::pool::News;
-use super::session::{Session, Stage};
+use super::session::Session;
+use super::state::Stage;
 use super::thinking::Thought;
 use crate::TrainError;
 use arpo_core::config::Order;
@@ -42,6 +43,9 @@ impl Session<'_> {
 
     fn in_rounds(&mut self) -> Result<(), TrainError> {
         self.barrier()?;
+        // all that can begin together does, whatever had been reset ahead
+        self.reset_idle();
+        self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
             self.evaluate_over();
@@ -58,6 +62,8 @@ impl Session<'_> {
     /// As the released code collects: all begin together, and the slowest is waited for at the beginning, at each step
     /// and at the end.
     fn in_lock_step(&mut self) -> Result<(), TrainError> {
+        self.barrier()?;
+        self.reset_idle();
         self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
