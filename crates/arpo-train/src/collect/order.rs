@@ -8,7 +8,6 @@
 use super::pool::News;
 use super::session::Session;
 use super::state::Stage;
-use super::thinking::Thought;
 use crate::TrainError;
 use arpo_core::config::Order;
 
@@ -97,13 +96,7 @@ impl Session<'_> {
             }
             came.sort_by_key(by_number);
             for news in came {
-                match news {
-                    News::Policy(Thought::Pass { mut answered, busy }) => {
-                        answered.sort_by_key(|one| one.ticket);
-                        self.handle(News::Policy(Thought::Pass { answered, busy }));
-                    }
-                    call => self.handle(call),
-                }
+                self.handle(news);
             }
             // an episode that was lost may wait now
             if !(self.has_waiting() && self.pool.is_starting()) {

@@ -10,7 +10,7 @@ use super::plan::GroupPlan;
 use super::pool::{News, Pool};
 use super::report::{FailureKind, Tally};
 use super::state::{GroupState, Living, Stage, Waiting};
-use super::thinking::{Answered, Thought};
+use super::thinking::{Answered, Thought, Told};
 use super::{CollectEvent, CollectOptions, Collector};
 use crate::TrainError;
 use crate::episode::{History, on_screen};
@@ -169,31 +169,34 @@ impl<'a> Session<'a> {
 
     /// What is new; waits for it if `wait`.
     pub(super) fn news(&mut self, wait: bool) -> Result<Option<News>, TrainError> {
-        let news = self.pool.news(self.options, &mut self.tally, wait);
-        match news {
-            Some(News::Policy(Thought::Failed(error))) => Err(error),
-            Some(News::Policy(Thought::Gone { collection })) if collection == self.collection => {
-                Err(TrainError::Options("the policy's thread ended".into()))
+        loop {
+            match self.pool.news(self.options, &mut self.tally, wait) {
+                Some(News::Policy(thought)) if thought.collection != self.collection => {}
+                Some(News::Policy(Thought { what: Told::Failed(error), .. })) => return Err(error),
+                Some(News::Policy(Thought { what: Told::Gone, .. })) => {
+                    return Err(TrainError::Options("the policy's thread ended".into()));
+                }
+                news => {
+                    if let Some(News::Policy(Thought { what: Told::Pass { answered, busy }, .. })) = &news {
+                        self.thinking -= answered.len();
+                        self.tally.report.passes += 1;
+                        self.tally.policy_busy += *busy;
+                    }
+                    return Ok(news);
+                }
             }
-            Some(News::Policy(Thought::Pass { answered, busy })) => {
-                self.thinking -= answered.len().min(self.thinking);
-                self.tally.report.passes += 1;
-                self.tally.policy_busy += busy;
-                Ok(Some(News::Policy(Thought::Pass { answered, busy })))
-            }
-            other => Ok(other),
         }
     }
 
     /// Takes in what is new.
     pub(super) fn handle(&mut self, news: News) {
         match news {
-            News::Policy(Thought::Pass { answered, .. }) => {
+            News::Policy(Thought { what: Told::Pass { answered, .. }, .. }) => {
                 for answered in answered {
                     self.answered(answered);
                 }
             }
-            News::Policy(Thought::Failed(_) | Thought::Gone { .. }) => {}
+            News::Policy(_) => {}
             News::Call { place, episode, busy, result } => self.called(place, episode, busy, result),
         }
     }
