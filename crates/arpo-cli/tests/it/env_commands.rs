@@ -37,7 +37,7 @@ fn ids(arguments: &[&str]) -> Vec<String> {
     ran.stdout.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
-fn json(arguments: &[&str]) -> Value {
+pub(crate) fn json(arguments: &[&str]) -> Value {
     let ran = arpo(arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     serde_json::from_str(&ran.stdout).unwrap()

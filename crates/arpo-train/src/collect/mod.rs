@@ -6,7 +6,7 @@
 //! | to change | look in |
 //! |---|---|
 //! | who waits for whom | `order` |
-//! | what happens to an episode next, what is lost and refilled | `session` |
+//! | what happens to an episode next, what is lost and refilled | `session`, `state` |
 //! | replacing, back-off, quarantine, deadlines | `pool` |
 //! | what a desktop does in its thread, which screenshots are none | `desktop` |
 //! | the policy's thread | `thinking` |
@@ -19,6 +19,7 @@ pub mod plan;
 mod pool;
 pub mod report;
 mod session;
+mod state;
 mod thinking;
 
 pub use desktop::DesktopFactory;
@@ -31,11 +32,12 @@ use crate::policy::Policy;
 use arpo_core::config::{CollectConfig, Order};
 use arpo_core::task::TaskId;
 use pool::Pool;
-use session::{GroupState, Living, Session};
+use session::Session;
+use state::{GroupState, Living, Waiting};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How episodes are collected.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +152,22 @@ impl Collector {
         Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0 }
     }
 
+    /// Resets free desktops for the first episodes of a collection to come, and does not wait for them: the desktops get
+    /// ready while a learner works. Does nothing if that has been done already, or before the first collection.
+    pub fn prepare(&mut self, groups: &[GroupPlan]) {
+        if !self.ahead.is_empty() {
+            return;
+        }
+        let plans = groups.iter().flat_map(|group| &group.episodes);
+        for (place, plan) in self.pool.idle().into_iter().zip(plans) {
+            let waiting = Waiting { group: 0, index: 0, plan: Arc::new(plan.clone()) };
+            let (number, limit) = (self.next_number, self.options.reset);
+            self.next_number += 1;
+            self.pool.call(place, number, waiting.reset(limit), limit);
+            self.ahead.insert(number, Living { ahead: true, ..Living::new(place, waiting) });
+        }
+    }
+
     /// Plays groups to their ends.
     pub fn collect(
         &mut self,
@@ -157,7 +175,6 @@ impl Collector {
         groups: Vec<GroupPlan>,
         progress: &mut dyn FnMut(CollectEvent),
     ) -> Result<Collected, TrainError> {
-        let began = Instant::now();
         self.collections += 1;
         let collection = self.collections;
         let (questions, inbox) = channel();
@@ -171,7 +188,7 @@ impl Collector {
         });
         policy.abandon();
         let (groups, tally): (Vec<GroupState>, _) = result?;
-        let report = tally.closed(began.elapsed(), self.pool.len());
+        let report = tally.closed(self.pool.len());
         let groups = groups.into_iter().map(|group| group.played(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
     }

@@ -6,8 +6,8 @@
 //! while desktops that have become free are reset.
 
 use super::pool::News;
-use super::session::{Session, Stage};
-use super::thinking::Thought;
+use super::session::Session;
+use super::state::Stage;
 use crate::TrainError;
 use arpo_core::config::Order;
 
@@ -42,6 +42,9 @@ impl Session<'_> {
 
     fn in_rounds(&mut self) -> Result<(), TrainError> {
         self.barrier()?;
+        // all that can begin together does, whatever had been reset ahead
+        self.reset_idle();
+        self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
             self.evaluate_over();
@@ -58,6 +61,8 @@ impl Session<'_> {
     /// As the released code collects: all begin together, and the slowest is waited for at the beginning, at each step
     /// and at the end.
     fn in_lock_step(&mut self) -> Result<(), TrainError> {
+        self.barrier()?;
+        self.reset_idle();
         self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
@@ -91,13 +96,7 @@ impl Session<'_> {
             }
             came.sort_by_key(by_number);
             for news in came {
-                match news {
-                    News::Policy(Thought::Pass { mut answered, busy }) => {
-                        answered.sort_by_key(|one| one.ticket);
-                        self.handle(News::Policy(Thought::Pass { answered, busy }));
-                    }
-                    call => self.handle(call),
-                }
+                self.handle(news);
             }
             // an episode that was lost may wait now
             if !(self.has_waiting() && self.pool.is_starting()) {

@@ -106,15 +106,24 @@ impl Pool {
     }
 
     /// Another chance for those in quarantine, and freedom for those that a collection left in the middle of an
-    /// episode, except these.
-    pub(super) fn begin(&mut self, keep: impl Fn(usize) -> bool) {
-        for (place, slot) in self.slots.iter_mut().enumerate() {
+    /// episode.
+    pub(super) fn begin(&mut self) {
+        for slot in &mut self.slots {
             match slot.state {
                 State::Quarantined => slot.state = State::Resting { until: Instant::now() },
-                State::Holding if !keep(place) => slot.state = State::Idle,
+                State::Holding => slot.state = State::Idle,
                 _ => {}
             }
         }
+    }
+
+    /// Time that calls under way have taken so far, all together.
+    pub(super) fn in_calls(&self) -> Duration {
+        let so_far = |slot: &Slot| match slot.state {
+            State::Starting { since, .. } | State::Calling { since, .. } => since.elapsed(),
+            _ => Duration::ZERO,
+        };
+        self.slots.iter().map(so_far).sum()
     }
 
     /// Free desktops, in order.

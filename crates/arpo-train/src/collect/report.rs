@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What can go wrong with a desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -77,6 +77,8 @@ pub struct CollectReport {
     /// Share of the desktops' time in which they carried out a call: reset, act, be judged. All desktops, the whole
     /// collection.
     pub desktop_utilisation: f64,
+    /// The same until the last planned episode began; after that, more and more desktops have nothing to do.
+    pub desktop_utilisation_until_last: f64,
     /// Share of the time in which a pass was running.
     pub policy_utilisation: f64,
 }
@@ -105,25 +107,52 @@ impl CollectReport {
 }
 
 /// Sums up while a collection is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     pub(super) report: CollectReport,
+    began: Instant,
+    /// When the last planned episode began, and how long desktops had been busy by then.
+    all_begun: Option<(Duration, Duration)>,
     pub(super) desktops_busy: Duration,
     pub(super) policy_busy: Duration,
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            report: CollectReport::default(),
+            began: Instant::now(),
+            all_begun: None,
+            desktops_busy: Duration::ZERO,
+            policy_busy: Duration::ZERO,
+        }
+    }
+}
+
 impl Tally {
+    /// The last planned episode has begun; `in_calls` is what calls under way have taken so far.
+    pub(super) fn all_begun(&mut self, in_calls: Duration) {
+        let (elapsed, busy) = (self.began.elapsed(), self.desktops_busy + in_calls);
+        self.all_begun.get_or_insert((elapsed, busy));
+    }
+
     pub(super) fn failure(&mut self, kind: FailureKind) {
         *self.report.failures.entry(kind).or_default() += 1;
     }
 
-    /// The whole, after this time with this many desktops.
-    pub(super) fn closed(mut self, elapsed: Duration, desktops: usize) -> CollectReport {
-        let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-        self.report.seconds = seconds;
-        self.report.desktop_utilisation =
-            self.desktops_busy.as_secs_f64() / (seconds * desktops.max(1) as f64);
-        self.report.policy_utilisation = self.policy_busy.as_secs_f64() / seconds;
+    /// The whole, with this many desktops.
+    pub(super) fn closed(mut self, desktops: usize) -> CollectReport {
+        let elapsed = self.began.elapsed();
+        let share = |busy: Duration, elapsed: Duration, of: usize| {
+            let all = elapsed.as_secs_f64() * of.max(1) as f64;
+            // clocks are read one after the other, so that a full share may come out a little above
+            if all > 0.0 { (busy.as_secs_f64() / all).min(1.0) } else { 0.0 }
+        };
+        let (until_last, busy_until_last) = self.all_begun.unwrap_or((elapsed, self.desktops_busy));
+        self.report.seconds = elapsed.as_secs_f64();
+        self.report.desktop_utilisation = share(self.desktops_busy, elapsed, desktops);
+        self.report.desktop_utilisation_until_last = share(busy_until_last, until_last, desktops);
+        self.report.policy_utilisation = share(self.policy_busy, elapsed, 1);
         self.report
     }
 }

@@ -9,98 +9,19 @@ use super::desktop::{Call, Done, Failure};
 use super::plan::GroupPlan;
 use super::pool::{News, Pool};
 use super::report::{FailureKind, Tally};
-use super::thinking::{Answered, Thought};
-use super::{CollectEvent, CollectOptions, Collector, LostEpisode, PlayedGroup};
+use super::state::{GroupState, Living, Stage, Waiting};
+use super::thinking::{Answered, Thought, Told};
+use super::{CollectEvent, CollectOptions, Collector};
 use crate::TrainError;
-use crate::episode::{Ended, EpisodePlan, EpisodeTimings, History, on_screen};
-use crate::policy::{Policy, Question, Ticket};
+use crate::episode::{History, on_screen};
+use crate::policy::{Question, Ticket};
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
-use arpo_core::action::Action;
-use arpo_core::task::TaskId;
 use arpo_core::trajectory::Outcome;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-
-/// What an episode waits for.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Stage {
-    Resetting,
-    /// To be asked about.
-    Ready,
-    Thinking,
-    /// To be acted, in pixels of the screen.
-    Answered(Vec<Action>),
-    Acting,
-    /// To be judged.
-    Over(Outcome),
-    Evaluating(Outcome),
-}
-
-/// An episode under way.
-#[derive(Debug)]
-pub(super) struct Living {
-    pub(super) place: usize,
-    pub(super) history: History,
-    pub(super) stage: Stage,
-    group: usize,
-    index: usize,
-    actions: Vec<Vec<Action>>,
-    /// It has been asked about.
-    asked: bool,
-    began: Instant,
-    asked_at: Instant,
-    timings: EpisodeTimings,
-}
-
-impl Living {
-    fn ended(self, outcome: Outcome, score: f64) -> Ended {
-        let timings = EpisodeTimings { total: self.began.elapsed(), ..self.timings };
-        Ended { history: self.history, actions: self.actions, outcome, score, timings }
-    }
-}
-
-/// An episode that has not begun.
-#[derive(Debug)]
-struct Waiting {
-    group: usize,
-    /// Its place in the group, spares behind the others.
-    index: usize,
-    plan: Arc<EpisodePlan>,
-}
-
-/// What has come of a group.
-#[derive(Debug)]
-pub(super) struct GroupState {
-    task: TaskId,
-    planned: usize,
-    next_index: usize,
-    spares: VecDeque<EpisodePlan>,
-    ended: Vec<(usize, Ended)>,
-    lost: Vec<(usize, Ended, Failure)>,
-    bad_task: Option<String>,
-}
-
-impl GroupState {
-    /// Writes its episodes down.
-    pub(super) fn played(mut self, policy: &dyn Policy) -> Result<PlayedGroup, TrainError> {
-        self.ended.sort_by_key(|(index, _)| *index);
-        self.lost.sort_by_key(|(index, ..)| *index);
-        let version = policy.version();
-        let play = |ended: Ended| ended.played(version, |history| policy.transcript(history));
-        let lose = |(_, ended, Failure { kind, reason }): (_, Ended, _)| {
-            Ok(LostEpisode { played: play(ended)?, kind, reason })
-        };
-        Ok(PlayedGroup {
-            task: self.task,
-            episodes: self.ended.into_iter().map(|(_, ended)| play(ended)).collect::<Result<_, _>>()?,
-            lost: self.lost.into_iter().map(lose).collect::<Result<_, TrainError>>()?,
-            bad_task: self.bad_task,
-        })
-    }
-}
 
 /// One collection.
 pub(super) struct Session<'a> {
@@ -126,31 +47,26 @@ impl<'a> Session<'a> {
         progress: &'a mut dyn FnMut(CollectEvent),
     ) -> Self {
         let Collector { options, pool, ahead, next_number, collections } = collector;
-        ahead.clear();
-        pool.begin(|_| false);
-        let mut waiting = VecDeque::new();
-        let group = |(number, plan): (usize, GroupPlan)| {
-            let planned = plan.episodes.len();
-            waiting.extend(plan.episodes.into_iter().enumerate().map(|(index, plan)| Waiting {
-                group: number,
-                index,
-                plan: Arc::new(plan),
-            }));
-            GroupState {
-                task: plan.task.id.clone(),
-                planned,
-                next_index: planned,
-                spares: plan.spares.into(),
-                ended: vec![],
-                lost: vec![],
-                bad_task: None,
+        let (mut waiting, mut groups) = (VecDeque::new(), Vec::new());
+        for (number, plan) in plans.into_iter().enumerate() {
+            let (group, episodes) = GroupState::new(number, plan);
+            groups.push(group);
+            waiting.extend(episodes);
+        }
+        let mut living = BTreeMap::new();
+        // what was begun ahead and is not wanted is let go when its reset ends
+        for (number, mut begun) in std::mem::take(ahead) {
+            let wanted = |one: &Waiting| one.plan == begun.history.plan;
+            if let Some(one) = waiting.iter().position(wanted).and_then(|at| waiting.remove(at)) {
+                (begun.group, begun.index) = (one.group, one.index);
+                living.insert(number, begun);
             }
-        };
-        let groups = plans.into_iter().enumerate().map(group).collect();
+        }
+        pool.begin();
         Self {
             options,
             pool,
-            living: BTreeMap::new(),
+            living,
             thinking: 0,
             waiting,
             groups,
@@ -164,8 +80,7 @@ impl<'a> Session<'a> {
 
     /// What has come of it.
     pub(super) fn end(mut self) -> (Vec<GroupState>, Tally) {
-        let partial = |group: &&GroupState| group.ended.len() < group.planned;
-        self.tally.report.partial_groups = self.groups.iter().filter(partial).count();
+        self.tally.report.partial_groups = self.groups.iter().filter(|group| group.is_partial()).count();
         self.tally.report.quarantined = self.pool.quarantined();
         (self.groups, self.tally)
     }
@@ -192,26 +107,14 @@ impl<'a> Session<'a> {
     /// The next episodes on free desktops.
     pub(super) fn reset_idle(&mut self) {
         for place in self.pool.idle() {
-            let Some(Waiting { group, index, plan }) = self.waiting.pop_front() else { return };
+            let Some(waiting) = self.waiting.pop_front() else { return };
             let number = *self.next_number;
             *self.next_number += 1;
-            let now = Instant::now();
-            let (task, seed) = (Arc::clone(&plan.task), plan.world_seed);
-            let call = Call::Reset { task, seed, deadline: now + self.options.reset };
-            self.pool.call(place, number, call, self.options.reset);
-            let living = Living {
-                place,
-                history: History { plan, screens: vec![], answers: vec![] },
-                stage: Stage::Resetting,
-                group,
-                index,
-                actions: vec![],
-                asked: false,
-                began: now,
-                asked_at: now,
-                timings: EpisodeTimings::default(),
-            };
-            self.living.insert(number, living);
+            self.pool.call(place, number, waiting.reset(self.options.reset), self.options.reset);
+            self.living.insert(number, Living::new(place, waiting));
+            if self.waiting.is_empty() {
+                self.tally.all_begun(self.pool.in_calls());
+            }
         }
     }
 
@@ -266,31 +169,34 @@ impl<'a> Session<'a> {
 
     /// What is new; waits for it if `wait`.
     pub(super) fn news(&mut self, wait: bool) -> Result<Option<News>, TrainError> {
-        let news = self.pool.news(self.options, &mut self.tally, wait);
-        match news {
-            Some(News::Policy(Thought::Failed(error))) => Err(error),
-            Some(News::Policy(Thought::Gone { collection })) if collection == self.collection => {
-                Err(TrainError::Options("the policy's thread ended".into()))
+        loop {
+            match self.pool.news(self.options, &mut self.tally, wait) {
+                Some(News::Policy(thought)) if thought.collection != self.collection => {}
+                Some(News::Policy(Thought { what: Told::Failed(error), .. })) => return Err(error),
+                Some(News::Policy(Thought { what: Told::Gone, .. })) => {
+                    return Err(TrainError::Options("the policy's thread ended".into()));
+                }
+                news => {
+                    if let Some(News::Policy(Thought { what: Told::Pass { answered, busy }, .. })) = &news {
+                        self.thinking -= answered.len();
+                        self.tally.report.passes += 1;
+                        self.tally.policy_busy += *busy;
+                    }
+                    return Ok(news);
+                }
             }
-            Some(News::Policy(Thought::Pass { answered, busy })) => {
-                self.thinking -= answered.len().min(self.thinking);
-                self.tally.report.passes += 1;
-                self.tally.policy_busy += busy;
-                Ok(Some(News::Policy(Thought::Pass { answered, busy })))
-            }
-            other => Ok(other),
         }
     }
 
     /// Takes in what is new.
     pub(super) fn handle(&mut self, news: News) {
         match news {
-            News::Policy(Thought::Pass { answered, .. }) => {
+            News::Policy(Thought { what: Told::Pass { answered, .. }, .. }) => {
                 for answered in answered {
                     self.answered(answered);
                 }
             }
-            News::Policy(Thought::Failed(_) | Thought::Gone { .. }) => {}
+            News::Policy(_) => {}
             News::Call { place, episode, busy, result } => self.called(place, episode, busy, result),
         }
     }
@@ -323,7 +229,6 @@ impl<'a> Session<'a> {
     }
 
     fn called(&mut self, place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failure>) {
-        self.tally.desktops_busy += busy;
         if let Err(failure) = &result {
             self.tally.failure(failure.kind);
             let Failure { kind, reason } = failure.clone();
@@ -332,10 +237,15 @@ impl<'a> Session<'a> {
         let Some((number, living)) = episode.and_then(|number| Some((number, self.living.get_mut(&number)?)))
         else {
             // a start, or an episode of a collection that was given up
+            self.tally.desktops_busy += busy;
             self.pool.release(place);
             return;
         };
         living.timings.desktop += busy;
+        // a reset before this collection is no work of it
+        if !std::mem::take(&mut living.ahead) {
+            self.tally.desktops_busy += busy;
+        }
         match result {
             Ok(Done::Started) => {}
             Ok(Done::Reset(screen)) => {
@@ -379,14 +289,11 @@ impl<'a> Session<'a> {
         let (number, index) = (living.group, living.index);
         let group = &mut self.groups[number];
         if failure.kind == FailureKind::BadTask {
-            group.bad_task = Some(failure.reason.clone());
-            group.spares.clear();
+            group.give_up(failure.reason.clone());
             self.waiting.retain(|waiting| waiting.group != number);
-        } else if let Some(spare) = group.spares.pop_front() {
-            let index = group.next_index;
-            group.next_index += 1;
+        } else if let Some(spare) = group.spare(number) {
             self.tally.report.refilled += 1;
-            self.waiting.push_front(Waiting { group: number, index, plan: Arc::new(spare) });
+            self.waiting.push_front(spare);
         }
         let outcome = Outcome::EnvironmentError { reason: format!("{}: {}", failure.kind, failure.reason) };
         group.lost.push((index, living.ended(outcome, 0.0), failure));

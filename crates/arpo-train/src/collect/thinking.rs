@@ -17,18 +17,22 @@ pub(super) struct Answered {
     pub(super) seen: Size,
 }
 
+/// What the policy tells, and in which collection: a pass may end after the collection it was for was given up.
+#[derive(Debug)]
+pub(super) struct Thought {
+    pub(super) collection: u64,
+    pub(super) what: Told,
+}
+
 /// What the policy tells.
 #[derive(Debug)]
-pub(super) enum Thought {
+pub(super) enum Told {
     /// What a pass completed, and how long it took with the questions before it.
     Pass { answered: Vec<Answered>, busy: Duration },
     /// It cannot go on.
     Failed(TrainError),
     /// Its thread has ended.
-    Gone {
-        /// The collection that it ended in.
-        collection: u64,
-    },
+    Gone,
 }
 
 /// Tells when the thread ends, in whatever way.
@@ -39,7 +43,7 @@ struct Farewell<'a, Event: From<Thought>> {
 
 impl<Event: From<Thought>> Drop for Farewell<'_, Event> {
     fn drop(&mut self) {
-        let _ = self.events.send(Thought::Gone { collection: self.collection }.into());
+        let _ = self.events.send(Thought { collection: self.collection, what: Told::Gone }.into());
     }
 }
 
@@ -70,10 +74,11 @@ pub(super) fn think<Event: From<Thought>>(
         };
         match result {
             Ok(answered) => {
-                let _ = events.send(Thought::Pass { answered, busy: started.elapsed() }.into());
+                let what = Told::Pass { answered, busy: started.elapsed() };
+                let _ = events.send(Thought { collection, what }.into());
             }
             Err(error) => {
-                let _ = events.send(Thought::Failed(error).into());
+                let _ = events.send(Thought { collection, what: Told::Failed(error) }.into());
                 return;
             }
         }

@@ -272,3 +272,34 @@ fn a_policy_that_fails_ends_the_collection_and_the_next_is_whole() {
     let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), groups(2, 4, 0)).unwrap();
     assert_eq!(trajectories(&collected), trajectories(&expected));
 }
+
+#[test]
+fn desktops_are_reset_for_the_next_collection_while_nobody_waits() {
+    for order in ORDERS {
+        let log = Arc::new(Mutex::new(vec![]));
+        let seen = Arc::clone(&log);
+        let rule = move |now: &Occasion| {
+            seen.lock().unwrap().push((now.call, now.seed));
+            Deed::Well
+        };
+        let mut collector = Collector::new(factory(rule), 3, options(order));
+        collector.prepare(&groups(2, 2, 0));
+        collector.collect(&mut policy(), groups(1, 3, 0), &mut |_| {}).unwrap();
+        log.lock().unwrap().clear();
+        let next = groups(2, 2, 0);
+        collector.prepare(&next);
+        collector.prepare(&next);
+        let resets = || log.lock().unwrap().iter().filter(|one| one.0 == "reset").count();
+        while resets() < 3 {
+            std::thread::yield_now();
+        }
+        let collected = collector.collect(&mut policy(), next.clone(), &mut |_| {}).unwrap();
+        assert_eq!((resets(), collected.report.episodes), (4, 4), "{order:?}");
+        let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), next).unwrap();
+        assert_eq!(trajectories(&collected), trajectories(&expected));
+        // what was prepared and is not asked for is let go
+        collector.prepare(&groups(1, 3, 0));
+        let other = collector.collect(&mut policy(), groups(4, 2, 0), &mut |_| {}).unwrap();
+        assert_eq!(other.report.episodes, 8, "{order:?}");
+    }
+}
