@@ -72,6 +72,20 @@ fn an_interval_is_a_pale_band() {
     assert_eq!(at(50.0, middle + 0.16), [255; 3]);
 }
 
+/// Names that do not fit beside each other stand one below the other, within the picture.
+#[test]
+fn many_long_names_find_room() {
+    let name = |number: usize| format!("a rather long name, number {number}");
+    let series: Vec<Series> = (0..6).map(|number| level(&name(number), 0.5 + 0.05 * number as f64)).collect();
+    let picture = Chart::of_success("Success", series).draw();
+    for number in 0..6 {
+        // the legend's short lines lie below all curves
+        let low = (0..picture.width()).flat_map(|x| rows(&picture, x, colour(number)));
+        let low: Vec<u32> = low.filter(|&y| f64::from(y) > row(0.45)).collect();
+        assert!(low.len() > 30, "curve {number}: {} pixels", low.len());
+    }
+}
+
 #[test]
 fn the_same_chart_is_the_same_file_and_it_decodes() {
     let chart = Chart::of_success("Success", vec![rising("one", true)]);
