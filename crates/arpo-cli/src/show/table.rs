@@ -12,10 +12,8 @@ pub(super) fn ended(ended: &RunEnded, paint: Paint) -> Vec<String> {
     let RunEnded { iterations, of, seconds, interrupted, episodes, environment_errors, .. } = ended;
     let mut lines = success_table(ended, paint);
     let stopped = if *interrupted { ", stopped on request" } else { "" };
-    lines.push(format!(
-        "{iterations} of {of} iterations in {}, {episodes} episodes, {environment_errors} environment errors{stopped}",
-        in_words(*seconds)
-    ));
+    lines.push(format!("{iterations} of {of} iterations in {}{stopped}", in_words(*seconds)));
+    lines.push(format!("{episodes} episodes, {environment_errors} ended by environment errors"));
     let longest = ended.written.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
     for (what, path) in &ended.written {
         lines.push(format!("{}  {}", paint.ink(Ink::Dim, &format!("{what:longest$}")), path.display()));
