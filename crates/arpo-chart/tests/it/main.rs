@@ -1,7 +1,5 @@
 //! The picture shows what it should, where it should.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use arpo_chart::{Chart, Point, Series, colour};
 use image::{ImageFormat, RgbImage};
 

@@ -2,6 +2,7 @@
 
 use crate::golden::Golden;
 use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::adamw::{AdamW, Update};
@@ -113,7 +114,7 @@ fn what_is_no_state_of_these_weights_is_refused() {
     };
     let narrow = trained(&model, Kind::BFloat16);
     assert!(error(&narrow, &path).ends_with("is F32: expected the parameter's type, BFloat16"));
-    let part = Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(|one| one.is_vision());
+    let part = Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(ParameterLayout::is_vision);
     assert!(error(&part, &path).contains("two for each trained parameter"));
     assert!(error(&weights, &folder.0.join("model/model.safetensors")).contains("no optimiser's state"));
     let bytes = fs::read(&path).unwrap();
