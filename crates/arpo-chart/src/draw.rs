@@ -5,7 +5,7 @@ use crate::ticks::{Ticks, ticks};
 use crate::{Chart, Point, Series, colour};
 use arpo_env::painted::painted;
 use egui::epaint::Mesh;
-use egui::{Align2, Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
+use egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use image::RgbImage;
 
 /// Sizes below are for a chart of this height; others are scaled.
@@ -78,6 +78,7 @@ impl<'a> Drawing<'a> {
         for (number, series) in self.chart.series.iter().enumerate() {
             self.curve(&inside, series, paint_of(number));
         }
+        self.legend();
         self.last_values();
     }
 
@@ -105,29 +106,36 @@ impl<'a> Drawing<'a> {
             self.font(),
             FAINT_INK,
         );
-        self.legend();
     }
 
-    /// One entry after the other, ending at the right edge, on the line of the y axis's name.
+    /// One entry after the other, ending at the right edge, on the line of the y axis's name; or, where that is too
+    /// narrow, one below the other in the lower right corner, which curves that rise leave free.
     fn legend(&self) {
-        let scale = self.scale;
-        let names = self
-            .chart
-            .series
-            .iter()
-            .map(|series| self.painter.layout_no_wrap(series.name.clone(), self.font(), INK));
+        let Self { scale, area, .. } = *self;
+        let names = self.chart.series.iter();
+        let names = names.map(|one| self.painter.layout_no_wrap(one.name.clone(), self.font(), INK));
         let names: Vec<_> = names.collect();
         let (line, gap, between) = (20.0 * scale, 7.0 * scale, 20.0 * scale);
-        let whole: f32 = names.iter().map(|name| line + gap + name.size().x + between).sum();
-        let mut x = self.area.right() + between - whole;
-        let middle = self.area.top() - 20.0 * scale;
+        let width = |name: &Galley| line + gap + name.size().x;
+        let whole = names.iter().map(|name| width(name) + between).sum::<f32>() - between;
+        let beside = whole < area.width() - 70.0 * scale;
+        let widest = names.iter().map(|name| width(name)).fold(0.0, f32::max);
+        let row = 19.0 * scale;
+        let (mut x, mut middle) = if beside {
+            (area.right() - whole, area.top() - 20.0 * scale)
+        } else {
+            (area.right() - widest - 6.0 * scale, area.bottom() - row * (names.len() as f32 - 0.3))
+        };
         for (number, name) in names.into_iter().enumerate() {
             let stroke = Stroke::new(3.0 * scale, paint_of(number));
             self.painter.line_segment([pos2(x, middle), pos2(x + line, middle)], stroke);
-            x += line + gap;
-            let size = name.size();
-            self.painter.galley(pos2(x, middle - size.y / 2.0).round(), name, INK);
-            x += size.x + between;
+            let place = pos2(x + line + gap, middle - name.size().y / 2.0).round();
+            if beside {
+                x += width(&name) + between;
+            } else {
+                middle += row;
+            }
+            self.painter.galley(place, name, INK);
         }
     }
 

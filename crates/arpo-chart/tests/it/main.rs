@@ -1,7 +1,5 @@
 //! The picture shows what it should, where it should.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use arpo_chart::{Chart, Point, Series, colour};
 use image::{ImageFormat, RgbImage};
 
@@ -70,6 +68,20 @@ fn an_interval_is_a_pale_band() {
     assert!(pale(at(50.0, middle + 0.06)), "{:?}", at(50.0, middle + 0.06));
     assert!(pale(at(50.0, middle - 0.06)), "{:?}", at(50.0, middle - 0.06));
     assert_eq!(at(50.0, middle + 0.16), [255; 3]);
+}
+
+/// Names that do not fit beside each other stand one below the other, within the picture.
+#[test]
+fn many_long_names_find_room() {
+    let name = |number: usize| format!("a rather long name, number {number}");
+    let series: Vec<Series> = (0..6).map(|number| level(&name(number), 0.5 + 0.05 * number as f64)).collect();
+    let picture = Chart::of_success("Success", series).draw();
+    for number in 0..6 {
+        // the legend's short lines lie below all curves
+        let low = (0..picture.width()).flat_map(|x| rows(&picture, x, colour(number)));
+        let low: Vec<u32> = low.filter(|&y| f64::from(y) > row(0.45)).collect();
+        assert!(low.len() > 30, "curve {number}: {} pixels", low.len());
+    }
 }
 
 #[test]

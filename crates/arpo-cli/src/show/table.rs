@@ -8,15 +8,16 @@ use arpo_train::run::events::RunEnded;
 /// The width of a column of numbers.
 const COLUMN: usize = 14;
 
+/// A head, and the success below it by set of tasks.
+type Column<'a> = (String, &'a [(String, Success)]);
+
 /// All lines.
 pub(super) fn ended(ended: &RunEnded, paint: Paint) -> Vec<String> {
     let RunEnded { iterations, of, seconds, interrupted, episodes, environment_errors, .. } = ended;
     let mut lines = success_table(ended, paint);
     let stopped = if *interrupted { ", stopped on request" } else { "" };
-    lines.push(format!(
-        "{iterations} of {of} iterations in {}, {episodes} episodes, {environment_errors} environment errors{stopped}",
-        in_words(*seconds)
-    ));
+    lines.push(format!("{iterations} of {of} iterations in {}{stopped}", in_words(*seconds)));
+    lines.push(format!("{episodes} episodes, {environment_errors} ended by environment errors"));
     let longest = ended.written.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
     for (what, path) in &ended.written {
         lines.push(format!("{}  {}", paint.ink(Ink::Dim, &format!("{what:longest$}")), path.display()));
@@ -26,7 +27,7 @@ pub(super) fn ended(ended: &RunEnded, paint: Paint) -> Vec<String> {
 
 /// Success by set of tasks: at the beginning, at the end, at its best.
 fn success_table(ended: &RunEnded, paint: Paint) -> Vec<String> {
-    let mut columns: Vec<(String, &[(String, Success)])> = vec![];
+    let mut columns: Vec<Column> = vec![];
     if !ended.first.is_empty() {
         columns.push(("first".into(), &ended.first));
     }
@@ -50,7 +51,7 @@ fn success_table(ended: &RunEnded, paint: Paint) -> Vec<String> {
     let head = columns.iter().map(|(head, _)| format!("  {head:>COLUMN$}"));
     let mut lines = vec![paint.ink(Ink::Bold, &format!("{title:first$}{}", head.collect::<String>()))];
     for name in names {
-        let cell = |(place, (_, suites)): (usize, &(String, &[(String, Success)]))| {
+        let cell = |(place, (_, suites)): (usize, &Column)| {
             let found = suites.iter().find(|(suite, _)| suite == name);
             let text = found.map_or_else(|| "-".to_owned(), |(_, success)| with_interval(*success));
             let text = format!("{text:>COLUMN$}");

@@ -1,13 +1,14 @@
 //! The lines as a person reads them, at 80 columns and less.
 
 use super::paint::Paint;
-use super::{Mode, Show, bars, lines, table};
+use super::{Mode, Show, ShowArguments, bars, lines, table};
 use arpo_core::statistics::Success;
 use arpo_train::run::events::{
     Best, CollectProgress, Evaluation, IterationDone, Notice, RunEnded, RunEvent, RunStarted,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn success(mean: f64) -> Success {
     Success { mean, low: mean - 0.04, high: mean + 0.05, rollouts: 128 }
@@ -124,12 +125,13 @@ fn the_beginning_and_the_end() {
             "success            first            last     best, at 50",
             "training      0.45 ±0.05      0.83 ±0.05      0.87 ±0.05",
             "held-out               -      0.61 ±0.05               -",
-            "60 of 100 iterations in 2 min 11 s, 3840 episodes, 3 environment errors, stopped on request",
+            "60 of 100 iterations in 2 min 11 s, stopped on request",
+            "3840 episodes, 3 ended by environment errors",
             "best model  runs/a/best/model",
             "metrics     runs/a/metrics.jsonl",
         ]
     );
-    assert_eq!(table::ended(&RunEnded::default(), Paint::NONE).len(), 1, "no table without evaluations");
+    assert_eq!(table::ended(&RunEnded::default(), Paint::NONE).len(), 2, "no table without evaluations");
 }
 
 #[test]
@@ -238,4 +240,27 @@ fn a_reader_that_left_is_reported_at_the_end() {
     show.event(&RunEvent::IterationDone(done(1)));
     show.event(&RunEvent::IterationDone(done(2)));
     assert_eq!(show.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
+
+/// A made-up run in real time, for a look at the bars: run it with `--ignored --nocapture` in a terminal.
+#[test]
+#[ignore = "to be looked at"]
+fn a_run_to_look_at() {
+    let mut out = io::stdout();
+    let mut show = Show::new(ShowArguments::default(), &mut out);
+    let started = RunStarted { iterations: 100, method: "ARPO".into(), ..RunStarted::default() };
+    show.event(&RunEvent::RunStarted(started));
+    for iteration in 1..=6 {
+        for finished in 0..=64 {
+            let running = 32.min(64 - finished);
+            let progress =
+                CollectProgress { iteration, running, finished, total: 64, successes: finished / 2 };
+            show.event(&RunEvent::CollectProgress(progress));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        show.event(&RunEvent::IterationDone(if iteration == 3 { evaluated(3) } else { done(iteration) }));
+    }
+    show.event(&RunEvent::Notice(Notice { message: "stopping after this iteration".into() }));
+    show.event(&RunEvent::RunEnded(ended()));
+    assert!(show.finish().is_ok());
 }

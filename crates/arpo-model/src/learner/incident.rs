@@ -37,6 +37,10 @@ pub(super) fn write(
             .map_err(|error| ModelError::file(&path, format!("cannot be written: {error}")))?;
         sync(&path)?;
     }
+    if target.exists() {
+        // a resumed run has come to the same update again
+        std::fs::remove_dir_all(&target).map_err(ModelError::io(&target))?;
+    }
     scratch.become_folder(&target)?;
     Ok(target)
 }

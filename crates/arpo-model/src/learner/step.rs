@@ -47,6 +47,12 @@ impl Updater {
         Self { learner, optimiser, incidents, skipped: 0 }
     }
 
+    /// Goes on counting skipped updates where a run that is resumed had got to.
+    #[must_use]
+    pub fn with_skipped(self, skipped: u64) -> Self {
+        Self { skipped, ..self }
+    }
+
     /// The learner.
     pub fn learner(&self) -> &Learner {
         &self.learner

@@ -331,6 +331,20 @@ fn skipped_updates_are_counted_and_written_down() {
     assert!(weights.iter().zip(&before).all(|((_, value), before)| value.equal(before)));
     assert!(gradients(updater.learner()).values().all(|one| one.abs().max().double_value(&[]) == 0.0));
 
+    // a run resumed from between the two comes to the second again, and writes it down in the same place
+    let mut updater = updater.with_skipped(1);
+    let again = updater
+        .update(&[whole], 1e-3, |_, _| LossGradient { value: f64::NAN, coefficients: vec![] })
+        .unwrap();
+    assert_eq!((updater.skipped(), &again.written), (2, &no_gradient.written));
+    let mut updater = updater.with_skipped(1);
+    let no_gradient = {
+        let mut coefficients = batch.coefficients();
+        coefficients[1][0] = f32::INFINITY;
+        let gradient = LossGradient { value: 1.0, coefficients };
+        updater.update(&[whole, whole], 1e-3, |_, _| gradient.clone()).unwrap()
+    };
+
     // the first stops at its first micro-batch, the second has both
     for (report, files) in [(&no_loss, 1), (&no_gradient, 2)] {
         let written = report.written.as_ref().unwrap();

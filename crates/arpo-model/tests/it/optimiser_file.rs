@@ -1,8 +1,10 @@
 //! An optimiser that was written down and read back goes on as if nothing had been.
 
+use crate::golden::Golden;
 use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::checkpoint::{self, Weights};
-use arpo_model::config::{self, ModelConfig};
+use arpo_model::config::ModelConfig;
 use arpo_model::learner::adamw::{AdamW, Update};
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,6 +29,11 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Small, so that the test is quick.
+fn small_model() -> ModelConfig {
+    Golden::all()[0].checkpoint().config
 }
 
 fn trained(model: &ModelConfig, kind: Kind) -> Weights {
@@ -71,7 +78,7 @@ fn saved(model: &ModelConfig, kind: Kind, folder: &Path) -> (Weights, AdamW) {
 fn the_next_updates_are_the_same_to_the_bit() {
     for kind in [Kind::Float, Kind::BFloat16] {
         let folder = Folder::new(&format!("same-{kind:?}"));
-        let model = config::pocket();
+        let model = small_model();
         let (weights, mut optimiser) = saved(&model, kind, &folder.0);
         let read = checkpoint::load(&folder.0.join("model"), kind, Device::Cpu).unwrap();
         let read = read.weights.with_gradients(|_| true);
@@ -99,7 +106,7 @@ fn the_next_updates_are_the_same_to_the_bit() {
 #[test]
 fn what_is_no_state_of_these_weights_is_refused() {
     let folder = Folder::new("refused");
-    let model = config::pocket();
+    let model = small_model();
     let (weights, _) = saved(&model, Kind::Float, &folder.0);
     let path = folder.0.join("optimiser.safetensors");
     let error = |weights: &Weights, path: &Path| {
@@ -107,7 +114,7 @@ fn what_is_no_state_of_these_weights_is_refused() {
     };
     let narrow = trained(&model, Kind::BFloat16);
     assert!(error(&narrow, &path).ends_with("is F32: expected the parameter's type, BFloat16"));
-    let part = Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(|one| one.is_vision());
+    let part = Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(ParameterLayout::is_vision);
     assert!(error(&part, &path).contains("two for each trained parameter"));
     assert!(error(&weights, &folder.0.join("model/model.safetensors")).contains("no optimiser's state"));
     let bytes = fs::read(&path).unwrap();

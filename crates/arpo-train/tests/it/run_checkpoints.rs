@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn write(path: &Path, text: &str) -> Result<(), RunError> {
+fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
-    Ok(())
 }
 
 fn save_with(folder: &RunFolder, step: u64, best: bool, keep: usize, screens: &[&str]) -> PathBuf {
@@ -22,8 +21,9 @@ fn save_with(folder: &RunFolder, step: u64, best: bool, keep: usize, screens: &[
     let new = NewCheckpoint { step, best, screens: &screens, keep };
     folder
         .save_checkpoint(new, |draft| {
-            write(&draft.join("model/config.json"), &format!("model {step}"))?;
-            write(&draft.join("state.json"), &format!("state {step}"))
+            write(&draft.join("model/config.json"), &format!("model {step}"));
+            write(&draft.join("state.json"), &format!("state {step}"));
+            Ok::<(), RunError>(())
         })
         .unwrap()
 }
@@ -146,14 +146,14 @@ fn what_a_killed_process_left_is_put_right() {
     let run = temporary.run();
     let checkpoints = run.join("checkpoints");
     // killed while it wrote the next checkpoint, a screenshot, the configuration
-    write(&checkpoints.join(".step-000003.writing/model/config.json"), "mod").unwrap();
-    write(&run.join("screens/12/.123456-0.writing"), "half").unwrap();
-    write(&run.join(".config.toml.writing"), "se").unwrap();
+    write(&checkpoints.join(".step-000003.writing/model/config.json"), "mod");
+    write(&run.join("screens/12/.123456-0.writing"), "half");
+    write(&run.join(".config.toml.writing"), "se");
     // killed between taking the old one away and putting the new one there
     fs::rename(run.join("best"), run.join(".best.replaced")).unwrap();
-    write(&run.join(".best.writing/model/config.json"), "model 2").unwrap();
+    write(&run.join(".best.writing/model/config.json"), "model 2");
     // killed after the new one was there
-    write(&checkpoints.join(".step-000002.replaced/state.json"), "old").unwrap();
+    write(&checkpoints.join(".step-000002.replaced/state.json"), "old");
     let folder = RunFolder::start(&run, Start::Resume).unwrap();
     assert_eq!(step(&folder.resume_point().unwrap()), Some(2));
     assert_eq!(names(&checkpoints), ["step-000001", "step-000002"]);
@@ -189,7 +189,7 @@ fn a_checkpoint_that_cannot_be_written_destroys_nothing() {
     let new = NewCheckpoint { step: 2, best: true, screens: &none, keep: 1 };
     let full = |path: &Path| RunError::File { path: path.to_path_buf(), problem: "no space".into() };
     let failed = folder.save_checkpoint(new, |draft| {
-        write(&draft.join("model/config.json"), "half")?;
+        write(&draft.join("model/config.json"), "half");
         Err(full(draft))
     });
     assert!(failed.unwrap_err().to_string().ends_with("no space"));
