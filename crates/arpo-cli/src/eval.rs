@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
         refills: config.collect.refills,
     };
     let began = Instant::now();
-    let mut collector = setup::collector(&config);
+    let mut collector = setup::collector(&config, &Arc::default());
     let Examined { tasks, report, .. } =
         examine(&mut collector, policy.as_mut(), &tasks, &examination, &mut |_| {})
             .map_err(Failure::failed)?;

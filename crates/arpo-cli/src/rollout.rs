@@ -10,6 +10,7 @@ use arpo_train::trainer::setup;
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What `arpo rollout` takes.
 #[derive(Args)]
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config);
+    let mut collector = setup::collector(&config, &Arc::default());
     let (mut episodes, mut successes, mut lost) = (0, 0, 0);
     for (number, chunk) in tasks.chunks(config.collect.tasks).enumerate() {
         if stop.asked() {

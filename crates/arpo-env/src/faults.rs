@@ -89,14 +89,17 @@ pub struct FaultyDesktop<E> {
     seed: u64,
     counts: Arc<FaultCounts>,
     world_seed: u64,
+    /// Episodes begun: one that is played again in the same world must be able to go better.
+    resets: u64,
     calls: u64,
     crashed: bool,
 }
 
 impl<E: Environment> FaultyDesktop<E> {
-    /// Wraps an environment; `seed` is the run's.
+    /// Wraps an environment. Faults follow from `seed`, the episodes' worlds and their order: give every desktop, also
+    /// one that replaces another, a seed of its own.
     pub fn new(inner: E, config: FaultsConfig, seed: u64, counts: Arc<FaultCounts>) -> Self {
-        Self { inner, config, seed, counts, world_seed: 0, calls: 0, crashed: false }
+        Self { inner, config, seed, counts, world_seed: 0, resets: 0, calls: 0, crashed: false }
     }
 
     /// The fault of the next call, if it has one. What ends the call at once is played here.
@@ -105,7 +108,9 @@ impl<E: Environment> FaultyDesktop<E> {
         if self.crashed {
             return Err(broken());
         }
-        let mut draw: f64 = stream(self.seed, Purpose::Faults, self.world_seed, self.calls).random();
+        let mut draw: f64 =
+            stream(self.seed, Purpose::Faults, self.world_seed.wrapping_add(self.resets << 32), self.calls)
+                .random();
         self.calls += 1;
         let fault = Fault::ALL.into_iter().filter(|fault| fault.fits(evaluation)).find(|fault| {
             draw -= fault.rate(&self.config);
@@ -148,6 +153,7 @@ fn spoilt(screen: Screen, fault: Option<Fault>) -> Screen {
 impl<E: Environment> Environment for FaultyDesktop<E> {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
         (self.world_seed, self.calls) = (seed, 0);
+        self.resets += 1;
         let fault = self.fault(false, deadline)?;
         Ok(spoilt(self.inner.reset(task, seed, deadline)?, fault))
     }

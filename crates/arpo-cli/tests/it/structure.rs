@@ -19,7 +19,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
     (
         "arpo-train",
-        &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-model", "arpo-engine"],
+        &[
+            "arpo-core",
+            "arpo-agent",
+            "arpo-chart",
+            "arpo-tokenizer",
+            "arpo-image",
+            "arpo-torch",
+            "arpo-env",
+            "arpo-model",
+            "arpo-engine",
+        ],
     ),
     (
         "arpo-cli",

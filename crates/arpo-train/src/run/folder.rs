@@ -108,6 +108,13 @@ impl RunFolder {
         write_file(&config_file(&self.path), toml.as_bytes())
     }
 
+    /// Writes a file of the folder whole; where it lies.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+        let path = self.path.join(name);
+        write_file(&path, bytes)?;
+        Ok(path)
+    }
+
     /// What a configuration has otherwise than the one in the folder; nothing if there is none.
     pub fn config_changes(&self, toml: &str) -> Result<Vec<ConfigChange>, RunError> {
         let Some(stored) = self.config()? else { return Ok(vec![]) };

@@ -6,7 +6,7 @@
 
 use super::Trainer;
 use super::evaluation::{self, Examination};
-use super::metrics::{Iteration, Seconds, line};
+use super::line::{Iteration, Seconds, line};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, GroupPlan};
 use crate::episode::EpisodePlan;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Names of the sets of tasks that are judged.
-const TRAINING: &str = "training";
-const HELD_OUT: &str = "held_out";
+pub(super) const TRAINING: &str = "training";
+pub(super) const HELD_OUT: &str = "held_out";
 
 /// Plans that are being played.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl Trainer<'_> {
         let learnt = learn(&mut self.updater, &lesson.samples, &layout, place, self.config)?;
         let learn_seconds = learning.elapsed().as_secs_f64();
         self.state.updates += (learnt.updates + learnt.skipped) as u64;
+        self.state.skipped = self.updater.skipped();
         self.state.iteration += 1;
         self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref));
         self.player.publish(self.updater.learner().model().weights(), self.state.version());

@@ -6,12 +6,12 @@
 //! | what it remembers | [`state`] |
 //! | who plays, and when | `player` |
 //! | how an agent is judged | [`evaluation`] |
-//! | what it leaves in `metrics.jsonl` | `metrics` |
+//! | what it leaves in `metrics.jsonl` | `line` |
 //! | one iteration | `iteration` |
 
 pub mod evaluation;
 mod iteration;
-mod metrics;
+mod line;
 mod player;
 pub mod setup;
 pub mod state;
@@ -20,11 +20,12 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::run::checkpoints::NewCheckpoint;
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
-use crate::run::metrics::MetricsLog;
+use crate::run::metrics::{self, MetricsLog};
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{Learnt, load_training};
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
+use arpo_chart::{Chart, Series};
 use arpo_core::config::{CollectMode, Config};
 use arpo_core::task::{Task, TaskId};
 use arpo_model::checkpoint::Weights;
@@ -32,7 +33,7 @@ use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
-use iteration::Pending;
+use iteration::{HELD_OUT, Pending, TRAINING};
 use player::Player;
 use setup::Loaded;
 use state::RunState;
@@ -84,7 +85,8 @@ pub fn train(
     if interrupted {
         trainer.save(false)?;
     }
-    let ended = trainer.ended(interrupted);
+    let curve = trainer.draw_curve()?;
+    let ended = trainer.ended(interrupted, curve);
     (trainer.tell)(RunEvent::RunEnded(ended.clone()));
     Ok(ended)
 }
@@ -131,7 +133,7 @@ impl<'a> Trainer<'a> {
         let shares = config.collect.mode == CollectMode::Synchronous;
         let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
         let policy = setup::policy(config, &dimensions, &played_with, &agent, state.version());
-        let player = Player::start(setup::collector(config), policy, shares)?;
+        let player = Player::start(setup::collector(config, &Arc::default()), policy, shares)?;
         let learner = setup::learner(config, &dimensions, weights, &agent);
         Ok(Self {
             config,
@@ -142,7 +144,7 @@ impl<'a> Trainer<'a> {
             agent,
             tasks: tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
             held_out: setup::held_out_tasks(config),
-            updater: Updater::new(learner, optimiser, Some(folder.incidents())),
+            updater: Updater::new(learner, optimiser, Some(folder.incidents())).with_skipped(state.skipped),
             player,
             screens: state.load_screens(folder.screens())?,
             metrics: folder.metrics_at(state.metrics)?,
@@ -158,16 +160,11 @@ impl<'a> Trainer<'a> {
     }
 
     fn announce(&mut self) {
-        let replay = if self.config.replay.enabled { "ARPO (GRPO with replay)" } else { "GRPO" };
-        let mode = match self.config.collect.mode {
-            CollectMode::Synchronous => "",
-            CollectMode::Overlapped => ", overlapped",
-        };
         let started = RunStarted {
             folder: self.folder.path().to_path_buf(),
             resumed_at: self.resumed_at,
             iterations: self.config.iterations,
-            method: format!("{replay}{mode}"),
+            method: self.method(),
             parameters: self.weights().count() as u64,
             device: format!("{:?}", self.updater.learner().model().device()).to_lowercase(),
             tasks: self.tasks.len(),
@@ -196,7 +193,33 @@ impl<'a> Trainer<'a> {
         self.folder.save_training(new, learnt, &self.state)
     }
 
-    fn ended(&self, interrupted: bool) -> RunEnded {
+    /// Success over iterations as a picture; none if nothing was evaluated.
+    fn draw_curve(&self) -> Result<Option<PathBuf>, TrainError> {
+        if self.state.evaluations.count < 2 {
+            return Ok(None);
+        }
+        let lines = metrics::read(&self.folder.metrics_file())?;
+        let curve = |name: &str, key: &str| {
+            let key = format!("evaluation/{key}");
+            let (low, high) = (format!("{key}/low"), format!("{key}/high"));
+            Series::of_metrics_with_band(name, &lines, "iteration", &key, (&low, &high))
+        };
+        let series = [curve("training tasks", TRAINING), curve("held-out tasks", HELD_OUT)];
+        let series = series.into_iter().filter(|series| !series.points.is_empty()).collect();
+        let title = format!("{}, seed {}", self.method(), self.config.seed);
+        Ok(Some(self.folder.write_file("curve.png", &Chart::of_success(&title, series).png())?))
+    }
+
+    fn method(&self) -> String {
+        let replay = if self.config.replay.enabled { "ARPO (GRPO with replay)" } else { "GRPO" };
+        let mode = match self.config.collect.mode {
+            CollectMode::Synchronous => "",
+            CollectMode::Overlapped => ", overlapped",
+        };
+        format!("{replay}{mode}")
+    }
+
+    fn ended(&self, interrupted: bool, curve: Option<PathBuf>) -> RunEnded {
         let mut written = vec![
             ("metrics".to_owned(), self.folder.metrics_file()),
             ("checkpoints".to_owned(), self.folder.checkpoints()),
@@ -204,6 +227,7 @@ impl<'a> Trainer<'a> {
         if self.folder.best().exists() {
             written.push(("best model".to_owned(), self.folder.best().join("model")));
         }
+        written.extend(curve.map(|path| ("curve".to_owned(), path)));
         RunEnded {
             iterations: self.state.iteration,
             of: self.config.iterations,

@@ -7,11 +7,13 @@ use crate::collect::{CollectOptions, Collector, DesktopFactory};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
-use arpo_core::config::{Config, DeviceChoice, PromptStyle, SuiteChoice};
+use arpo_core::config::{Config, DeviceChoice, FaultsConfig, PromptStyle, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
+use arpo_env::faults::{FaultCounts, FaultyDesktop};
 use arpo_env::tasks::{Part, Suite};
 use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
@@ -21,7 +23,7 @@ use arpo_torch::runtime::{self, CudaHalf};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tch::{Device, Kind};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -125,11 +127,24 @@ pub fn suite(config: &Config) -> Suite {
     }
 }
 
-/// Desktops of the suite, and how episodes are played on them.
-pub fn collector(config: &Config) -> Collector {
+/// Desktops of the suite, and how episodes are played on them. Faults that the configuration asks for are counted.
+pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Collector {
     let screen = suite(config).screen();
-    let factory: Arc<DesktopFactory> =
-        Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?) as Box<_>));
+    let (played, counts, seed) = (config.faults.clone(), Arc::clone(faults), config.seed);
+    let faulty = played != FaultsConfig::default();
+    let made: Mutex<BTreeMap<usize, u64>> = Mutex::default();
+    let factory: Arc<DesktopFactory> = Arc::new(move |place| {
+        let desktop = EmbeddedDesktop::new(screen.clone())?;
+        Ok(if faulty {
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = made.entry(place).or_default();
+            *before += 1;
+            let seed = seed ^ ((place as u64) << 32 | *before << 48);
+            Box::new(FaultyDesktop::new(desktop, played.clone(), seed, Arc::clone(&counts)))
+        } else {
+            Box::new(desktop) as Box<dyn Environment>
+        })
+    });
     Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect))
 }
 

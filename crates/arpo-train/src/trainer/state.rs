@@ -21,6 +21,8 @@ pub struct RunState {
     pub iteration: u64,
     /// Updates made.
     pub updates: u64,
+    /// Updates that were skipped.
+    pub skipped: u64,
     /// Which tasks come next.
     pub sampler: TaskSampler,
     /// What tasks took.
@@ -74,6 +76,7 @@ impl RunState {
         Self {
             iteration: 0,
             updates: 0,
+            skipped: 0,
             sampler: TaskSampler::new(tasks, seed),
             effort: Effort::default(),
             replay: ReplayBuffer::default(),

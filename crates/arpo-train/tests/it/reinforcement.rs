@@ -33,7 +33,7 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
     let mut updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), optimiser, None);
-    let mut collector = setup::collector(config);
+    let mut collector = setup::collector(config, &Arc::default());
     let (mut buffer, mut screens) = (ReplayBuffer::default(), Screens::default());
     let mut scores = vec![];
     for iteration in 0..ITERATIONS {
@@ -75,7 +75,7 @@ fn success_rises_unless_advantages_are_flipped() {
     let all = setup::training_tasks(&config).unwrap();
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(&config).unwrap();
     let mut policy = setup::policy(&config, &dimensions, &weights, &agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config);
+    let mut collector = setup::collector(&config, &Arc::default());
     let examination = Examination { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0 };
     let played = examine(&mut collector, &mut policy, &all[..32], &examination, &mut |_| {}).unwrap();
     let mixed = |at: &usize| {
