@@ -12,9 +12,9 @@
 //! | to change | look in |
 //! |---|---|
 //! | who may write, what a folder must hold | [`folder`] |
-//! | how checkpoints are kept, found and checked | [`checkpoints`], [`manifest`] |
+//! | how checkpoints are kept, found and checked | [`checkpoints`], `manifest` |
 //! | what a checkpoint of a training run is made of | [`training_state`] |
-//! | how files come to be whole or not at all | [`durable`] |
+//! | how files come to be whole or not at all | `durable` |
 //! | screenshots | [`screens`] |
 //! | episodes read back | [`episodes`] |
 //! | metrics | [`metrics`] |

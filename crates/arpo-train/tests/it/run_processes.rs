@@ -1,12 +1,19 @@
-//! What only processes show: a lock that goes with its holder, and Ctrl-C once and twice.
+//! What only processes show: a lock that goes with its holder, checkpoints that outlive being killed at any moment, and
+//! Ctrl-C once and twice.
 //!
 //! The tests start this program again with one of the ignored tests, which do what the other process does.
 
 use crate::run_folder::Temporary;
+use arpo_train::run::checkpoints::{NewCheckpoint, best_step};
+use arpo_train::run::metrics;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunError, RunFolder, Start};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use image::RgbImage;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +30,7 @@ struct Other {
 }
 
 impl Other {
-    fn start(test: &str, folder: &std::path::Path) -> Self {
+    fn start(test: &str, folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder)
@@ -84,6 +91,78 @@ fn the_lock_goes_with_a_killed_process() {
     other.signal("-KILL");
     assert_eq!(other.exit_code(), None);
     RunFolder::start(&temporary.run(), Start::Resume).unwrap();
+}
+
+/// Iterations behind the run, and where its metrics end.
+fn point_of(folder: &RunFolder) -> (u64, u64) {
+    let latest = folder.resume_point().unwrap();
+    assert!(latest.skipped.is_empty(), "{:?}", latest.skipped);
+    latest.checkpoint.map_or((0, 0), |found| {
+        let position = fs::read_to_string(found.path.join("state.json")).unwrap();
+        (found.step, position.parse().unwrap())
+    })
+}
+
+#[test]
+#[ignore = "the other process of a test"]
+fn saves_until_killed() {
+    let folder = RunFolder::start(&folder_of_other(), Start::Resume).unwrap();
+    if folder.config().unwrap().is_none() {
+        folder.write_config("seed = 1\n").unwrap();
+    }
+    let (done, position) = point_of(&folder);
+    let mut log = folder.metrics_at(position).unwrap();
+    for step in done + 1..done + 10_000 {
+        log.append(&json!({"iteration": step})).unwrap();
+        // each refers to three screenshots, two of which the one before has too
+        let screens: BTreeSet<String> = (step..step + 3).map(|number| format!("{number:08}")).collect();
+        for digest in &screens {
+            folder.screens().put(digest, &RgbImage::new(8, 8)).unwrap();
+        }
+        let new = NewCheckpoint { step, best: step.is_multiple_of(3), screens: &screens, keep: 2 };
+        folder
+            .save_checkpoint(new, |draft| {
+                fs::create_dir(draft.join("model")).unwrap();
+                fs::write(draft.join("model/weights"), vec![step as u8; 100_000]).unwrap();
+                fs::write(draft.join("state.json"), log.position().to_string()).unwrap();
+                Ok::<(), RunError>(())
+            })
+            .unwrap();
+        println!("saved {step}");
+    }
+}
+
+#[test]
+fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
+    let temporary = Temporary::new("any-moment");
+    let mut before = 0;
+    for round in 0..12 {
+        let mut other = Other::start("run_processes::saves_until_killed", &temporary.run());
+        if round > 0 {
+            other.wait_for("saved");
+        }
+        // before, while and after things are written, however fast the machine is
+        std::thread::sleep(Duration::from_micros(1700 * round * round));
+        other.signal("-KILL");
+        other.exit_code();
+        let mut rest = String::new();
+        other.said.read_to_string(&mut rest).unwrap();
+        let said = rest.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse().ok());
+
+        let folder = RunFolder::start(&temporary.run(), Start::Resume).unwrap();
+        let (step, position) = point_of(&folder);
+        assert!(step >= said.unwrap_or(0) && step >= before, "{step} after {said:?} and {before}");
+        if step > 0 {
+            drop(folder.metrics_at(position).unwrap());
+            let lines = metrics::read(&folder.metrics_file()).unwrap();
+            let iterations: Vec<u64> = lines.iter().map(|line| line["iteration"].as_u64().unwrap()).collect();
+            assert!(iterations.into_iter().eq(1..=step));
+            let best = best_step(&folder.best());
+            assert_eq!(best, Some(step - step % 3).filter(|&best| best > 0));
+        }
+        before = step;
+    }
+    assert!(before > 10, "{before} checkpoints");
 }
 
 #[test]
