@@ -18,9 +18,11 @@ mod train;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
+use std::env;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{self, ExitCode};
 
 /// Trains vision-language GUI agents with reinforcement learning (ARPO).
 #[derive(Parser)]
@@ -52,6 +54,35 @@ enum Command {
     Config(config::ConfigArguments),
     /// Measure the speed of a part
     Bench(bench::BenchArguments),
+}
+
+impl Command {
+    /// Whether it keeps all cores busy for a while.
+    fn computes(&self) -> bool {
+        match self {
+            Self::Train(_)
+            | Self::Eval(_)
+            | Self::Select(_)
+            | Self::Rollout(_)
+            | Self::Offline(_)
+            | Self::Sft(_) => true,
+            Self::Doctor(_) | Self::Env(_) | Self::Config(_) | Self::Bench(_) => false,
+        }
+    }
+}
+
+/// Threads of libtorch that have nothing to do turn in circles and take the processor from those that have, unless they
+/// are told to sleep: measured, a third of the time of small models. The library reads that when it is loaded, so the
+/// program starts itself again. A setting of the user's own wins.
+fn let_idle_threads_sleep() {
+    const SETTING: &str = "OMP_WAIT_POLICY";
+    if env::var_os(SETTING).is_some() {
+        return;
+    }
+    if let Ok(program) = env::current_exe() {
+        // returns only if that cannot be; then things are slower, not wrong
+        let _ = process::Command::new(program).args(env::args_os().skip(1)).env(SETTING, "passive").exec();
+    }
 }
 
 /// How a command can end badly.
@@ -94,6 +125,9 @@ pub(crate) fn write_json(report: &impl Serialize, out: &mut impl Write) -> Resul
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
+    if command.computes() {
+        let_idle_threads_sleep();
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = run(command, &mut out);
     // what was found before a failure is still the result

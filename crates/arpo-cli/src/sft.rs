@@ -160,6 +160,7 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
                 if *updates > 0 { format!(", going on after update {updates}") } else { String::new() };
             bar.suspend(|| writeln!(out, "{parameters} parameters{resumed}"))?;
         }
+        SupervisedEvent::Notice { message } => bar.suspend(|| writeln!(out, "{message}"))?,
         SupervisedEvent::Updated { updates, loss } => {
             bar.set_position(*updates);
             bar.set_message(format!("loss {loss:.3}"));

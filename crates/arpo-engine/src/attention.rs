@@ -1,7 +1,8 @@
 //! Attention of new tokens over the cache.
 //!
 //! New tokens of a pass lie one behind the other, sequence by sequence. Sequences that add one token are computed
-//! together, over all of their pages at once; those that add more, one by one.
+//! together, over all of their pages at once. Those that add more are computed one by one where sequences are long and
+//! there is a kernel for them, and otherwise together too, filled up to the longest.
 
 use crate::cache::{KeyValueCache, Slots};
 use crate::pages::PageId;
@@ -41,6 +42,17 @@ enum PartKind {
     Steps(Steps),
     /// One sequence with several.
     Several { pages: Tensor, tokens: i64, mask: Option<Tensor> },
+    /// Sequences with several each.
+    Together(Together),
+}
+
+#[derive(Debug)]
+struct Together {
+    pages: Tensor,  // [sequences, pages], i64
+    spread: Tensor, // [sequences * most]: the row that stands at each place
+    back: Tensor,   // [rows]: the place of each row
+    mask: Tensor,   // [sequences, 1, most, tokens]: 0 for what is seen
+    most: i64,
 }
 
 #[derive(Debug)]
@@ -55,7 +67,7 @@ struct Steps {
 #[derive(Debug)]
 struct PlainSteps {
     pages: Tensor, // [sequences, pages], i64
-    mask: Tensor,  // [sequences, 1, 1, tokens]: what is there
+    mask: Tensor,  // [sequences, 1, 1, tokens]: 0 for what is there
 }
 
 impl Routes {
@@ -65,9 +77,12 @@ impl Routes {
         let tokens =
             spans.iter().flat_map(|span| (span.past..span.past + span.new).map(|at| (span.pages, at)));
         let slots = Slots::new(tokens, page_tokens, device);
-        let parts = spans.chunk_by(|a, b| a.new == 1 && b.new == 1).map(|group| {
+        let fill_up = !counts_from_the_end(cache.kind(), device);
+        let alike = |a: &Span, b: &Span| (a.new == 1) == (b.new == 1) && (a.new == 1 || fill_up);
+        let parts = spans.chunk_by(alike).map(|group| {
             let kind = match group {
                 [span] if span.new > 1 => several(span, cache, device),
+                [first, ..] if first.new > 1 => PartKind::Together(Together::new(group, cache, device)),
                 group => PartKind::Steps(Steps::new(group, cache, device)),
             };
             Part { rows: group.iter().map(|span| span.new as i64).sum(), kind }
@@ -92,6 +107,7 @@ impl Routes {
                         let [k, v] = cache.read(layer, pages).map(|x| x.narrow(2, 0, *tokens));
                         attend_several(&q, &k, &v, mask.as_ref())
                     }
+                    PartKind::Together(together) => together.attend(cache, layer, &q),
                 }
             })
             .collect();
@@ -102,19 +118,66 @@ impl Routes {
     }
 }
 
+/// Pages of each sequence, one row each, filled up with page 0, which masks hide; and how many there are in a row.
+fn page_table(group: &[Span], page_tokens: usize) -> (Vec<i32>, usize) {
+    let used = |span: &Span| (span.past + span.new).div_ceil(page_tokens);
+    let most = group.iter().map(used).max().unwrap_or(0);
+    let row = |span: &Span| {
+        let pages = span.pages[..used(span)].iter().map(|&page| page as i32).collect::<Vec<_>>();
+        pages.into_iter().chain(std::iter::repeat_n(0, most - used(span)))
+    };
+    (group.iter().flat_map(row).collect(), most)
+}
+
+/// 0 where a place is at most the last that is seen, minus infinity behind it.
+fn seen_up_to(last: &Tensor, tokens: i64) -> Tensor {
+    let places = Tensor::arange(tokens, (last.kind(), last.device()));
+    let hidden = places.gt_tensor(&last.unsqueeze(-1));
+    Tensor::zeros_like(&hidden).to_kind(Kind::Float).masked_fill(&hidden, f64::NEG_INFINITY)
+}
+
+impl Together {
+    fn new(group: &[Span], cache: &KeyValueCache, device: Device) -> Self {
+        let (table, pages) = page_table(group, cache.page_tokens());
+        let most = group.iter().map(|span| span.new).max().unwrap_or(0);
+        let (mut spread, mut back, mut last) = (vec![], vec![], vec![]);
+        for (number, span) in group.iter().enumerate() {
+            let first = back.len() as i64;
+            for at in 0..most {
+                let filled = at < span.new;
+                // what fills up repeats the first row; nobody reads what comes of it
+                spread.push(if filled { first + at as i64 } else { first });
+                last.push((span.past + if filled { at } else { 0 }) as i64);
+                if filled {
+                    back.push((number * most + at) as i64);
+                }
+            }
+        }
+        let numbers = |numbers: &[i64]| Tensor::from_slice(numbers).to_device(device);
+        let (sequences, most) = (group.len() as i64, most as i64);
+        let last = numbers(&last).view([sequences, 1, most]);
+        let mask = seen_up_to(&last, (pages * cache.page_tokens()) as i64).to_kind(cache.kind());
+        let pages = Tensor::from_slice(&table).view([sequences, -1]).to_kind(Kind::Int64).to_device(device);
+        Self { pages, spread: numbers(&spread), back: numbers(&back), mask, most }
+    }
+
+    fn attend(&self, cache: &KeyValueCache, layer: usize, q: &Tensor) -> Tensor {
+        let (sequences, heads, width) = (self.pages.size()[0], q.size()[1], q.size()[2]);
+        let q = q.index_select(0, &self.spread).view([sequences, self.most, heads, width]).transpose(1, 2);
+        let [k, v] = cache.read(layer, &self.pages).map(|x| {
+            let (shared, tokens) = (x.size()[1], x.size()[2]);
+            let by_head = x.unsqueeze(2).expand([sequences, shared, heads / shared, tokens, width], false);
+            by_head.reshape([sequences, heads, tokens, width])
+        });
+        let attended =
+            Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&self.mask), 0.0, false, None, false);
+        attended.transpose(1, 2).reshape([sequences * self.most, -1]).index_select(0, &self.back)
+    }
+}
+
 impl Steps {
     fn new(group: &[Span], cache: &KeyValueCache, device: Device) -> Self {
-        let page_tokens = cache.page_tokens();
-        let used = |span: &Span| (span.past + span.new).div_ceil(page_tokens);
-        let most = group.iter().map(used).max().unwrap_or(0);
-        // rows are filled up with page 0, which the mask hides
-        let table: Vec<i32> = group
-            .iter()
-            .flat_map(|span| {
-                let pages = span.pages[..used(span)].iter().map(|&page| page as i32);
-                pages.chain(std::iter::repeat_n(0, most - used(span)))
-            })
-            .collect();
+        let (table, _) = page_table(group, cache.page_tokens());
         let lengths: Vec<i32> = group.iter().map(|span| (span.past + span.new) as i32).collect();
         let table = Tensor::from_slice(&table).view([group.len() as i64, -1]).to_device(device);
         let lengths = Tensor::from_slice(&lengths).to_device(device);
@@ -127,7 +190,7 @@ impl Steps {
         let [keys, values] = cache.layer(layer);
         let fast = self.sequences.as_ref().and_then(|sequences| paged_attention(q, keys, values, sequences));
         fast.unwrap_or_else(|| {
-            let plain = self.plain.get_or_init(|| self.plain(cache.page_tokens()));
+            let plain = self.plain.get_or_init(|| self.plain(cache));
             let [k, v] = cache.read(layer, &plain.pages);
             let (sequences, width) = (q.size()[0], q.size()[2]);
             // the heads that share a key are rows of one product
@@ -140,10 +203,10 @@ impl Steps {
 }
 
 impl Steps {
-    fn plain(&self, page_tokens: usize) -> PlainSteps {
-        let tokens = self.table.size()[1] * page_tokens as i64;
-        let places = Tensor::arange(tokens, (Kind::Int, self.table.device()));
-        let mask = places.unsqueeze(0).lt_tensor(&self.lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1);
+    fn plain(&self, cache: &KeyValueCache) -> PlainSteps {
+        let (kind, tokens) = (cache.kind(), self.table.size()[1] * cache.page_tokens() as i64);
+        let last = (self.lengths.to_kind(Kind::Int64) - 1).view([-1, 1, 1]);
+        let mask = seen_up_to(&last, tokens).to_kind(kind);
         PlainSteps { pages: self.table.to_kind(Kind::Int64), mask }
     }
 }

@@ -202,8 +202,8 @@ impl<'a> Offline<'a> {
 /// Each success with a failure of its task, drawn at random; as many pairs as there are of the more frequent kind.
 fn pairs(trajectories: &[&Trajectory], succeeded: impl Fn(&usize) -> bool, seed: u64) -> Vec<Vec<usize>> {
     let mut by_task: BTreeMap<&TaskId, [Vec<usize>; 2]> = BTreeMap::new();
-    for at in 0..trajectories.len() {
-        by_task.entry(&trajectories[at].task).or_default()[usize::from(!succeeded(&at))].push(at);
+    for (at, trajectory) in trajectories.iter().enumerate() {
+        by_task.entry(&trajectory.task).or_default()[usize::from(!succeeded(&at))].push(at);
     }
     let mut random = stream(seed, Purpose::Batches, 0, 1);
     let mut pairs = Vec::new();

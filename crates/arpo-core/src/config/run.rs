@@ -57,7 +57,8 @@ pub struct TasksConfig {
     pub suite: SuiteChoice,
     /// Train on so many of the training tasks, spread over the applications; 0 for all.
     pub count: usize,
-    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it; empty for no list.
+    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it; `quick`: the list of the quick
+    /// preset; empty for no list.
     pub list: String,
     /// Desktops a task is met on: 1 keeps everything that the task leaves open as it was first.
     #[schemars(range(min = 1))]

@@ -5,9 +5,9 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
-use crate::run::checkpoints::NewCheckpoint;
+use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::stop::StopSwitch;
-use crate::run::training_state::{Learnt, load_training};
+use crate::run::training_state::{Learnt, Restored, load_training};
 use crate::run::{RunFolder, Start};
 use arpo_core::config::OptimiserConfig;
 use arpo_core::statistics::{Success, success};
@@ -57,6 +57,11 @@ pub enum SupervisedEvent {
         parameters: i64,
         /// Updates made before.
         updates: u64,
+    },
+    /// Something a person should know: a damaged checkpoint.
+    Notice {
+        /// One line.
+        message: String,
     },
     /// An update was made.
     Updated {
@@ -153,7 +158,7 @@ impl Run {
         folder: &RunFolder,
         start: Start,
         device: Device,
-        _tell: &mut dyn FnMut(SupervisedEvent),
+        notice: &mut dyn FnMut(SupervisedEvent),
     ) -> Result<(Self, Arc<Agent>), TrainError> {
         let optimiser = OptimiserConfig {
             beta2: 0.95,
@@ -161,25 +166,22 @@ impl Run {
             max_grad_norm: 1.0,
             ..OptimiserConfig::default()
         };
-        let latest = if start == Start::Resume { folder.resume_point()?.checkpoint } else { None };
-        let (config, side_files, weights, optimiser, remembered) = match latest {
-            Some(checkpoint) => {
-                let restored = load_training::<Remembered>(
-                    &checkpoint.path,
-                    (Kind::Float, device),
-                    |_| true,
-                    optimiser,
-                )?;
-                let model = (restored.config, restored.side_files, restored.weights);
-                (model.0, model.1, model.2, restored.optimiser, restored.state)
-            }
-            None => {
-                let (config, side_files) = fresh::model(options.suite)?;
-                tch::manual_seed(options.seed as i64);
-                let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
-                let optimiser = AdamW::new(&weights, optimiser);
-                (config, side_files, weights, optimiser, Remembered::default())
-            }
+        let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
+        for message in latest.skipped {
+            notice(SupervisedEvent::Notice { message });
+        }
+        let latest = latest.checkpoint;
+        let (config, side_files, weights, optimiser, remembered) = if let Some(checkpoint) = latest {
+            let place = (Kind::Float, device);
+            let restored = load_training::<Remembered>(&checkpoint.path, place, |_| true, optimiser)?;
+            let Restored { config, side_files, weights, optimiser, state } = restored;
+            (config, side_files, weights, optimiser, state)
+        } else {
+            let (config, side_files) = fresh::model(options.suite)?;
+            tch::manual_seed(options.seed as i64);
+            let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
+            let optimiser = AdamW::new(&weights, optimiser);
+            (config, side_files, weights, optimiser, Remembered::default())
         };
         let style = fresh::style(options.suite);
         let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), style)?);

@@ -18,7 +18,7 @@ pub mod state;
 
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::run::checkpoints::NewCheckpoint;
+use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::metrics::{self, MetricsLog};
 use crate::run::stop::StopSwitch;
@@ -100,7 +100,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
         let tasks = setup::training_tasks(config)?;
-        let latest = if start == Start::Resume { folder.resume_point()? } else { Default::default() };
+        let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
             tell(RunEvent::Notice(Notice { message }));
         }

@@ -148,33 +148,35 @@ pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Collector {
     Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect))
 }
 
-/// The tasks to train on: those of a list, or so many of the suite's, the applications taking turns.
+/// The tasks to train on: those of a list or all of the suite's, or so many of them, the applications taking turns.
 pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
     let all = suite(config).tasks(Part::Train);
-    if !config.tasks.list.is_empty() {
-        return listed(&config.tasks.list, all);
-    }
-    let wanted = match config.tasks.count {
-        0 => all.len(),
-        count if count <= all.len() => count,
-        count => {
-            let there = all.len();
-            return Err(TrainError::Options(format!(
-                "`tasks.count` = {count}: the suite has {there} training tasks"
-            )));
-        }
+    let tasks: Vec<Arc<Task>> = if config.tasks.list.is_empty() {
+        all.iter().map(|task| Arc::new(task.clone())).collect()
+    } else {
+        listed(&config.tasks.list, all)?
     };
-    let mut queues: BTreeMap<&str, VecDeque<&Task>> = BTreeMap::new();
-    for task in all {
-        queues.entry(&task.application).or_default().push_back(task);
+    let (wanted, there) = (config.tasks.count, tasks.len());
+    if wanted > there {
+        return Err(TrainError::Options(format!(
+            "`tasks.count` = {wanted}: there are {there} training tasks"
+        )));
+    }
+    Ok(if wanted == 0 { tasks } else { spread(tasks, wanted) })
+}
+
+/// So many of the tasks, the applications taking turns.
+fn spread(tasks: Vec<Arc<Task>>, wanted: usize) -> Vec<Arc<Task>> {
+    let mut queues: BTreeMap<String, VecDeque<Arc<Task>>> = BTreeMap::new();
+    for task in tasks {
+        queues.entry(task.application.clone()).or_default().push_back(task);
     }
     let mut chosen = Vec::with_capacity(wanted);
     while chosen.len() < wanted {
-        let round = queues.values_mut().filter_map(VecDeque::pop_front);
-        chosen.extend(round.map(|task| Arc::new(task.clone())));
+        chosen.extend(queues.values_mut().filter_map(VecDeque::pop_front));
     }
     chosen.truncate(wanted);
-    Ok(chosen)
+    chosen
 }
 
 /// The tasks that are never trained on.
@@ -182,9 +184,16 @@ pub fn held_out_tasks(config: &Config) -> Vec<Arc<Task>> {
     suite(config).tasks(Part::HeldOut).iter().map(|task| Arc::new(task.clone())).collect()
 }
 
+/// The list that the program carries.
+const QUICK_LIST: (&str, &str) = ("quick", include_str!("../../../../configs/quick-tasks.txt"));
+
 fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| TrainError::Options(format!("`tasks.list` = {path:?}: {error}")))?;
+    let text = if path == QUICK_LIST.0 {
+        QUICK_LIST.1.to_owned()
+    } else {
+        fs::read_to_string(path)
+            .map_err(|error| TrainError::Options(format!("`tasks.list` = {path:?}: {error}")))?
+    };
     let names = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     names
         .map(|name| {

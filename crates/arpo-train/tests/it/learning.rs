@@ -19,6 +19,7 @@ use arpo_train::episode::PlayedEpisode;
 use arpo_train::policy::EnginePolicy;
 use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::supervised::{self, SupervisedOptions};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -146,8 +147,10 @@ fn imitation_makes_the_imitated_likelier_and_is_the_same_again() {
             screens: 2,
             episodes: 2,
             grounding_share: 0.0,
+            weights: BTreeMap::new(),
             learning_rate: 2e-3,
             warm_up: 1,
+            max_steps: 4,
             seed: 3,
         };
         let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
