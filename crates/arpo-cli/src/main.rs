@@ -18,7 +18,6 @@ mod train;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use std::env;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -76,12 +75,13 @@ impl Command {
 /// program starts itself again. A setting of the user's own wins.
 fn let_idle_threads_sleep() {
     const SETTING: &str = "OMP_WAIT_POLICY";
-    if env::var_os(SETTING).is_some() {
+    if std::env::var_os(SETTING).is_some() {
         return;
     }
-    if let Ok(program) = env::current_exe() {
+    if let Ok(program) = std::env::current_exe() {
         // returns only if that cannot be; then things are slower, not wrong
-        let _ = process::Command::new(program).args(env::args_os().skip(1)).env(SETTING, "passive").exec();
+        let _ =
+            process::Command::new(program).args(std::env::args_os().skip(1)).env(SETTING, "passive").exec();
     }
 }
 
