@@ -4,7 +4,8 @@ use arpo_core::advantage::{AdvantageKind, group_advantages};
 use arpo_core::loss::offline::{DpoConfig, KtoConfig, OfflineSample, dpo_loss, kto_loss, supervised_loss};
 use arpo_core::loss::policy::Behaviour;
 use arpo_core::loss::{
-    KlKind, LossConfig, LossStatistics, Normaliser, PolicySample, policy_loss, sample_loss, token_scales,
+    KlKind, LossConfig, LossStatistics, Normaliser, OldLogp, PolicySample, policy_loss, sample_loss,
+    token_scales,
 };
 use proptest::prelude::*;
 
@@ -26,6 +27,7 @@ fn any_loss_config() -> impl Strategy<Value = LossConfig> {
             constant_tokens: 64,
             kl,
             kl_coefficient,
+            old: OldLogp::Learner,
             importance_truncation: 0.0,
         },
     )
