@@ -97,6 +97,7 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
         max_steps: config.collect.max_steps,
         worlds: config.tasks.worlds,
         refills: config.collect.refills,
+        faulty: config.faults.any(),
     };
     let began = Instant::now();
     let mut collector = setup::collector(&config, &Arc::default());

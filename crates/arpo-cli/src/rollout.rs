@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
             max_steps: config.collect.max_steps,
             worlds: config.tasks.worlds,
             refills: config.collect.refills,
+            faulty: config.faults.any(),
         };
         let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
             .map_err(Failure::failed)?;

@@ -81,6 +81,9 @@ impl FaultCounts {
     }
 }
 
+/// The part of an episode's seed that is the world's.
+const WORLD: u64 = 0xffff_ffff;
+
 /// An environment with faults.
 #[derive(Debug)]
 pub struct FaultyDesktop<E> {
@@ -89,17 +92,15 @@ pub struct FaultyDesktop<E> {
     seed: u64,
     counts: Arc<FaultCounts>,
     world_seed: u64,
-    /// Episodes begun: one that is played again in the same world must be able to go better.
-    resets: u64,
     calls: u64,
     crashed: bool,
 }
 
 impl<E: Environment> FaultyDesktop<E> {
-    /// Wraps an environment. Faults follow from `seed`, the episodes' worlds and their order: give every desktop, also
-    /// one that replaces another, a seed of its own.
+    /// Wraps an environment; `seed` is the run's. The upper half of an episode's seed only tells it from others in the
+    /// same world: the environment gets the lower half.
     pub fn new(inner: E, config: FaultsConfig, seed: u64, counts: Arc<FaultCounts>) -> Self {
-        Self { inner, config, seed, counts, world_seed: 0, resets: 0, calls: 0, crashed: false }
+        Self { inner, config, seed, counts, world_seed: 0, calls: 0, crashed: false }
     }
 
     /// The fault of the next call, if it has one. What ends the call at once is played here.
@@ -108,9 +109,7 @@ impl<E: Environment> FaultyDesktop<E> {
         if self.crashed {
             return Err(broken());
         }
-        let mut draw: f64 =
-            stream(self.seed, Purpose::Faults, self.world_seed.wrapping_add(self.resets << 32), self.calls)
-                .random();
+        let mut draw: f64 = stream(self.seed, Purpose::Faults, self.world_seed, self.calls).random();
         self.calls += 1;
         let fault = Fault::ALL.into_iter().filter(|fault| fault.fits(evaluation)).find(|fault| {
             draw -= fault.rate(&self.config);
@@ -153,9 +152,8 @@ fn spoilt(screen: Screen, fault: Option<Fault>) -> Screen {
 impl<E: Environment> Environment for FaultyDesktop<E> {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
         (self.world_seed, self.calls) = (seed, 0);
-        self.resets += 1;
         let fault = self.fault(false, deadline)?;
-        Ok(spoilt(self.inner.reset(task, seed, deadline)?, fault))
+        Ok(spoilt(self.inner.reset(task, seed & WORLD, deadline)?, fault))
     }
 
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {

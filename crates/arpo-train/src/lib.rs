@@ -12,7 +12,7 @@
 //! | what a run leaves on disk and goes on from | [`run`] |
 
 pub mod agent;
-pub mod base;
+pub mod base_model;
 pub mod collect;
 pub mod demonstrations;
 pub mod dialogue;

@@ -74,13 +74,6 @@ fn mistakes_are_one_line_and_exit_2() {
 }
 
 #[test]
-fn training_says_that_it_cannot_yet() {
-    let ran = arpo(&["train"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-}
-
-#[test]
 fn doctor_finds_the_embedded_default_ready() {
     let ran = arpo(&["doctor"]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);

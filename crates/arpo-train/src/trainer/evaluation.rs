@@ -1,5 +1,6 @@
 //! Judging an agent: rollouts of tasks without learning from them, by task and by application.
 
+use super::setup::world_seed;
 use crate::TrainError;
 use crate::collect::{CollectEvent, CollectReport, Collector, GroupPlan};
 use crate::episode::{EpisodePlan, PlayedEpisode};
@@ -28,6 +29,8 @@ pub struct Examination {
     pub worlds: u64,
     /// Rollouts that may be repeated because a desktop failed, for each task.
     pub refills: usize,
+    /// Faults are played on purpose.
+    pub faulty: bool,
 }
 
 /// Examinations draw from streams of their own, which no iteration reaches.
@@ -82,13 +85,17 @@ pub fn examine(
 
 fn plan(task: &Arc<Task>, number: u64, examination: &Examination) -> GroupPlan {
     let step = EXAMINATIONS + examination.number;
-    let episode = |sample: usize| EpisodePlan {
-        id: EpisodeId::new(step, &task.id, sample),
-        task: Arc::clone(task),
-        world_seed: sample as u64 % examination.worlds,
-        sampling_seed: stream(examination.seed, Purpose::Sampling, step, number << 32 | sample as u64)
-            .next_u64(),
-        max_steps: examination.max_steps,
+    let episode = |sample: usize| {
+        let place = number << 32 | sample as u64;
+        let sampling_seed = stream(examination.seed, Purpose::Sampling, step, place).next_u64();
+        let world = sample as u64 % examination.worlds;
+        EpisodePlan {
+            id: EpisodeId::new(step, &task.id, sample),
+            task: Arc::clone(task),
+            world_seed: world_seed(world, sampling_seed, examination.faulty),
+            sampling_seed,
+            max_steps: examination.max_steps,
+        }
     };
     let all = examination.samples + examination.refills;
     GroupPlan {

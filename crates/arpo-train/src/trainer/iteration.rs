@@ -7,6 +7,7 @@
 use super::Trainer;
 use super::evaluation::{self, Examination};
 use super::line::{Iteration, Seconds, line};
+use super::setup::world_seed;
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, GroupPlan};
 use crate::episode::EpisodePlan;
@@ -183,13 +184,17 @@ impl Trainer<'_> {
             let place = (round * config.collect.tasks + number) as u64;
             let first = round * (config.collect.group_size + config.collect.refills);
             let world = stream(config.seed, Purpose::Environment, iteration, place).next_u64();
-            let episode = |index: usize| EpisodePlan {
-                id: EpisodeId::new(iteration, &id, first + index),
-                task: Arc::clone(task),
-                world_seed: world % config.tasks.worlds,
-                sampling_seed: stream(config.seed, Purpose::Sampling, iteration, place << 32 | index as u64)
-                    .next_u64(),
-                max_steps,
+            let episode = |index: usize| {
+                let place = place << 32 | index as u64;
+                let sampling_seed = stream(config.seed, Purpose::Sampling, iteration, place).next_u64();
+                let world = world % config.tasks.worlds;
+                EpisodePlan {
+                    id: EpisodeId::new(iteration, &id, first + index),
+                    task: Arc::clone(task),
+                    world_seed: world_seed(world, sampling_seed, config.faults.any()),
+                    sampling_seed,
+                    max_steps,
+                }
             };
             let spares = rollouts..rollouts + config.collect.refills;
             Some(GroupPlan {
@@ -262,6 +267,7 @@ impl Trainer<'_> {
                 max_steps: config.collect.max_steps,
                 worlds: config.tasks.worlds,
                 refills: config.collect.refills,
+                faulty: config.faults.any(),
             };
             let examined =
                 self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;

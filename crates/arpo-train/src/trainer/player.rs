@@ -166,7 +166,8 @@ impl Stage {
         match published {
             Some(Published { copy: Some(weights), version }) => self.policy.update(&weights, version)?,
             Some(Published { copy: None, version }) => self.policy.refresh(version)?,
-            None => {}
+            // what was computed before must not show: a run that goes on from a checkpoint begins here, too
+            None => self.policy.refresh(self.policy.version())?,
         }
         Ok(self.policy.version())
     }

@@ -2,12 +2,12 @@
 
 use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
-use crate::base;
+use crate::base_model;
 use crate::collect::{CollectOptions, Collector, DesktopFactory};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
-use arpo_core::config::{Config, DeviceChoice, FaultsConfig, PromptStyle, SuiteChoice};
+use arpo_core::config::{Config, DeviceChoice, PromptStyle, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
@@ -23,7 +23,7 @@ use arpo_torch::runtime::{self, CudaHalf};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tch::{Device, Kind};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -50,7 +50,7 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
             "model.device = \"cuda\": no CUDA device that libtorch can use; `arpo doctor` says why".into(),
         )),
         DeviceChoice::Cuda => Ok((Kind::BFloat16, Device::Cuda(0))),
-        DeviceChoice::Auto if gpu && config.model.base != base::POCKET => {
+        DeviceChoice::Auto if gpu && config.model.base != base_model::POCKET => {
             Ok((Kind::BFloat16, Device::Cuda(0)))
         }
         DeviceChoice::Auto | DeviceChoice::Cpu => Ok((Kind::Float, Device::Cpu)),
@@ -61,7 +61,7 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
 pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     let (kind, device) = place(config)?;
     let Checkpoint { config: dimensions, weights, side_files } =
-        base::load(&config.model.base, kind, device)?;
+        base_model::load(&config.model.base, kind, device)?;
     let agent = Arc::new(agent(config, &dimensions, &side_files)?);
     Ok(Loaded { config: dimensions, weights, side_files, agent })
 }
@@ -119,6 +119,13 @@ pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agen
     Learner::new(Model::new(dimensions.clone(), weights), options)
 }
 
+/// The seed of an episode's desktop. Faults are drawn for every episode anew, so where they are played the upper half
+/// tells episodes of the same world apart; see [`FaultyDesktop`].
+pub fn world_seed(world: u64, sampling_seed: u64, faulty: bool) -> u64 {
+    let lower = u64::from(u32::MAX);
+    world & lower | if faulty { sampling_seed & !lower } else { 0 }
+}
+
 /// The suite.
 pub fn suite(config: &Config) -> Suite {
     match config.tasks.suite {
@@ -131,15 +138,9 @@ pub fn suite(config: &Config) -> Suite {
 pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Collector {
     let screen = suite(config).screen();
     let (played, counts, seed) = (config.faults.clone(), Arc::clone(faults), config.seed);
-    let faulty = played != FaultsConfig::default();
-    let made: Mutex<BTreeMap<usize, u64>> = Mutex::default();
-    let factory: Arc<DesktopFactory> = Arc::new(move |place| {
+    let factory: Arc<DesktopFactory> = Arc::new(move |_| {
         let desktop = EmbeddedDesktop::new(screen.clone())?;
-        Ok(if faulty {
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = made.entry(place).or_default();
-            *before += 1;
-            let seed = seed ^ ((place as u64) << 32 | *before << 48);
+        Ok(if played.any() {
             Box::new(FaultyDesktop::new(desktop, played.clone(), seed, Arc::clone(&counts)))
         } else {
             Box::new(desktop) as Box<dyn Environment>

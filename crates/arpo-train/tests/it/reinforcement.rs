@@ -38,8 +38,15 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let mut scores = vec![];
     for iteration in 0..ITERATIONS {
         policy.refresh(PolicyVersion(iteration)).unwrap();
-        let examination =
-            Examination { seed: 1, number: iteration, samples: 8, max_steps: 6, worlds: 1, refills: 0 };
+        let examination = Examination {
+            seed: 1,
+            number: iteration,
+            samples: 8,
+            max_steps: 6,
+            worlds: 1,
+            refills: 0,
+            faulty: false,
+        };
         let played = examine(&mut collector, &mut policy, tasks, &examination, &mut |_| {}).unwrap();
         let groups = played.tasks.iter().zip(played.episodes).map(|(scores, episodes)| {
             let trajectories = episodes
@@ -76,7 +83,8 @@ fn success_rises_unless_advantages_are_flipped() {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(&config).unwrap();
     let mut policy = setup::policy(&config, &dimensions, &weights, &agent, PolicyVersion(0));
     let mut collector = setup::collector(&config, &Arc::default());
-    let examination = Examination { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0 };
+    let examination =
+        Examination { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0, faulty: false };
     let played = examine(&mut collector, &mut policy, &all[..32], &examination, &mut |_| {}).unwrap();
     let mixed = |at: &usize| {
         let solved: f64 = played.tasks[*at].scores.iter().sum();
