@@ -241,8 +241,10 @@ fn desktops_beyond_the_running_episodes_are_reset_ahead() {
         assert_eq!(collected.report.episodes, 4);
         let log = log.lock().unwrap();
         let at = |call: &str, seed: u64| log.iter().position(|one| *one == (call, seed));
-        // the second was reset before the first was judged, and acted only after the first had
-        assert!(at("reset", seeds[1]) < at("evaluate", seeds[0]), "{order:?}");
+        // the second was reset before the first was judged (by arrival that depends on how threads are timed), and acted
+        // only after the first had
+        let ahead = at("reset", seeds[1]) < at("evaluate", seeds[0]);
+        assert!(ahead || order == Order::Arrival, "{order:?}");
         if let (Some(second), Some(first)) =
             (at("step", seeds[1]), log.iter().rposition(|one| *one == ("step", seeds[0])))
         {

@@ -14,7 +14,7 @@ use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::setup::{self, Loaded};
 use std::sync::Arc;
 
-const ITERATIONS: u64 = 12;
+const ITERATIONS: u64 = 9;
 
 fn config() -> Config {
     let layers = [
@@ -29,7 +29,7 @@ fn config() -> Config {
 /// Mean score of every iteration.
 fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(config).unwrap();
-    let weights = weights.with_gradients(|_| true);
+    let weights = weights.with_gradients(|layout| !layout.is_vision());
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
     let mut updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), optimiser, None);
@@ -85,16 +85,16 @@ fn success_rises_unless_advantages_are_flipped() {
     let mut collector = setup::collector(&config, &Arc::default());
     let examination =
         Examination { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0, faulty: false };
-    let played = examine(&mut collector, &mut policy, &all[..32], &examination, &mut |_| {}).unwrap();
+    let played = examine(&mut collector, &mut policy, &all[..16], &examination, &mut |_| {}).unwrap();
     let mixed = |at: &usize| {
         let solved: f64 = played.tasks[*at].scores.iter().sum();
         (1.0..4.0).contains(&solved)
     };
-    let tasks: Vec<Arc<Task>> = (0..32).filter(mixed).map(|at| Arc::clone(&all[at])).take(4).collect();
+    let tasks: Vec<Arc<Task>> = (0..16).filter(mixed).map(|at| Arc::clone(&all[at])).take(3).collect();
     assert!(tasks.len() >= 2, "the base has no tasks it solves now and then");
     let mean = |scores: &[f64]| scores.iter().sum::<f64>() / scores.len() as f64;
     let rises = train(&config, &tasks, 1.0);
-    assert!(mean(&rises[9..]) > mean(&rises[..3]) + 0.15, "{rises:?}");
+    assert!(mean(&rises[6..]) > mean(&rises[..3]) + 0.1, "{rises:?}");
     let falls = train(&config, &tasks, -1.0);
-    assert!(mean(&falls[9..]) < mean(&falls[..3]) + 0.05, "{falls:?}");
+    assert!(mean(&falls[6..]) < mean(&falls[..3]) + 0.05, "{falls:?}");
 }
