@@ -207,6 +207,8 @@ impl PageTable {
             self.unlist(page);
             self.empty.push(page);
         }
+        // as at the beginning: among equals the number of a page decides, and what came before must not show
+        self.empty.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     fn longest_begun(&self, after: Chain, keys: &[TokenKey]) -> Option<(PageId, usize)> {
