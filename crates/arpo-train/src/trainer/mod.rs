@@ -99,6 +99,16 @@ impl<'a> Trainer<'a> {
         tell: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
+        if config.loss.kl_coefficient > 0.0 {
+            return Err(TrainError::Options(format!(
+                "`loss.kl_coefficient` = {}: this version loads no reference model: expected 0",
+                config.loss.kl_coefficient
+            )));
+        }
+        if config.agent.train_header {
+            let message = "`agent.train_header` = true: this version trains the agent's own tokens only";
+            tell(RunEvent::Notice(Notice { message: message.into() }));
+        }
         let tasks = setup::training_tasks(config)?;
         let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
