@@ -4,7 +4,7 @@
 use crate::Failure;
 use crate::config::Layers;
 use arpo_core::selection::{Baseline, SelectionConfig, Verdict, selected_tasks, verdict};
-use arpo_core::task::Task;
+use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start, metrics};
@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
     }
     let list = folder.path().join("tasks.txt");
     let selected = selected_tasks(&baselines, &config.selection);
-    let names: String = selected.iter().map(|task| format!("{task}\n")).collect();
+    let mut names = selected.iter().map(TaskId::as_str).collect::<Vec<_>>().join("\n");
+    names.push('\n');
     fs::write(&list, names).map_err(|error| Failure::failed(format!("{}: {error}", list.display())))?;
     print(&baselines, &config.selection, out)?;
     writeln!(out, "{} of {} tasks selected: {}", selected.len(), tasks.len(), list.display())?;

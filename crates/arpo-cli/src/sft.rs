@@ -166,13 +166,12 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
             bar.set_message(format!("loss {loss:.3}"));
         }
         SupervisedEvent::Judged { updates, seconds, loss, success, applications } => {
-            let mut line = format!("update {updates:5}  {seconds:6.1} s  loss {loss:.4}");
-            if let Some(success) = success {
+            let judged = success.map_or_else(String::new, |success| {
                 let by: Vec<String> =
                     applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
-                line += &format!("  success {:.3}  {}", success.mean, by.join(" "));
-            }
-            bar.suspend(|| writeln!(out, "{line}"))?;
+                format!("  success {:.3}  {}", success.mean, by.join(" "))
+            });
+            bar.suspend(|| writeln!(out, "update {updates:5}  {seconds:6.1} s  loss {loss:.4}{judged}"))?;
         }
     }
     out.flush()?;

@@ -50,11 +50,12 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
     Ok(shown?)
 }
 
-/// The first name under `runs/` that is free: the preset's purpose and a number.
+/// The first name under `runs/` that is free: the method and a number.
 fn new_folder(config: &Config) -> PathBuf {
     let method = if config.replay.enabled { "arpo" } else { "grpo" };
     let name = |number: u32| Path::new("runs").join(format!("{method}-{number:03}"));
-    (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
+    // where all are taken the last one says so
+    (1..=999).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(999))
 }
 
 /// A run goes on with the configuration it began with, but for its length.
