@@ -90,15 +90,7 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     }
     let tasks = tasks(arguments.part, &config)?;
     let mut policy = policy(arguments, &config)?;
-    let examination = Examination {
-        seed: config.seed,
-        number: 0,
-        samples: arguments.samples,
-        max_steps: config.collect.max_steps,
-        worlds: config.tasks.worlds,
-        refills: config.collect.refills,
-        faulty: config.faults.any(),
-    };
+    let examination = Examination::of(&config, 0, arguments.samples);
     let began = Instant::now();
     let mut collector = setup::collector(&config, &Arc::default());
     let Examined { tasks, report, .. } =

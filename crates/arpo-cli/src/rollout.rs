@@ -39,15 +39,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         if stop.asked() {
             break;
         }
-        let examination = Examination {
-            seed: config.seed,
-            number: number as u64,
-            samples: arguments.samples,
-            max_steps: config.collect.max_steps,
-            worlds: config.tasks.worlds,
-            refills: config.collect.refills,
-            faulty: config.faults.any(),
-        };
+        let examination = Examination::of(&config, number as u64, arguments.samples);
         let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
             .map_err(Failure::failed)?;
         let played: Vec<_> = examined.episodes.into_iter().flatten().collect();

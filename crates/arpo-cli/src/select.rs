@@ -62,15 +62,8 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
             writeln!(out, "stopped after {} of {} tasks; --resume goes on", baselines.len(), tasks.len())?;
             return Ok(());
         }
-        let examination = Examination {
-            seed: config.seed,
-            number: baselines.len() as u64,
-            samples: config.selection.rollouts_per_task,
-            max_steps: config.collect.max_steps,
-            worlds: config.tasks.worlds,
-            refills: config.collect.refills,
-            faulty: config.faults.any(),
-        };
+        let examination =
+            Examination::of(&config, baselines.len() as u64, config.selection.rollouts_per_task);
         let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
             .map_err(Failure::failed)?;
         for TaskScores { task, scores, .. } in examined.tasks {

@@ -75,10 +75,12 @@ impl Weights {
         weights
     }
 
-    /// A copy in another type.
+    /// A copy in a type, memory of its own also where the type is the same.
     #[must_use]
     pub fn to_kind(&self, kind: Kind) -> Self {
-        let convert = |(layout, tensor): &(ParameterLayout, Tensor)| (layout.clone(), tensor.to_kind(kind));
+        let convert = |(layout, tensor): &(ParameterLayout, Tensor)| {
+            (layout.clone(), tensor.to_dtype(kind, false, true))
+        };
         Self::new(self.parameters.iter().map(convert).collect())
     }
 
@@ -160,4 +162,20 @@ pub fn piece_of(tensor: &Tensor, piece: &Piece) -> Tensor {
     let rows = tensor.narrow(0, piece.row, piece.shape[0]);
     let part = if rows.dim() > 1 { rows.narrow(1, 0, piece.columns()) } else { rows };
     part.view(piece.shape.as_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A player that samples beside the learner must not see weights that are being updated.
+    #[test]
+    fn a_copy_has_memory_of_its_own() {
+        let weights = Weights::random(&crate::config::pocket(), Kind::Float, Device::Cpu);
+        let (copy, shared) = (weights.to_kind(Kind::Float), weights.share());
+        for (((_, one), (_, copied)), (_, same)) in weights.iter().zip(copy.iter()).zip(shared.iter()) {
+            assert_ne!(one.data_ptr(), copied.data_ptr());
+            assert_eq!(one.data_ptr(), same.data_ptr());
+        }
+    }
 }

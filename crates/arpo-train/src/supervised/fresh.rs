@@ -4,7 +4,6 @@
 use crate::TrainError;
 use crate::agent::pocket_style;
 use crate::demonstrations::{oracle_episode, words};
-use arpo_agent::conversation::ConversationStyle;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Suite;
 use arpo_model::config::{self, ModelConfig};
@@ -14,11 +13,6 @@ use std::collections::BTreeMap;
 
 /// Oracle episodes whose text the tokenizer learns from.
 const TOKENIZER_EPISODES: u64 = 3000;
-
-/// How a fresh model is spoken to: in few words.
-pub fn style(_suite: Suite) -> ConversationStyle {
-    pocket_style()
-}
 
 /// The dimensions and side files of a fresh model for a suite.
 pub fn model(suite: Suite) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {

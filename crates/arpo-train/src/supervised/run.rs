@@ -2,7 +2,7 @@
 
 use super::{Batch, SupervisedOptions, batches, evaluate, fresh, update};
 use crate::TrainError;
-use crate::agent::Agent;
+use crate::agent::{Agent, pocket_style};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use crate::run::checkpoints::{Latest, NewCheckpoint};
@@ -183,8 +183,7 @@ impl Run {
             let optimiser = AdamW::new(&weights, optimiser);
             (config, side_files, weights, optimiser, Remembered::default())
         };
-        let style = fresh::style(options.suite);
-        let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), style)?);
+        let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), pocket_style())?);
         let policy = policy(&config, &weights, &agent);
         let learner_options = LearnerOptions {
             temperature: 1.0,

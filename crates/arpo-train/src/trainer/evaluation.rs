@@ -5,6 +5,7 @@ use crate::TrainError;
 use crate::collect::{CollectEvent, CollectReport, Collector, GroupPlan};
 use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::policy::Policy;
+use arpo_core::config::Config;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::statistics::{Success, pass_at, success};
 use arpo_core::task::{Task, TaskId};
@@ -31,6 +32,21 @@ pub struct Examination {
     pub refills: usize,
     /// Faults are played on purpose.
     pub faulty: bool,
+}
+
+impl Examination {
+    /// As a run is configured: the `number`-th of it, with so many rollouts of each task.
+    pub fn of(config: &Config, number: u64, samples: usize) -> Self {
+        Self {
+            seed: config.seed,
+            number,
+            samples,
+            max_steps: config.collect.max_steps,
+            worlds: config.tasks.worlds,
+            refills: config.collect.refills,
+            faulty: config.faults.any(),
+        }
+    }
 }
 
 /// Examinations draw from streams of their own, which no iteration reaches.

@@ -260,15 +260,8 @@ impl Trainer<'_> {
         }
         let mut suites = Vec::new();
         for (part, (name, tasks)) in sets.into_iter().enumerate() {
-            let examination = Examination {
-                seed: config.seed,
-                number: self.state.iteration << 1 | part as u64,
-                samples: config.evaluation.samples,
-                max_steps: config.collect.max_steps,
-                worlds: config.tasks.worlds,
-                refills: config.collect.refills,
-                faulty: config.faults.any(),
-            };
+            let examination =
+                Examination::of(config, self.state.iteration << 1 | part as u64, config.evaluation.samples);
             let examined =
                 self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;
             suites.push((name.to_owned(), evaluation::overall(&examined.tasks)));

@@ -109,6 +109,11 @@ impl<'a> Trainer<'a> {
             let message = "`agent.train_header` = true: this version trains the agent's own tokens only";
             tell(RunEvent::Notice(Notice { message: message.into() }));
         }
+        if config.checkpoints.episodes_every > 0 {
+            let message = "`checkpoints.episodes_every`: this version writes no episodes while it trains; \
+                           `arpo rollout` does";
+            tell(RunEvent::Notice(Notice { message: message.into() }));
+        }
         let tasks = setup::training_tasks(config)?;
         let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
