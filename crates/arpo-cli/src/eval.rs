@@ -6,7 +6,7 @@ use arpo_core::config::Config;
 use arpo_core::statistics::Success;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_env::policies::Scripted;
+use arpo_env::policies::{CLUMSINESS, Scripted};
 use arpo_train::collect::CollectReport;
 use arpo_train::policy::{Policy, ScriptedPolicy};
 use arpo_train::trainer::evaluation::{
@@ -19,9 +19,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Chance of a mistake before each action of the clumsy policy, as in `arpo env scores`.
-const CLUMSINESS: f64 = 0.25;
 
 /// What `arpo eval` takes.
 #[derive(Args)]
@@ -92,7 +89,7 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     let mut policy = policy(arguments, &config)?;
     let examination = Examination::of(&config, 0, arguments.samples);
     let began = Instant::now();
-    let mut collector = setup::collector(&config, &Arc::default());
+    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
     let Examined { tasks, report, .. } =
         examine(&mut collector, policy.as_mut(), &tasks, &examination, &mut |_| {})
             .map_err(Failure::failed)?;
@@ -123,7 +120,7 @@ fn tasks(which: Which, config: &Config) -> Result<Vec<Arc<Task>>, Failure> {
 }
 
 fn policy(arguments: &EvalArguments, config: &Config) -> Result<Box<dyn Policy>, Failure> {
-    let screen = setup::suite(config).screen();
+    let screen = setup::screen(config).map_err(Failure::usage)?;
     let scripted = |make: fn(u64) -> Scripted| -> Box<dyn Policy> {
         Box::new(ScriptedPolicy::following(screen.clone(), Duration::ZERO, make))
     };

@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let layout = Layout {
         screens: &screens,
         processor: &agent.processor,
+        features: None,
         micro_batch_tokens: config.model.micro_batch_tokens,
         max_screenshots: config.agent.max_screenshots,
     };

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::config::Layers;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::{RunFolder, Start};
+use arpo_train::run::{RunFolder, Start, episodes};
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::setup;
 use clap::Args;
@@ -33,8 +33,8 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default());
-    let (mut episodes, mut successes, mut lost) = (0, 0, 0);
+    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let (mut count, mut successes, mut lost) = (0, 0, 0);
     for (number, chunk) in tasks.chunks(config.collect.tasks).enumerate() {
         if stop.asked() {
             break;
@@ -44,20 +44,13 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
             .map_err(Failure::failed)?;
         let played: Vec<_> = examined.episodes.into_iter().flatten().collect();
         for episode in &played {
-            let steps = episode.trajectory.steps.iter().zip(&episode.screens);
-            for (step, screen) in steps {
-                let digest = &step.observation.screenshot.digest;
-                folder.screens().put(digest, screen).map_err(Failure::failed)?;
-            }
             successes += usize::from(episode.trajectory.score > config.replay.success_above);
         }
-        episodes += played.len();
+        count += played.len();
         lost += examined.report.lost;
-        folder
-            .write_episodes(number as u64, played.iter().map(|episode| &episode.trajectory))
-            .map_err(Failure::failed)?;
+        episodes::write(folder.path(), number as u64, &played).map_err(Failure::failed)?;
     }
-    writeln!(out, "{episodes} episodes, {successes} of them successes: {}", folder.episodes().display())?;
+    writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
     if lost > 0 {
         writeln!(out, "{lost} more were lost to failures of desktops")?;
     }

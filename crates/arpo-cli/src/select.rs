@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
         .collect();
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default());
+    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
     for chunk in left.chunks(config.collect.tasks) {
         if stop.asked() {
             writeln!(out, "stopped after {} of {} tasks; --resume goes on", baselines.len(), tasks.len())?;

@@ -8,8 +8,8 @@
 use crate::attention::{Routes, Span};
 use crate::cache::KeyValueCache;
 use crate::pages::PageTable;
-use crate::pictures::{FeatureStore, Screenshot};
-use crate::sampling::{Draws, Sampling, sample};
+use crate::pictures::{FeatureStore, KnownFeatures, Screenshot};
+use crate::sampling::sample;
 use crate::sequence::{Ended, Request, Sequence};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_image::{ImageError, ImageProcessor};
@@ -18,7 +18,9 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::distribution::Forbidden;
 use arpo_model::model::{Model, Sequence as ModelSequence};
 use arpo_model::positions::{Grid, Positions};
+use arpo_tokenizer::{Tokenizer, TokenizerError};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use tch::{Tensor, no_grad};
 
 /// How the engine computes.
@@ -28,6 +30,8 @@ pub struct EngineOptions {
     pub cache_bytes: u64,
     /// Bytes for features of pictures.
     pub feature_bytes: usize,
+    /// The vision tower's weights stay as they are when others come: its features are kept.
+    pub fixed_vision: bool,
     /// Tokens in a page of the cache.
     pub page_tokens: usize,
     /// Requests computed at once.
@@ -45,6 +49,8 @@ pub struct RequestId(u64);
 /// A response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
+    /// In words, if the engine was given a tokenizer; the end token is left out.
+    pub text: String,
     /// What was drawn.
     pub tokens: Vec<u32>,
     /// Its log-probabilities at the sampling temperature.
@@ -66,6 +72,9 @@ pub enum EngineError {
     /// A screenshot cannot be seen.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// What was drawn has no words.
+    #[error(transparent)]
+    Words(#[from] TokenizerError),
     /// How to sample contradicts itself.
     #[error("{0}")]
     Sampling(String),
@@ -113,10 +122,11 @@ pub struct Engine {
     version: PolicyVersion,
     table: PageTable,
     cache: KeyValueCache,
-    features: FeatureStore,
+    features: KnownFeatures,
     waiting: VecDeque<(RequestId, Sequence)>,
     running: Vec<(RequestId, Sequence)>,
     next_id: u64,
+    tokenizer: Option<Arc<Tokenizer>>,
     counts: EngineCounts,
 }
 
@@ -134,7 +144,11 @@ impl Engine {
         Self {
             table: PageTable::new(pages, options.page_tokens),
             cache: KeyValueCache::new(text, pages, options.page_tokens, kind, model.device()),
-            features: FeatureStore::new(processor, options.feature_bytes),
+            features: KnownFeatures::new(FeatureStore::new(
+                processor,
+                options.feature_bytes,
+                options.fixed_vision,
+            )),
             forbidden: Forbidden::new(&options.forbidden, model.device()),
             model,
             options,
@@ -142,13 +156,24 @@ impl Engine {
             waiting: VecDeque::new(),
             running: vec![],
             next_id: 0,
+            tokenizer: None,
             counts: EngineCounts::default(),
         }
+    }
+
+    /// With which it puts its responses into words.
+    pub fn with_tokenizer(self, tokenizer: Arc<Tokenizer>) -> Self {
+        Self { tokenizer: Some(tokenizer), ..self }
     }
 
     /// The model it computes with.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// What it makes of pictures, for a learner that does not train the vision tower.
+    pub fn features(&self) -> KnownFeatures {
+        self.features.clone()
     }
 
     /// What it has done so far.
@@ -166,8 +191,9 @@ impl Engine {
         if let Some(problem) = request.sampling.problem() {
             return Err(EngineError::Sampling(problem));
         }
+        let features = self.features.lock();
         let grids: Vec<Grid> =
-            request.screenshots.iter().map(|one| self.features.grid(one)).collect::<Result<_, _>>()?;
+            request.screenshots.iter().map(|one| features.grid(one)).collect::<Result<_, _>>()?;
         let prompt = self.model.positions(&ModelSequence { tokens: &request.tokens, grids: &grids })?;
         if request.tokens.is_empty() {
             return Err(ModelError::Input("an empty prompt".into()).into());
@@ -194,7 +220,7 @@ impl Engine {
         }
         self.model.weights().copy_from(weights)?;
         self.table.forget_unused();
-        self.features.forget();
+        self.features.lock().forget();
         self.version = version;
         Ok(())
     }
@@ -206,7 +232,7 @@ impl Engine {
             self.release(&mut sequence);
         }
         self.table.forget_unused();
-        self.features.forget();
+        self.features.lock().forget();
     }
 
     /// One pass. Returns the responses it completed.
@@ -218,8 +244,7 @@ impl Engine {
         }
         let logits = no_grad(|| self.logits())?;
         let drawn = {
-            let mut rows: Vec<(&Sampling, &mut Draws)> =
-                self.running.iter_mut().map(|(_, one)| (&one.sampling, &mut one.draws)).collect();
+            let mut rows: Vec<_> = self.running.iter_mut().map(|(_, one)| one.next_choice()).collect();
             no_grad(|| sample(&logits, &mut rows, &self.forbidden))
         };
         let mut completed = Vec::new();
@@ -229,7 +254,7 @@ impl Engine {
             self.counts.drawn += 1;
             match sequence.push(drawn) {
                 None => going_on.push((id, sequence)),
-                Some(ended) => completed.push((id, self.complete(sequence, ended))),
+                Some(ended) => completed.push((id, self.complete(sequence, ended)?)),
             }
         }
         self.running = going_on;
@@ -327,7 +352,7 @@ impl Engine {
             return Ok(None);
         }
         let screenshots: Vec<&Screenshot> = needed.iter().map(|(screenshot, _)| *screenshot).collect();
-        let features = self.features.features(&self.model, &screenshots)?;
+        let features = self.features.lock().features(&self.model, &screenshots)?;
         let parts = features.iter().zip(&needed);
         let parts: Vec<Tensor> = parts
             .map(|(features, (_, part))| features.narrow(0, part.first as i64, part.count as i64))
@@ -335,11 +360,15 @@ impl Engine {
         Ok(Some(Tensor::cat(&parts, 0)))
     }
 
-    fn complete(&mut self, mut sequence: Sequence, ended: Ended) -> Completion {
+    fn complete(&mut self, mut sequence: Sequence, ended: Ended) -> Result<Completion, EngineError> {
         self.release(&mut sequence);
         let found = sequence.found.unwrap_or(0);
         let (tokens, logp) = sequence.into_response();
-        Completion { tokens, logp, ended, version: self.version, found }
+        let text = match &self.tokenizer {
+            Some(tokenizer) => tokenizer.decode(&tokens, true)?,
+            None => String::new(),
+        };
+        Ok(Completion { text, tokens, logp, ended, version: self.version, found })
     }
 
     fn release(&mut self, sequence: &mut Sequence) {

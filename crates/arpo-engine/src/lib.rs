@@ -19,6 +19,6 @@ pub mod sequence;
 pub mod service;
 
 pub use engine::{Completion, Engine, EngineError, EngineOptions};
-pub use pictures::Screenshot;
+pub use pictures::{KnownFeatures, Screenshot};
 pub use sampling::Sampling;
 pub use sequence::{Ended, Request};

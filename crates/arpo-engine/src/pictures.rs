@@ -6,7 +6,7 @@ use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use image::RgbImage;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::Tensor;
 
 /// A screenshot of a request.
@@ -18,10 +18,32 @@ pub struct Screenshot {
     pub image: Arc<RgbImage>,
 }
 
+/// Features of pictures that an engine has encoded, for others that use the same vision tower; a clone sees the same.
+#[derive(Debug, Clone)]
+pub struct KnownFeatures(Arc<Mutex<FeatureStore>>);
+
+impl KnownFeatures {
+    pub(crate) fn new(store: FeatureStore) -> Self {
+        Self(Arc::new(Mutex::new(store)))
+    }
+
+    /// A picture's features `[features, hidden]`, if they are there.
+    pub fn get(&self, digest: &str) -> Option<Tensor> {
+        self.lock().entries.get(digest).map(|entry| entry.features.shallow_clone())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FeatureStore> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Features of pictures, the latest used kept up to a number of bytes.
 #[derive(Debug)]
 pub(crate) struct FeatureStore {
     processor: ImageProcessor,
+    /// The weights that make them do not change: they outlive other weights, and each is encoded by itself, so that it
+    /// does not depend (in its last bits) on when that was and what else was there.
+    fixed: bool,
     budget: usize,
     used: usize,
     clock: u64,
@@ -36,8 +58,8 @@ struct Entry {
 }
 
 impl FeatureStore {
-    pub(crate) fn new(processor: ImageProcessor, budget: usize) -> Self {
-        Self { processor, budget, used: 0, clock: 0, entries: HashMap::new() }
+    pub(crate) fn new(processor: ImageProcessor, budget: usize, fixed: bool) -> Self {
+        Self { processor, fixed, budget, used: 0, clock: 0, entries: HashMap::new() }
     }
 
     /// A picture's size in patches.
@@ -76,8 +98,11 @@ impl FeatureStore {
         Ok(result)
     }
 
-    /// Forgets all: the weights have changed.
+    /// Forgets all that other weights would make otherwise.
     pub(crate) fn forget(&mut self) {
+        if self.fixed {
+            return;
+        }
         self.entries.clear();
         self.used = 0;
     }
@@ -94,6 +119,10 @@ impl FeatureStore {
             .map(|one| Tensor::from_slice(&one.pixels).view([-1, numbers]).to_device(model.device()))
             .collect();
         let grids: Vec<Grid> = patches.iter().map(|one| one.grid).collect();
+        if self.fixed {
+            let alone = pixels.iter().zip(&grids);
+            return Ok(alone.map(|(pixels, &grid)| model.vision().forward(pixels, &[grid])).collect());
+        }
         let features = model.vision().forward(&Tensor::cat(&pixels, 0), &grids);
         let merge = model.config().vision.merge as usize;
         let sizes: Vec<i64> = grids.iter().map(|grid| grid.features(merge) as i64).collect();

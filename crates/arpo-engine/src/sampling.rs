@@ -74,23 +74,28 @@ pub(crate) struct Drawn {
     pub(crate) logp: f32,
 }
 
+/// How one row's token comes about.
+#[derive(Debug)]
+pub(crate) struct Choice<'a> {
+    pub(crate) sampling: &'a Sampling,
+    pub(crate) draws: &'a mut Draws,
+    /// Taken in any case.
+    pub(crate) dictated: Option<u32>,
+}
+
 /// One token for each row of logits `[rows, vocabulary]`.
-pub(crate) fn sample(
-    logits: &Tensor,
-    rows: &mut [(&Sampling, &mut Draws)],
-    forbidden: &Forbidden,
-) -> Vec<Drawn> {
+pub(crate) fn sample(logits: &Tensor, rows: &mut [Choice], forbidden: &Forbidden) -> Vec<Drawn> {
     let device = logits.device();
     let temperatures: Vec<f32> = rows
         .iter()
-        .map(|(sampling, _)| if sampling.temperature > 0.0 { sampling.temperature as f32 } else { 1.0 })
+        .map(|row| if row.sampling.temperature > 0.0 { row.sampling.temperature as f32 } else { 1.0 })
         .collect();
     let temperatures = Tensor::from_slice(&temperatures).to_device(device).unsqueeze(1);
     let logp = forbidden.log_distribution(logits, &temperatures);
-    let draws: Vec<f64> = rows.iter_mut().map(|(_, draws)| draws.next()).collect();
+    let draws: Vec<f64> = rows.iter_mut().map(|row| row.draws.next()).collect();
 
     let places = |wanted: fn(&Sampling) -> bool| -> Vec<i64> {
-        (0..).zip(rows.iter()).filter(|(_, (sampling, _))| wanted(sampling)).map(|(row, _)| row).collect()
+        (0..).zip(rows.iter()).filter(|(_, row)| wanted(row.sampling)).map(|(place, _)| place).collect()
     };
     let greedy = places(|sampling| sampling.temperature <= 0.0);
     let restricted = places(Sampling::is_restricted);
@@ -112,9 +117,13 @@ pub(crate) fn sample(
     fill(&greedy, &|logp| logp.argmax(-1, false));
     fill(&free, &|logp| draw(&logp.exp().to_kind(Kind::Double), &drawn(&free)));
     fill(&restricted, &|logp| {
-        let limits: Vec<&Sampling> = restricted.iter().map(|&row| rows[row as usize].0).collect();
+        let limits: Vec<&Sampling> = restricted.iter().map(|&row| rows[row as usize].sampling).collect();
         draw_restricted(logp, &drawn(&restricted), &limits, device)
     });
+
+    for (place, token) in (0..).zip(rows.iter()).filter_map(|(place, row)| Some((place, row.dictated?))) {
+        let _ = tokens.get(place).fill_(i64::from(token));
+    }
 
     let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
     let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");

@@ -2,7 +2,7 @@
 
 use crate::pages::{Lease, TokenKey};
 use crate::pictures::Screenshot;
-use crate::sampling::{Drawn, Draws, Sampling};
+use crate::sampling::{Choice, Drawn, Draws, Sampling};
 use arpo_model::positions::{Grid, Positions};
 
 /// What is asked of the engine.
@@ -14,6 +14,9 @@ pub struct Request {
     pub screenshots: Vec<Screenshot>,
     /// How the response is sampled.
     pub sampling: Sampling,
+    /// Said instead of what would be drawn, as far as it goes, with the log-probabilities the model gives it. A model
+    /// without knowledge can be made to play whole episodes with it.
+    pub dictated: Vec<u32>,
 }
 
 /// Why a response ended.
@@ -44,8 +47,9 @@ pub(crate) struct NeededFeatures {
 #[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) screenshots: Vec<Screenshot>,
-    pub(crate) sampling: Sampling,
-    pub(crate) draws: Draws,
+    sampling: Sampling,
+    draws: Draws,
+    dictated: Vec<u32>,
     /// Prompt, then what was drawn.
     tokens: Vec<u32>,
     keys: Vec<TokenKey>,
@@ -70,7 +74,7 @@ impl Sequence {
         image_token: u32,
         prompt: Positions,
     ) -> Self {
-        let Request { tokens, screenshots, sampling } = request;
+        let Request { tokens, screenshots, sampling, dictated } = request;
         let mut keys: Vec<TokenKey> = tokens.iter().map(|&token| TokenKey::word(token)).collect();
         let mut shown = Vec::with_capacity(grids.len());
         let mut at = 0;
@@ -89,6 +93,7 @@ impl Sequence {
             screenshots,
             sampling,
             draws,
+            dictated,
             tokens,
             keys,
             prompt,
@@ -127,6 +132,12 @@ impl Sequence {
             let first = self.cached.saturating_sub(shown.first);
             (first < shown.features).then(|| NeededFeatures { picture, first, count: shown.features - first })
         })
+    }
+
+    /// How its next token comes about: how it is sampled, from which numbers, or what is dictated.
+    pub(crate) fn next_choice(&mut self) -> Choice<'_> {
+        let dictated = self.dictated.get(self.logp.len()).copied();
+        Choice { sampling: &self.sampling, draws: &mut self.draws, dictated }
     }
 
     /// Takes what was drawn; says whether that was the end.

@@ -92,6 +92,13 @@ impl Contract {
 
     fn bad_actions_do_nothing_worse(&self, environment: &mut impl Environment) -> Result<(), String> {
         self.take(environment, &bad_actions())?;
+        if environment.is_deterministic() {
+            let before = self.reset(environment, &self.task)?;
+            let after = self.take(environment, &empty_actions())?;
+            if after.iter().any(|screen| *screen != before) {
+                return Err("a key that does not exist or a click outside the screen changed it".into());
+            }
+        }
         // and the environment still works
         self.take(environment, &usual_actions()).map(|_| ())
     }
@@ -174,6 +181,20 @@ fn usual_actions() -> Vec<Action> {
         Action::Wait {},
         Action::Press { key: key("escape") },
     ]
+}
+
+/// What nothing can come of: places that are nowhere, keys that do not exist.
+fn empty_actions() -> Vec<Action> {
+    let nowhere = [(-5.0, 10.0), (10.0, 1e9), (f64::NAN, 1.0)].map(|(x, y)| ModelBox::point(x, y));
+    let mut actions: Vec<Action> = nowhere.map(|start_box| Action::Click { start_box }).into();
+    actions.extend(["", "hyperspace"].map(|key| Action::Press { key: key.into() }));
+    actions.extend([
+        Action::Hotkey { keys: vec![] },
+        Action::Type { content: String::new() },
+        Action::Other { name: "teleport".into(), arguments: vec![] },
+        Action::Wait {},
+    ]);
+    actions
 }
 
 /// What a model may say and nobody should do.

@@ -44,6 +44,18 @@ impl Fault {
     pub const ALL: [Self; 6] =
         [Self::Crash, Self::Hang, Self::Slow, Self::BlackScreen, Self::TruncatedScreen, Self::EvaluatorError];
 
+    /// As metrics name it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Hang => "hang",
+            Self::Slow => "slow",
+            Self::BlackScreen => "black_screen",
+            Self::TruncatedScreen => "truncated_screen",
+            Self::EvaluatorError => "evaluator_error",
+        }
+    }
+
     fn rate(self, config: &FaultsConfig) -> f64 {
         match self {
             Self::Crash => config.crash,

@@ -47,6 +47,20 @@ pub enum Font {
     Monospace,
 }
 
+impl Font {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Pixel, Self::Proportional, Self::Monospace];
+
+    /// As the command line names it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Pixel => "pixel",
+            Self::Proportional => "proportional",
+            Self::Monospace => "monospace",
+        }
+    }
+}
+
 /// What a screen looks like; what `None` leaves open is drawn from the seed of the episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

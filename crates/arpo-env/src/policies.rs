@@ -11,6 +11,9 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 
+/// Chance of a mistake before each action of the clumsy policy, wherever scores are stated.
+pub const CLUMSINESS: f64 = 0.1;
+
 /// Who acts.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a handful live at a time")]

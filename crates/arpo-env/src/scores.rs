@@ -5,7 +5,7 @@ use crate::environment::EnvironmentError;
 use crate::evaluator::Evaluator;
 use crate::look::ScreenOptions;
 use crate::oracle::Oracle;
-use crate::policies::{Scripted, play};
+use crate::policies::{CLUMSINESS, Scripted, play};
 use crate::tasks::Suite;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ impl PolicyKind {
         match self {
             Self::Oracle => Scripted::oracle(),
             Self::Detours => Scripted::Oracle(Oracle::with_detours(seed, 0.2)),
-            Self::Clumsy => Scripted::clumsy(seed, 0.1),
+            Self::Clumsy => Scripted::clumsy(seed, CLUMSINESS),
             Self::Random => Scripted::random(seed),
         }
     }

@@ -23,6 +23,7 @@ unsafe extern "C" {
         error: *mut c_char,
         error_length: usize,
     ) -> c_int;
+    fn arpo_multiply_f32_as_tf32(error: *mut c_char, error_length: usize) -> c_int;
 }
 
 /// Whether [`causal_from_the_end`] can work on such tensors.
@@ -51,6 +52,12 @@ pub fn cuda_peak_bytes(device: usize) -> Result<(u64, u64), String> {
         arpo_cuda_peak_bytes(&raw mut allocated, &raw mut reserved, device as c_int, error, ERROR_LENGTH)
     })?;
     Ok((allocated, reserved))
+}
+
+/// From now on GPUs multiply matrices of f32 with 10 bits after the point, several times as fast.
+pub fn multiply_f32_as_tf32() -> Result<(), String> {
+    // SAFETY: a buffer of the length told.
+    checked("products of f32", |error| unsafe { arpo_multiply_f32_as_tf32(error, ERROR_LENGTH) })
 }
 
 fn checked(what: &str, call: impl FnOnce(*mut c_char) -> c_int) -> Result<(), String> {

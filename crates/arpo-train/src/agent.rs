@@ -7,12 +7,13 @@ use arpo_model::config::ModelConfig;
 use arpo_tokenizer::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An agent without weights.
 #[derive(Debug)]
 pub struct Agent {
     /// Its words.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// Its eyes.
     pub processor: ImageProcessor,
     /// How it is spoken to.
@@ -39,7 +40,7 @@ impl Agent {
         folder: &Path,
         style: ConversationStyle,
     ) -> Result<Self, TrainError> {
-        let tokenizer = Tokenizer::new(side_files, folder)?;
+        let tokenizer = Arc::new(Tokenizer::new(side_files, folder)?);
         let processor = side_files.get("preprocessor_config.json").ok_or_else(|| {
             TrainError::Options(format!("{}: preprocessor_config.json is missing", folder.display()))
         })?;

@@ -5,6 +5,7 @@ use crate::TrainError;
 use crate::pictures::Pictures;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
+use arpo_engine::KnownFeatures;
 use arpo_image::ImageProcessor;
 use arpo_model::learner::{Episode, Learner, MicroBatch, Picture};
 use image::RgbImage;
@@ -18,6 +19,8 @@ pub struct Layout<'a> {
     pub screens: &'a Screens,
     /// How a screenshot becomes patches.
     pub processor: &'a ImageProcessor,
+    /// What is known of them from a vision tower that is not trained.
+    pub features: Option<&'a KnownFeatures>,
     /// Tokens of a micro-batch, unless a single unit has more.
     pub micro_batch_tokens: usize,
     /// Screenshots that are in a trajectory's tokens at most: the latest.
@@ -109,12 +112,18 @@ impl Room {
         device: Device,
     ) -> Result<Self, TrainError> {
         let (mut shown, mut tokens, mut trained) = (vec![], vec![], vec![]);
+        let mut digests: Vec<Vec<&str>> = vec![];
         for trajectory in trajectories {
-            shown.push(layout.shown(trajectory)?);
+            let screens = layout.shown(trajectory)?;
+            let hidden = trajectory.steps.len() - screens.len();
+            let steps = trajectory.steps[hidden..].iter();
+            digests.push(steps.map(|step| step.observation.screenshot.digest.as_str()).collect());
+            shown.push(screens);
             tokens.push(trajectory.tokens.iter().map(|token| token.0).collect());
             trained.push(trajectory.action_mask());
         }
-        let pictures = Pictures::new(layout.processor, &shown)?;
+        let known = |episode: usize, screen: usize| layout.features?.get(digests[episode][screen]);
+        let pictures = Pictures::with_known(layout.processor, &shown, known)?;
         Ok(Self { placed: pictures.on(device), pictures, tokens, trained })
     }
 

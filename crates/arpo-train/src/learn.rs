@@ -13,8 +13,8 @@ use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
 use arpo_core::trajectory::{TokenId, Trajectory};
-use arpo_model::learner::TokenScores;
 use arpo_model::learner::step::{LossGradient, Updater};
+use arpo_model::learner::{Learner, TokenScores};
 use std::collections::HashMap;
 
 /// How an iteration's updates went.
@@ -76,9 +76,10 @@ pub struct Place {
     pub updates_before: u64,
 }
 
-/// Learns from an iteration's samples.
+/// Learns from an iteration's samples. A `reference` is the model that `loss.kl_coefficient` ties the policy to.
 pub fn learn(
     updater: &mut Updater,
+    reference: Option<&Learner>,
     samples: &[Sample],
     layout: &Layout,
     place: Place,
@@ -90,6 +91,10 @@ pub fn learn(
         .collect();
     let trajectories: Vec<&Trajectory> =
         samples.iter().map(|sample| sample.member.trajectory.as_ref()).collect();
+    let tied_to = match reference {
+        Some(reference) => layout.scores(reference, &trajectories)?,
+        None => vec![],
+    };
     let mut old = old_before(updater, samples, &trajectories, layout, &plan, config)?;
     let (mut entropy, mut norms) = ((0.0, 0usize), 0.0);
     for (number, chosen) in plan.iter().enumerate() {
@@ -119,7 +124,7 @@ pub fn learn(
                             advantage: sample.advantage,
                             new_logp: new,
                             old_logp: old[chosen[at]].get_or_insert_with(|| new.clone()),
-                            reference_logp: None,
+                            reference_logp: tied_to.get(chosen[at]).map(Vec::as_slice),
                             behaviour: sample.member.behaviour(&config.loss, &config.replay),
                         };
                         let (value, one, sums) = sample_loss(&tokens, scales[at], &config.loss);

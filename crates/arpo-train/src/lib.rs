@@ -21,6 +21,7 @@ mod error;
 pub mod layout;
 pub mod learn;
 pub mod lesson;
+pub mod memory;
 pub mod offline;
 mod pictures;
 pub mod policy;

@@ -2,18 +2,19 @@
 
 use crate::TrainError;
 use arpo_image::{Grid, ImageProcessor};
-use arpo_model::learner::Picture;
+use arpo_model::learner::{Content, Picture};
 use image::RgbImage;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tch::{Device, Tensor};
 
-/// Screens as patches.
+/// Screens as patches, or as features that are known already.
 #[derive(Debug)]
 pub(crate) struct Pictures {
-    /// The patches of all, one picture behind the other: they go to the GPU in one piece.
+    /// The patches of all that are not known, one picture behind the other: they go to the GPU in one piece.
     pixels: Option<Tensor>,
-    grids: Vec<Grid>,
+    /// Of every picture its size, and its features if they are known.
+    pictures: Vec<(Grid, Option<Tensor>)>,
     shown: Vec<Vec<usize>>,
 }
 
@@ -23,24 +24,41 @@ impl Pictures {
         processor: &ImageProcessor,
         episodes: &[impl AsRef<[Arc<RgbImage>]>],
     ) -> Result<Self, TrainError> {
+        Self::with_known(processor, episodes, |_, _| None)
+    }
+
+    /// The same, if features of some are known: by the episode and its screen.
+    pub(crate) fn with_known(
+        processor: &ImageProcessor,
+        episodes: &[impl AsRef<[Arc<RgbImage>]>],
+        known: impl Fn(usize, usize) -> Option<Tensor>,
+    ) -> Result<Self, TrainError> {
         let mut places: HashMap<&[u8], usize> = HashMap::new();
-        let mut distinct: Vec<&RgbImage> = vec![];
+        let (mut pictures, mut unknown) = (vec![], vec![]);
         let mut shown = Vec::with_capacity(episodes.len());
-        for screens in episodes {
-            let mut place = |screen| {
-                *places.entry(RgbImage::as_raw(screen)).or_insert_with(|| {
-                    distinct.push(screen);
-                    distinct.len() - 1
-                })
-            };
-            shown.push(screens.as_ref().iter().map(|screen| place(screen)).collect());
+        for (episode, screens) in episodes.iter().enumerate() {
+            let mut places_shown = vec![];
+            for (number, screen) in screens.as_ref().iter().enumerate() {
+                if let Some(&place) = places.get(screen.as_raw().as_slice()) {
+                    places_shown.push(place);
+                    continue;
+                }
+                let features = known(episode, number);
+                if features.is_none() {
+                    unknown.push(screen.as_ref());
+                }
+                let grid = processor.grid(screen.width(), screen.height())?;
+                places.insert(screen.as_raw(), pictures.len());
+                places_shown.push(pictures.len());
+                pictures.push((grid, features));
+            }
+            shown.push(places_shown);
         }
-        let patches = processor.process_all(&distinct)?;
+        let patches = processor.process_all(&unknown)?;
         let pixels: Vec<Tensor> = patches.iter().map(|one| Tensor::from_slice(&one.pixels)).collect();
-        let grids: Vec<Grid> = patches.iter().map(|one| one.grid).collect();
-        let count: usize = grids.iter().map(Grid::patches).sum();
+        let count: usize = patches.iter().map(|one| one.grid.patches()).sum();
         let pixels = (count > 0).then(|| Tensor::cat(&pixels, 0).view([count as i64, -1]));
-        Ok(Self { pixels, grids, shown })
+        Ok(Self { pixels, pictures, shown })
     }
 
     /// Which pictures an episode shows.
@@ -50,9 +68,20 @@ impl Pictures {
 
     /// The pictures on a device.
     pub(crate) fn on(&self, device: Device) -> Vec<Picture> {
-        let Some(pixels) = &self.pixels else { return vec![] };
-        let sizes: Vec<i64> = self.grids.iter().map(|grid| grid.patches() as i64).collect();
-        let parts = pixels.to_device(device).split_with_sizes(&sizes, 0);
-        parts.into_iter().zip(&self.grids).map(|(pixels, &grid)| Picture { pixels, grid }).collect()
+        let unknown = self.pictures.iter().filter(|(_, features)| features.is_none());
+        let sizes: Vec<i64> = unknown.map(|(grid, _)| grid.patches() as i64).collect();
+        let parts = match &self.pixels {
+            None => vec![],
+            Some(pixels) => pixels.to_device(device).split_with_sizes(&sizes, 0),
+        };
+        let mut parts = parts.into_iter();
+        let picture = |(grid, features): &(Grid, Option<Tensor>)| {
+            let content = match features {
+                Some(features) => Content::Features(features.to_device(device)),
+                None => Content::Pixels(parts.next()?),
+            };
+            Some(Picture { content, grid: *grid })
+        };
+        self.pictures.iter().filter_map(picture).collect()
     }
 }

@@ -53,7 +53,7 @@ impl MadeEpisode {
     pub(super) fn new(config: &ModelConfig, grid: Grid, turns: usize, device: Device) -> Self {
         let MadeTurns { tokens, trained } = MadeTurns::new(config, grid, turns, 0, false);
         let size = [grid.patches() as i64, config.vision.patch_numbers()];
-        let picture = |_| Picture { pixels: Tensor::randn(size, (Kind::Float, device)), grid };
+        let picture = |_| Picture::of_pixels(Tensor::randn(size, (Kind::Float, device)), grid);
         Self { tokens, trained, pictures: (0..turns).map(picture).collect(), shown: (0..turns).collect() }
     }
 

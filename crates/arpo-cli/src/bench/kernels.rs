@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
         activation_bytes: 16 << 30,
         logit_rows: 512,
         length_step: 1,
+        share_beginnings: false,
     };
     let learner = Learner::new(Model::new(config, weights), options);
     let episodes = [made.episode()];

@@ -3,6 +3,7 @@
 mod collect;
 mod env;
 mod episode;
+mod iteration;
 mod kernels;
 mod preprocess;
 mod rollout;
@@ -32,6 +33,8 @@ enum Part {
     Update(update::UpdateArguments),
     /// One step of agents with screenshots behind them: encode, read, answer
     Rollout(rollout::RolloutArguments),
+    /// Whole iterations, from collecting to the update, of a model that is told what to say
+    Iteration(iteration::IterationArguments),
     /// From patches to features
     Vision(vision::VisionArguments),
     /// From a screenshot to patches, on one core
@@ -80,6 +83,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
     match &arguments.part {
         Part::Update(arguments) => update::run(arguments, out),
         Part::Rollout(arguments) => rollout::run(arguments, out),
+        Part::Iteration(arguments) => iteration::run(arguments, out),
         Part::Vision(arguments) => vision::run(arguments, out),
         Part::Preprocess(arguments) => preprocess::run(arguments, out),
         Part::Env(arguments) => env::run(arguments, out),
@@ -121,12 +125,4 @@ fn device_memory_gib(device: Device) -> Option<f64> {
     let Device::Cuda(number) = device else { return None };
     let (_, reserved) = cuda_peak_bytes(number).ok()?;
     Some(reserved as f64 / f64::from(1 << 30))
-}
-
-/// What the process holds in memory now, in MiB; `None` where the system does not say.
-fn resident_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib / 1024.0)
 }

@@ -2,7 +2,7 @@
 //! cache of the steps before and without.
 
 use super::episode::MadeTurns;
-use super::{ModelName, device_memory_gib, number_kind, resident_mib, warn_without_kernels, write_json};
+use super::{ModelName, device_memory_gib, number_kind, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::trajectory::PolicyVersion;
@@ -12,6 +12,7 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
 use arpo_torch::kernels;
+use arpo_train::memory::resident_mib;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -84,6 +85,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let page_tokens = 64;
     let pages = (whole + arguments.tokens).div_ceil(page_tokens) * most;
     let options = EngineOptions {
+        fixed_vision: false,
         cache_bytes: pages as u64 * token_bytes(&config, kind) * page_tokens as u64,
         feature_bytes: 0,
         page_tokens,
@@ -132,6 +134,7 @@ fn measure(
                 seed: episode as u64,
                 turn: turns as u64,
             },
+            dictated: vec![],
         };
         (0..episodes).map(request).collect()
     };

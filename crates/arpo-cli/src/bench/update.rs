@@ -1,9 +1,7 @@
 //! `arpo bench update`: the learner's step on one whole episode.
 
 use super::episode::MadeEpisode;
-use super::{
-    ModelName, device_memory_gib, number_kind, resident_mib, timed, warn_without_kernels, write_json,
-};
+use super::{ModelName, device_memory_gib, number_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
@@ -13,6 +11,7 @@ use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, Picture};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_torch::kernels;
+use arpo_train::memory::resident_mib;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -81,6 +80,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         activation_bytes: arguments.activation_gib << 30,
         logit_rows: 512,
         length_step: 1,
+        share_beginnings: false,
     };
     let made = MadeEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
     let learner = Learner::new(Model::new(config, weights), options);
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
 
 /// The vision tower's forward pass alone.
 fn encode(learner: &Learner, pictures: &[Picture]) {
-    let pixels: Vec<&Tensor> = pictures.iter().map(|picture| &picture.pixels).collect();
+    let pixels: Vec<&Tensor> = pictures.iter().filter_map(Picture::pixels).collect();
     let grids: Vec<Grid> = pictures.iter().map(|picture| picture.grid).collect();
     let _ = tch::no_grad(|| learner.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
 }

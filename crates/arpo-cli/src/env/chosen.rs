@@ -6,12 +6,10 @@ use arpo_core::task::Task;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen};
 use arpo_env::evaluator::Evaluator;
-use arpo_env::look::Theme;
-use arpo_env::tasks::{Part, Suite, parse};
+use arpo_env::look::{Font, Theme};
+use arpo_env::tasks::{Part, Suite, own};
 use clap::Args;
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Names that are offered for one that does not exist.
 const OFFERED_NAMES: usize = 3;
@@ -37,8 +35,9 @@ impl Source {
     /// All tasks that are meant, of one part or both. Own tasks have been tried: they can be set up and judged.
     pub(super) fn all(&self, part: Option<Part>) -> Result<Vec<Chosen>, Failure> {
         if let Some(path) = &self.tasks {
-            let mut environment = EmbeddedDesktop::new(self.own_suite().screen()).map_err(Failure::failed)?;
-            return own_tasks(path, &mut environment).map_err(Failure::Usage);
+            let tasks = own::read(path, self.own_suite().screen())
+                .map_err(|problem| Failure::Usage(format!("--tasks {problem}")))?;
+            return Ok(tasks.into_iter().map(|task| Chosen { task, listed: None }).collect());
         }
         let mut chosen = Vec::new();
         for suite in Suite::ALL.into_iter().filter(|suite| self.suite.is_none_or(|only| only == *suite)) {
@@ -79,36 +78,6 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     near
 }
 
-/// Reads task files and sets every task up once; an error names the file and the task.
-fn own_tasks(path: &Path, environment: &mut EmbeddedDesktop) -> Result<Vec<Chosen>, String> {
-    let mut chosen = Vec::new();
-    let mut names = BTreeSet::new();
-    for file in task_files(path).map_err(|error| format!("--tasks {}: {error}", path.display()))? {
-        let wrong = |problem: String| format!("--tasks {}: {problem}", file.display());
-        let text = fs::read_to_string(&file).map_err(|error| wrong(error.to_string()))?;
-        for task in parse(&text).map_err(|error| wrong(format!("expected a list of tasks: {error}")))? {
-            environment.reset(&task, 0, deadline()).map_err(|error| wrong(error.to_string()))?;
-            if !names.insert(task.id.clone()) {
-                return Err(wrong(format!("task {}: the name is taken by another task", task.id)));
-            }
-            chosen.push(Chosen { task, listed: None });
-        }
-    }
-    Ok(chosen)
-}
-
-/// A file, or the JSON files of a folder by name.
-fn task_files(path: &Path) -> Result<Vec<PathBuf>, String> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files: Vec<PathBuf> = entries.map_err(|error| error.to_string())?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    if files.is_empty() { Err("the folder has no .json file".to_owned()) } else { Ok(files) }
-}
-
 /// One task on a screen.
 #[derive(Args)]
 pub(super) struct EpisodeArguments {
@@ -126,6 +95,12 @@ pub(super) struct EpisodeArguments {
     /// Colours of the screen, instead of the suite's
     #[arg(long, value_parser = one_of(&Theme::ALL, Theme::key))]
     theme: Option<Theme>,
+    /// Font of a desktop screen, instead of the seed's
+    #[arg(long, value_parser = one_of(&Font::ALL, Font::key))]
+    font: Option<Font>,
+    /// The same order and places whatever the seed
+    #[arg(long)]
+    no_jitter: bool,
 }
 
 /// An episode that has begun.
@@ -144,6 +119,8 @@ impl EpisodeArguments {
             (options.width, options.height) = (width, height);
         }
         options.theme = self.theme.or(options.theme);
+        options.font = self.font.or(options.font);
+        options.jitter &= !self.no_jitter;
         options.check().map_err(|reason| Failure::Usage(format!("--size: {reason}")))?;
         let mut environment = EmbeddedDesktop::new(options).map_err(Failure::failed)?;
         let screen = environment.reset(&task, self.seed, deadline()).map_err(Failure::failed)?;

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 10] = [
     "iterations=6",
@@ -105,21 +105,178 @@ fn a_damaged_checkpoint_is_passed_over_and_a_folder_is_not_taken_twice() {
     assert!(String::from_utf8_lossy(&other.stderr).contains("`seed` = 9"));
 }
 
-#[test]
-fn ctrl_c_finishes_the_step_and_saves() {
-    let scratch = scratch("interrupted");
-    let run = scratch.join("run");
-    let mut child = train(&run, &["--set", "iterations=1000000"]).spawn().unwrap();
-    // under way once there is a checkpoint
-    let deadline = std::time::Instant::now() + Duration::from_mins(2);
+/// Ctrl-C, once there is a checkpoint of the first iteration.
+fn interrupt_after_the_first(mut child: Child, run: &Path) {
+    let deadline = Instant::now() + Duration::from_mins(2);
     while !run.join("checkpoints/step-000001").exists() {
-        assert!(std::time::Instant::now() < deadline, "no checkpoint");
+        assert!(Instant::now() < deadline, "no checkpoint");
         std::thread::sleep(Duration::from_millis(20));
     }
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn ctrl_c_finishes_the_step_and_saves() {
+    let scratch = scratch("interrupted");
+    let run = scratch.join("run");
+    let child = train(&run, &["--set", "iterations=1000000"]).spawn().unwrap();
+    interrupt_after_the_first(child, &run);
     let lines = metrics(&run).len() as u64;
     let newest = run.join(format!("checkpoints/step-{:06}", lines - 1));
     assert!(newest.exists(), "{}", newest.display());
+}
+
+fn finished(command: &mut Command) -> String {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn number(line: &Map<String, Value>, name: &str) -> f64 {
+    line.get(name).and_then(Value::as_f64).unwrap_or(0.0)
+}
+
+#[test]
+fn an_overlapped_run_learns_from_what_is_one_version_old_and_goes_on_with_what_it_planned() {
+    let scratch = scratch("overlapped");
+    let run = scratch.join("run");
+    let overlapped = ["--quiet", "--set", "collect.mode=\"overlapped\"", "--set", "evaluation.every=0"];
+    let longer = ["--set", "iterations=16"];
+    let child = train(&run, &overlapped).args(longer).spawn().unwrap();
+    interrupt_after_the_first(child, &run);
+    let before = metrics(&run).len();
+    finished(train(&run, &overlapped).args(longer).arg("--resume"));
+    let lines = metrics(&run);
+    let iterations: Vec<f64> = lines.iter().map(|line| number(line, "iteration")).collect();
+    assert_eq!(iterations, (1..=16).map(f64::from).collect::<Vec<_>>());
+    let staleness: Vec<f64> = lines.iter().map(|line| number(line, "policy/staleness")).collect();
+    assert!(staleness.iter().all(|&versions| versions <= 1.0), "{staleness:?}");
+    assert!(staleness[before + 1..].iter().all(|&versions| versions > 0.0), "{staleness:?}");
+    // two tasks an iteration: every two of them show all four
+    for pair in lines.chunks(2) {
+        let mut tasks: Vec<&String> =
+            pair.iter().flat_map(|line| line["tasks"].as_object().unwrap().keys()).collect();
+        tasks.sort();
+        tasks.dedup();
+        assert_eq!(tasks.len(), 4, "{tasks:?}");
+    }
+}
+
+#[test]
+fn a_run_trains_through_faults_and_counts_them_all() {
+    let scratch = scratch("faults");
+    let run = scratch.join("run");
+    let mut command = train(&run, &["--quiet"]);
+    for rate in [
+        "crash=0.02",
+        "hang=0.004",
+        "slow=0.02",
+        "slow_seconds=0.001",
+        "black_screen=0.02",
+        "truncated_screen=0.02",
+        "evaluator_error=0.05",
+    ] {
+        command.args(["--set", &format!("faults.{rate}")]);
+    }
+    for seconds in ["reset_seconds=0.5", "step_seconds=0.5", "evaluate_seconds=0.5", "back_off_seconds=0.01"]
+    {
+        command.args(["--set", &format!("collect.{seconds}")]);
+    }
+    finished(&mut command);
+    let lines = metrics(&run);
+    assert_eq!(lines.len(), 7);
+    let sum = |wanted: &dyn Fn(&str) -> bool| -> f64 {
+        let all = lines.iter().flat_map(|line| line.iter());
+        all.filter(|(name, _)| wanted(name)).filter_map(|(_, value)| value.as_f64()).sum()
+    };
+    let injected = sum(&|name| name.starts_with("faults/") && name != "faults/slow");
+    let counted = sum(&|name| name.starts_with("failures/") || name == "evaluation/lost");
+    assert!(injected > 5.0, "a test without faults shows nothing: {injected}");
+    assert!((injected - counted).abs() < 0.5, "{injected} faults were played, {counted} counted");
+    assert!(sum(&|name| name == "update/count") > 0.0);
+}
+
+#[test]
+fn a_policy_can_be_tied_to_the_model_it_began_as() {
+    let scratch = scratch("tied");
+    let run = |name: &str, coefficient: &str| {
+        let folder = scratch.join(name);
+        let setting = format!("loss.kl_coefficient={coefficient}");
+        finished(train(&folder, &["--quiet", "--set", &setting, "--set", "optimiser.learning_rate=0.001"]));
+        metrics(&folder).iter().map(|line| number(line, "loss/reference_kl")).collect::<Vec<f64>>()
+    };
+    let (loose, tight) = (run("loose", "0.000001"), run("tight", "10.0"));
+    assert!(loose[1] < 1e-6, "before anything moved: {loose:?}");
+    let (loose, tight): (f64, f64) = (loose.iter().sum(), tight.iter().sum());
+    assert!(loose > 1e-4 && tight < loose / 2.0, "{loose} {tight}");
+}
+
+#[test]
+fn episodes_are_kept_and_learnt_from_by_every_offline_method() {
+    let scratch = scratch("offline");
+    let run = scratch.join("run");
+    finished(train(
+        &run,
+        &[
+            "--quiet",
+            "--set",
+            "checkpoints.episodes_every=3",
+            "--set",
+            "collect.max_steps=8",
+            "--set",
+            "evaluation.every=0",
+        ],
+    ));
+    assert!(
+        run.join("episodes/iteration-000003.jsonl").exists()
+            && run.join("episodes/iteration-000006.jsonl").exists()
+    );
+    for method in ["rejection", "dpo", "kto"] {
+        let out = scratch.join(method);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        command.args(["offline", "--method", method, "--set", "offline.epochs=1", "--data"]).arg(&run);
+        let said = finished(command.arg("--out").arg(&out));
+        assert!(said.contains("epoch 1/1") && said.contains("written"), "{said}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        command.args([
+            "eval",
+            "--json",
+            "--samples",
+            "1",
+            "--set",
+            "tasks.count=2",
+            "--set",
+            "collect.max_steps=4",
+        ]);
+        let said = finished(command.arg("--model").arg(out.join("model")));
+        let judged: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(judged["tasks"].as_array().unwrap().len(), 2, "{said}");
+    }
+}
+
+#[test]
+fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
+    let scratch = scratch("supervised");
+    let sft = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        command.args(["sft", "--out"]).arg(scratch.join(name));
+        command.args(["--grounding-updates", "2", "--updates", "5", "--screens", "4", "--episodes", "2"]);
+        command.args(["--evaluate-every", "1", "--evaluate-tasks", "2"]);
+        command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    finished(&mut sft("whole"));
+    let mut child = sft("broken").spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_mins(3);
+    while !scratch.join("broken/checkpoints/step-000003").exists() {
+        assert!(Instant::now() < deadline, "no checkpoint");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    finished(sft("broken").arg("--resume"));
+    let model = |name: &str| fs::read(scratch.join(name).join("model/model.safetensors")).unwrap();
+    assert!(model("whole") == model("broken"), "other weights after a kill");
 }

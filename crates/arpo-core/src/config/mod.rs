@@ -18,7 +18,8 @@ mod sections;
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
 pub use run::{
-    CheckpointConfig, DeviceChoice, EvaluationConfig, HeldOut, ModelSection, SuiteChoice, TasksConfig,
+    CheckpointConfig, DeviceChoice, EvaluationConfig, FontChoice, HeldOut, ModelSection, ScreenConfig,
+    SuiteChoice, TasksConfig, ThemeChoice,
 };
 pub use sections::{AgentConfig, OfflineConfig, OptimiserConfig, PromptStyle, Schedule};
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub model: ModelSection,
     /// The tasks of the run.
     pub tasks: TasksConfig,
+    /// What the embedded desktop looks like, where it is not as the suite is meant.
+    pub screen: ScreenConfig,
     /// What the agent is shown and how its words are read.
     pub agent: AgentConfig,
     /// How episodes are collected.
@@ -84,6 +87,7 @@ impl Default for Config {
             iterations: 100,
             model: ModelSection::default(),
             tasks: TasksConfig::default(),
+            screen: ScreenConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
             faults: FaultsConfig::default(),

@@ -55,6 +55,9 @@ pub enum DeviceChoice {
 pub struct TasksConfig {
     /// Which tasks of the embedded desktop: its small screens or its large ones.
     pub suite: SuiteChoice,
+    /// Train on the tasks of this JSON file, or of the JSON files of this folder, on the suite's screens; empty for the
+    /// suite's own tasks.
+    pub files: String,
     /// Train on so many of the training tasks, spread over the applications; 0 for all.
     pub count: usize,
     /// Train on the tasks this file lists, one id a line, as `arpo select` writes it; `quick`: the list of the quick
@@ -67,7 +70,7 @@ pub struct TasksConfig {
 
 impl Default for TasksConfig {
     fn default() -> Self {
-        Self { suite: SuiteChoice::Pocket, count: 0, list: String::new(), worlds: 1 }
+        Self { suite: SuiteChoice::Pocket, files: String::new(), count: 0, list: String::new(), worlds: 1 }
     }
 }
 
@@ -79,6 +82,58 @@ pub enum SuiteChoice {
     Pocket,
     /// Overlapping windows on 640x480 pixels and more.
     Desktop,
+}
+
+/// What the embedded desktop looks like, where it is not as the suite is meant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScreenConfig {
+    /// Pixels across; 0 for the suite's.
+    #[schemars(range(max = 3840))]
+    pub width: u32,
+    /// Pixels down; 0 for the suite's.
+    #[schemars(range(max = 2160))]
+    pub height: u32,
+    /// Colours.
+    pub theme: ThemeChoice,
+    /// The font of the desktop suite.
+    pub font: FontChoice,
+    /// Order of buttons and entries and places of windows vary with the episode's seed.
+    pub jitter: bool,
+}
+
+impl Default for ScreenConfig {
+    fn default() -> Self {
+        Self { width: 0, height: 0, theme: ThemeChoice::Suite, font: FontChoice::Suite, jitter: true }
+    }
+}
+
+/// Colours of a screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ThemeChoice {
+    /// Light in the pocket suite, either in the desktop suite.
+    Suite,
+    /// Dark on light.
+    Light,
+    /// Light on dark.
+    Dark,
+    /// Drawn from the episode's seed.
+    Vary,
+}
+
+/// Font of a screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FontChoice {
+    /// The pocket suite's own, any in the desktop suite.
+    Suite,
+    /// Coarse and crisp.
+    Pixel,
+    /// Letters of different width.
+    Proportional,
+    /// Letters of equal width.
+    Monospace,
 }
 
 /// How often and on what the agent is judged while it is trained.

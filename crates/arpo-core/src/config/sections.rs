@@ -22,9 +22,6 @@ pub struct AgentConfig {
     /// ... and reduced to at most this many.
     #[schemars(range(min = 784))]
     pub max_pixels: u64,
-    /// Also train the tokens around an agent's words (the header that opens its turn, the line break after it), as
-    /// the released code does.
-    pub train_header: bool,
 }
 
 impl Default for AgentConfig {
@@ -35,7 +32,6 @@ impl Default for AgentConfig {
             max_screenshots: 15,
             min_pixels: 3136,
             max_pixels: 2_116_800,
-            train_header: false,
         }
     }
 }

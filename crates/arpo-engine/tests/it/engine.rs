@@ -121,6 +121,23 @@ fn a_stop_token_ends_a_response_and_belongs_to_it() {
     assert_eq!((stopped.tokens.as_slice(), stopped.ended), (&free.tokens[..=first], Ended::Stop));
 }
 
+/// What is dictated is said and scored as if it had been drawn.
+#[test]
+fn dictation_takes_the_place_of_drawing() {
+    let script = Script::all().remove(0);
+    let prompt = script.golden().tokens()[..30].to_vec();
+    let drawn = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 3, 0)]).remove(0);
+    let mut request = script.request(&prompt, 4, 0);
+    let other = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 4, 0)]).remove(0);
+    assert_ne!(other.tokens, drawn.tokens, "another seed says something else");
+    request.dictated.clone_from(&drawn.tokens);
+    let dictated = answer(&mut script.engine(script.options()), vec![request]).remove(0);
+    assert_eq!(dictated.tokens, drawn.tokens);
+    for (one, two) in dictated.logp.iter().zip(&drawn.logp) {
+        assert!((one - two).abs() < 1e-5, "{one} {two}");
+    }
+}
+
 /// Hot enough that every token is about as likely, thousands of draws.
 #[test]
 fn forbidden_tokens_are_never_sampled() {

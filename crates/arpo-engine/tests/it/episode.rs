@@ -70,6 +70,7 @@ impl Script {
         EngineOptions {
             cache_bytes: 8 << 20,
             feature_bytes: 1 << 20,
+            fixed_vision: false,
             page_tokens: 16,
             most_running: 8,
             prompt_tokens: 4096,
@@ -90,6 +91,7 @@ impl Script {
             activation_bytes: 0,
             logit_rows: 7,
             length_step: 1,
+            share_beginnings: false,
         };
         Learner::new(Model::from_checkpoint(self.golden.checkpoint()), options)
     }
@@ -106,6 +108,7 @@ impl Script {
             tokens: prompt.to_vec(),
             screenshots: self.screenshots[..shown.count()].to_vec(),
             sampling: sampling(seed, turn),
+            dictated: vec![],
         }
     }
 

@@ -239,7 +239,6 @@ fn sort_away(maker: &mut Maker) {
     maker.goal(&["folders", folder], folder);
     maker.gone(&["files", name]);
     maker.goal(&["files", &join_path(folder, name)], text);
-    maker.partial();
     maker.say(
         "new folder {1} and move {0} to {1}",
         &[

@@ -4,6 +4,7 @@ mod devices;
 mod files;
 mod maker;
 mod office;
+pub mod own;
 pub mod vocabulary;
 pub(crate) mod words;
 pub(crate) mod worlds;

@@ -38,7 +38,6 @@ fn of_the_pocket_suite() {
 }
 
 #[test]
-#[ignore = "half a minute; `arpo env scores` prints the same"]
 fn of_the_desktop_suite() {
     are_the_scores(Suite::Desktop);
 }

@@ -155,6 +155,22 @@ fn right_click_opens_a_menu_and_escape_or_a_click_elsewhere_closes_it() {
 }
 
 #[test]
+fn a_right_click_presses_nothing() {
+    for options in screens() {
+        let mut desk = started(options, json!([{"type": "open", "application": "settings"}]));
+        let before = world(&desk, "");
+        let ids: Vec<String> = desk.widgets().into_iter().map(|widget| widget.id).collect();
+        assert!(ids.len() > 5, "{ids:?}");
+        for id in ids {
+            let start_box = place(&desk, &id);
+            act(&mut desk, Action::RightSingle { start_box });
+            assert_eq!(world(&desk, ""), before, "{id}");
+        }
+        assert_eq!(desk.desktop().unwrap().front().unwrap().key(), "settings");
+    }
+}
+
+#[test]
 fn a_file_is_dragged_into_a_folder() {
     for options in screens() {
         let mut setup = notes();

@@ -85,6 +85,23 @@ fn damage_beside_the_work_fails() {
     }
 }
 
+/// A new folder and no file is not a file put away.
+#[test]
+fn a_file_that_is_deleted_is_not_put_away() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        let mut tried = 0;
+        for task in suite.all_tasks().filter(|task| task.id.as_str().contains("sort-away")) {
+            play(&mut environment, task, 1, &mut Scripted::oracle(), 40).unwrap();
+            let mut episode = environment.save().unwrap();
+            episode.desktop.world.files.retain(|path, _| !path.contains('/'));
+            assert!(score(&mut environment, episode) < 0.001, "{}", task.id);
+            tried += 1;
+        }
+        assert!(tried > 0);
+    }
+}
+
 /// A route that stops short of its last action, at every place: never the whole score.
 #[test]
 fn half_done_is_not_done() {

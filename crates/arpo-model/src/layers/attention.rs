@@ -1,6 +1,6 @@
 //! Attention within runs of tokens: windows, images, sequences.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 /// Which tokens see each other.
 #[derive(Debug)]
@@ -11,6 +11,49 @@ pub(crate) struct Runs {
     pub(crate) causal: bool,
     /// Where the runs' tokens are found, if they do not lie one behind the other.
     pub(crate) order: Option<Order>,
+    /// What else they see, if they go on where other runs part.
+    pub(crate) going_on: Option<GoingOn>,
+}
+
+/// Causal runs that each see more than themselves: the beginning they have in common with others.
+#[derive(Debug)]
+pub(crate) struct GoingOn {
+    /// Where everything lies that a run sees, itself at the end, run by run ...
+    places: Tensor,
+    /// ... and how much it is.
+    lengths: Vec<i64>,
+    /// For each run `[heads of a key * tokens, seen]`: which of the seen each of its tokens sees.
+    masks: Vec<Tensor>,
+}
+
+impl GoingOn {
+    /// Runs of these lengths; `heads` share a key.
+    pub(crate) fn new(own: &[i64], seen: &[Vec<i64>], heads: i64, device: Device) -> Self {
+        let lengths: Vec<i64> = seen.iter().map(|seen| seen.len() as i64).collect();
+        let mask = |(&own, &all): (&i64, &i64)| {
+            let last = Tensor::arange_start(all - own, all, (Kind::Int64, device)).unsqueeze(1);
+            Tensor::arange(all, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last).repeat([heads, 1])
+        };
+        let masks = own.iter().zip(&lengths).map(mask).collect();
+        Self { places: Tensor::from_slice(&seen.concat()).to_device(device), lengths, masks }
+    }
+
+    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, own: &[i64]) -> Tensor {
+        let (heads, shared, width) = (q.size()[1], k.size()[1], q.size()[2]);
+        let queries = q.split_with_sizes(own, 0);
+        let [keys, values] =
+            [k, v].map(|x| x.index_select(0, &self.places).split_with_sizes(&self.lengths, 0));
+        let run = |number: usize| {
+            let tokens = own[number];
+            // the heads that share a key are rows of one product
+            let q = queries[number].transpose(0, 1).reshape([1, shared, heads / shared * tokens, width]);
+            let [k, v] = [&keys[number], &values[number]].map(|x| x.transpose(0, 1).unsqueeze(0));
+            let mask = Some(&self.masks[number]);
+            let attended = Tensor::scaled_dot_product_attention(&q, &k, &v, mask, 0.0, false, None, false);
+            attended.reshape([heads, tokens, width]).transpose(0, 1).reshape([tokens, -1])
+        };
+        Tensor::cat(&(0..own.len()).map(run).collect::<Vec<_>>(), 0)
+    }
 }
 
 /// Another order of tokens, `unit` of which always stay together.
@@ -47,6 +90,9 @@ impl Order {
 /// Attention of q, k, v `[tokens, heads, width]`; keys and values may have fewer heads. Equal runs that follow each
 /// other are one batch. The result is `[tokens, heads * width]`.
 pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
+    if let Some(going_on) = &runs.going_on {
+        return going_on.attention(q, k, v, &runs.lengths);
+    }
     match &runs.order {
         None => attention_in_order(q, k, v, runs),
         Some(order) => {
@@ -57,12 +103,17 @@ pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tens
 }
 
 fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
-    let grouped = q.size()[1] != k.size()[1];
+    let group = q.size()[1] / k.size()[1];
+    // a GPU's attention that keeps no scores takes f32 only with a key for every head
+    let spreads = group > 1 && q.kind() == Kind::Float && q.device() != Device::Cpu;
+    let [k, v] = [k, v]
+        .map(|x| if spreads { x.repeat_interleave_self_int(group, 1, None) } else { x.shallow_clone() });
+    let grouped = group > 1 && !spreads;
     let batches: Vec<(i64, i64)> =
         runs.lengths.chunk_by(|a, b| a == b).map(|equal| (equal.len() as i64, equal[0])).collect();
     let sizes: Vec<i64> = batches.iter().map(|(count, length)| count * length).collect();
     // split, not narrow: autograd then puts the gradients together once, instead of widening each to the whole
-    let parts = [q, k, v]
+    let parts = [q, &k, &v]
         .map(|x| if sizes.len() == 1 { vec![x.shallow_clone()] } else { x.split_with_sizes(&sizes, 0) });
     let mut results: Vec<Tensor> = batches
         .iter()

@@ -1,7 +1,8 @@
 //! From hidden states to log-probabilities of the agent's tokens, and back, a chunk of rows at a time: logits of a
 //! whole episode would be gigabytes, of which only these rows are needed.
 
-use super::{LearnerOptions, Packed, TokenScores};
+use super::packed::Packed;
+use super::{LearnerOptions, TokenScores};
 use crate::distribution::Forbidden;
 use crate::model::Model;
 use tch::{Kind, Tensor};

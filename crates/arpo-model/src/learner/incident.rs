@@ -1,6 +1,6 @@
 //! What is written down of an update that was skipped, so that a person can look at it and compute it again.
 
-use super::{MicroBatch, TokenScores};
+use super::{Content, MicroBatch, TokenScores};
 use crate::ModelError;
 use crate::checkpoint::SavedTensor;
 use crate::checkpoint::scratch::{Scratch, sync};
@@ -63,7 +63,11 @@ fn tensors(evidence: &Evidence) -> Vec<(String, SavedTensor)> {
     for (number, picture) in evidence.batch.pictures.iter().enumerate() {
         let grid = vec![picture.grid.height as i64, picture.grid.width as i64];
         tensors.push((format!("picture.{number}.grid"), whole(grid)));
-        tensors.push((format!("picture.{number}.pixels"), SavedTensor::new(picture.pixels.shallow_clone())));
+        let (name, content) = match &picture.content {
+            Content::Pixels(pixels) => ("pixels", pixels),
+            Content::Features(features) => ("features", features),
+        };
+        tensors.push((format!("picture.{number}.{name}"), SavedTensor::new(content.shallow_clone())));
     }
     tensors
 }

@@ -9,26 +9,53 @@ pub mod adamw;
 mod head;
 mod incident;
 mod optimiser_file;
+mod packed;
 pub mod plan;
 mod rounding;
 pub mod step;
 
 use crate::ModelError;
-use crate::model::{Model, Sequence};
+use crate::model::Model;
 use crate::positions::Grid;
 use crate::text::{SavedText, TextLayout};
 use crate::vision::SavedVision;
 use head::Head;
+use packed::Packed;
 use plan::Plan;
-use tch::{Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 /// A picture of a micro-batch.
 #[derive(Debug)]
 pub struct Picture {
-    /// `[patches, channels * patch * patch]`, as the image processor makes them.
-    pub pixels: Tensor,
+    /// What is on it.
+    pub content: Content,
     /// Its size in patches.
     pub grid: Grid,
+}
+
+/// What is on a picture.
+#[derive(Debug)]
+pub enum Content {
+    /// `[patches, channels * patch * patch]`, as the image processor makes them.
+    Pixels(Tensor),
+    /// `[features, hidden]`: what the vision tower made of it before. Only a tower that is not trained makes the same of
+    /// it again.
+    Features(Tensor),
+}
+
+impl Picture {
+    /// From what the image processor makes of it.
+    pub fn of_pixels(pixels: Tensor, grid: Grid) -> Self {
+        Self { content: Content::Pixels(pixels), grid }
+    }
+
+    /// Its patches, unless it is known by its features only.
+    pub fn pixels(&self) -> Option<&Tensor> {
+        match &self.content {
+            Content::Pixels(pixels) => Some(pixels),
+            Content::Features(_) => None,
+        }
+    }
 }
 
 /// One episode of a micro-batch.
@@ -74,6 +101,9 @@ pub struct LearnerOptions {
     /// Episodes are filled up to a multiple of so many tokens: more of them are then equally long and computed together.
     /// What stands behind an episode changes nothing in it. 1 fills nothing up.
     pub length_step: usize,
+    /// What episodes of a micro-batch have in common at their beginning is computed once. Pays where rollouts of the
+    /// same task often go alike for some turns; the attention it needs is slower on GPUs. Nothing is filled up then.
+    pub share_beginnings: bool,
 }
 
 /// A model with room for gradients.
@@ -112,9 +142,9 @@ impl Learner {
     /// Log-probabilities and entropies, without a backward pass.
     pub fn scores(&self, batch: &MicroBatch) -> Result<TokenScores, ModelError> {
         no_grad(|| {
-            let packed = Packed::new(&self.model, batch, self.options.length_step)?;
+            let packed = Packed::new(&self.model, batch, &self.options)?;
             let features = self.features(batch);
-            let layout = self.model.text().layout(&packed.positions, self.model.device());
+            let layout = packed.layout(&self.model);
             let embedded = self.embed(&packed, features.as_ref());
             let mut states = self.model.text().hidden_states(embedded, &layout);
             let last = states.pop().expect("there is at least the embedding");
@@ -126,7 +156,12 @@ impl Learner {
     /// A forward pass that keeps what its backward pass needs.
     pub fn forward<'a>(&'a self, batch: MicroBatch<'a>) -> Result<ForwardPass<'a>, ModelError> {
         no_grad(|| {
-            let packed = Packed::new(&self.model, &batch, self.options.length_step)?;
+            if self.trains_vision() && batch.pictures.iter().any(|picture| picture.pixels().is_none()) {
+                return Err(ModelError::Input(
+                    "a picture without pixels cannot train the vision tower".into(),
+                ));
+            }
+            let packed = Packed::new(&self.model, &batch, &self.options)?;
             let plan = Plan::new(
                 self.model.config(),
                 &batch,
@@ -138,7 +173,7 @@ impl Learner {
             } else {
                 (self.features(&batch), None)
             };
-            let layout = self.model.text().layout(&packed.positions, self.model.device());
+            let layout = packed.layout(&self.model);
             let embedded = self.embed(&packed, features.as_ref());
             let (last, text) = self.model.text().forward_saving(embedded, &layout, |block| plan.text(block));
             let hidden = last.index_select(0, &packed.before_trained);
@@ -152,8 +187,21 @@ impl Learner {
     }
 
     fn features(&self, batch: &MicroBatch) -> Option<Tensor> {
-        let (pixels, grids) = pixels(batch.pictures)?;
-        Some(self.model.vision().forward(&pixels, &grids))
+        if batch.pictures.is_empty() {
+            return None;
+        }
+        let vision = self.model.vision();
+        let all_pixels = batch.pictures.iter().all(|picture| picture.pixels().is_some());
+        if all_pixels && self.model.device() != Device::Cpu {
+            let (pixels, grids) = pixels(batch.pictures)?;
+            return Some(vision.forward(&pixels, &grids));
+        }
+        // each by itself, so that it does not depend (in its last bits) on which others are known
+        let features = batch.pictures.iter().map(|picture| match &picture.content {
+            Content::Pixels(pixels) => vision.forward(pixels, &[picture.grid]),
+            Content::Features(features) => features.shallow_clone(),
+        });
+        Some(Tensor::cat(&features.collect::<Vec<_>>(), 0))
     }
 
     fn features_saving(&self, batch: &MicroBatch, plan: &Plan) -> (Option<Tensor>, Option<SavedVision>) {
@@ -196,8 +244,8 @@ impl ForwardPass<'_> {
             let d_hidden = learner.head.backward(model, &hidden, &packed, &coefficients);
             let tokens = packed.tokens.size()[0];
             let d_last = Tensor::zeros([tokens, d_hidden.size()[1]], (d_hidden.kind(), d_hidden.device()));
-            // each token is predicted from one place, so places do not repeat
-            let d_last = d_last.index_copy(0, &packed.before_trained, &d_hidden);
+            // episodes that part predict different tokens from the place where they do
+            let d_last = d_last.index_add(0, &packed.before_trained, &d_hidden);
             let d_embedded = model.text().backward(text, &d_last, &layout);
             packed.embed_backward(model, &d_embedded);
             if !batch.pictures.is_empty() && learner.trains_vision() {
@@ -234,115 +282,9 @@ impl Learner {
     }
 }
 
-/// Pictures one behind the other.
+/// The pixels of pictures one behind the other; none of none.
 fn pixels(pictures: &[Picture]) -> Option<(Tensor, Vec<Grid>)> {
-    let pixels: Vec<&Tensor> = pictures.iter().map(|picture| &picture.pixels).collect();
-    (!pixels.is_empty())
-        .then(|| (Tensor::cat(&pixels, 0), pictures.iter().map(|picture| picture.grid).collect()))
-}
-
-/// A micro-batch as the tensors that lay it out, on the model's device.
-#[derive(Debug)]
-pub(crate) struct Packed {
-    /// Places on the three axes, by episode.
-    positions: Vec<crate::positions::Positions>,
-    /// All tokens.
-    tokens: Tensor,
-    /// Where placeholders stand among them ...
-    image_places: Tensor,
-    /// ... and which feature of the pictures goes there.
-    image_features: Tensor,
-    /// How many features the pictures have.
-    features: i64,
-    /// Where ordinary tokens stand.
-    text_places: Tensor,
-    /// The places whose next token is trained.
-    before_trained: Tensor,
-    /// The trained tokens.
-    pub(crate) targets: Tensor,
-    /// How many of them each episode has.
-    pub(crate) counts: Vec<usize>,
-}
-
-impl Packed {
-    fn new(model: &Model, batch: &MicroBatch, length_step: usize) -> Result<Self, ModelError> {
-        let (image, merge) = (model.config().image_token, model.config().vision.merge as usize);
-        let mut first_features = vec![0];
-        for picture in batch.pictures {
-            first_features
-                .push(first_features[first_features.len() - 1] + picture.grid.features(merge) as i64);
-        }
-        let mut positions = Vec::new();
-        let (mut tokens, mut image_places, mut image_features) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut text_places, mut before_trained, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        let mut counts = Vec::new();
-        for episode in batch.episodes {
-            check(episode, batch.pictures.len())?;
-            let grids: Vec<Grid> =
-                episode.pictures.iter().map(|&picture| batch.pictures[picture].grid).collect();
-            let mut places = model.positions(&Sequence { tokens: episode.tokens, grids: &grids })?;
-            let length = episode.tokens.len();
-            let filling = length.next_multiple_of(length_step.max(1)) - length;
-            for axis in &mut places.axes {
-                axis.extend((0..filling).map(|place| places.next + place as i64));
-            }
-            positions.push(places);
-            let features = |&picture: &usize| first_features[picture]..first_features[picture + 1];
-            image_features.extend(episode.pictures.iter().flat_map(features));
-            let first = tokens.len() as i64;
-            for (place, &token) in (first..).zip(episode.tokens) {
-                if token == image { &mut image_places } else { &mut text_places }.push(place);
-                tokens.push(i64::from(token));
-            }
-            tokens.resize(tokens.len() + filling, FILLING_TOKEN);
-            let trained: Vec<usize> =
-                (0..episode.tokens.len()).filter(|&place| episode.trained[place]).collect();
-            before_trained.extend(trained.iter().map(|&place| first + place as i64 - 1));
-            targets.extend(trained.iter().map(|&place| i64::from(episode.tokens[place])));
-            counts.push(trained.len());
-        }
-        let tensor = |numbers: &[i64]| Tensor::from_slice(numbers).to_device(model.device());
-        Ok(Self {
-            positions,
-            tokens: tensor(&tokens),
-            image_places: tensor(&image_places),
-            image_features: tensor(&image_features),
-            features: first_features[first_features.len() - 1],
-            text_places: tensor(&text_places),
-            before_trained: tensor(&before_trained),
-            targets: tensor(&targets),
-            counts,
-        })
-    }
-
-    fn embed_backward(&self, model: &Model, gradient: &Tensor) {
-        let tokens = self.tokens.index_select(0, &self.text_places);
-        model.text().embed_backward(&tokens, &gradient.index_select(0, &self.text_places));
-    }
-
-    /// A feature's gradient is the sum over all places that show it.
-    fn feature_gradients(&self, gradient: &Tensor) -> Tensor {
-        let shown = gradient.index_select(0, &self.image_places);
-        let total = Tensor::zeros([self.features, gradient.size()[1]], (gradient.kind(), gradient.device()));
-        total.index_add(0, &self.image_features, &shown)
-    }
-}
-
-/// Any token: nothing looks at it.
-const FILLING_TOKEN: i64 = 0;
-
-fn check(episode: &Episode, pictures: usize) -> Result<(), ModelError> {
-    let (tokens, trained) = (episode.tokens.len(), episode.trained.len());
-    if tokens != trained {
-        return Err(ModelError::Input(format!("a mask of {trained} for {tokens} tokens")));
-    }
-    if episode.trained.first() == Some(&true) {
-        return Err(ModelError::Input(
-            "the first token of an episode cannot be trained: nothing predicts it".into(),
-        ));
-    }
-    match episode.pictures.iter().find(|&&picture| picture >= pictures) {
-        Some(picture) => Err(ModelError::Input(format!("an episode shows picture {picture} of {pictures}"))),
-        None => Ok(()),
-    }
+    let (pixels, grids): (Vec<&Tensor>, Vec<Grid>) =
+        pictures.iter().filter_map(|picture| Some((picture.pixels()?, picture.grid))).unzip();
+    (!pixels.is_empty()).then(|| (Tensor::cat(&pixels, 0), grids))
 }

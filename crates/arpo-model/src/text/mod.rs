@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Weights;
 use crate::config::TextConfig;
-use crate::layers::attention::Runs;
+use crate::layers::attention::{GoingOn, Runs};
 use crate::layers::block::{Block, Keep, Projected, Saved, Surroundings};
 use crate::layers::linear::{Linear, Parameter};
 use crate::layers::norm::RmsNorm;
@@ -98,7 +98,24 @@ impl TextModel {
         let places = Tensor::from_slice(&places).to_device(device).view([3, -1]).to_kind(Kind::Float);
         let angles = places.index_select(0, &self.axes).transpose(0, 1) * &self.frequencies;
         let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
-        TextLayout { rotary: Rotary::new(&angles), runs: Runs { lengths, causal: true, order: None } }
+        TextLayout {
+            rotary: Rotary::new(&angles),
+            runs: Runs { lengths, causal: true, order: None, going_on: None },
+        }
+    }
+
+    /// The layout of runs that go on where others part: `seen` lists for each where everything lies that its last token
+    /// sees, its own tokens at the end.
+    pub(crate) fn layout_going_on(
+        &self,
+        positions: &[Positions],
+        seen: &[Vec<i64>],
+        device: Device,
+    ) -> TextLayout {
+        let TextLayout { rotary, mut runs } = self.layout(positions, device);
+        let heads = self.blocks.first().map_or(1, |block| block.heads / block.key_value_heads);
+        runs.going_on = Some(GoingOn::new(&runs.lengths, seen, heads, device));
+        TextLayout { rotary, runs }
     }
 
     /// Hidden states of sequences one behind the other: before the first block, after each, the last one normed.

@@ -170,7 +170,8 @@ impl VisionTower {
     fn layout(&self, grids: &[Grid], device: Device) -> VisionLayout {
         let plan = WindowPlan::new(grids, self.config.merge as usize, self.config.window_features() as usize);
         let order = Order::new(self.unit(), &plan.order, device);
-        let runs = |lengths: Vec<i64>, order: Option<Order>| Runs { lengths, causal: false, order };
+        let runs =
+            |lengths: Vec<i64>, order: Option<Order>| Runs { lengths, causal: false, order, going_on: None };
         let windows = plan.windows.iter().map(|&features| features as i64 * self.unit()).collect();
         let images = grids.iter().map(|grid| grid.patches() as i64).collect();
         let by_image = (grids.len() > 1).then(|| Order::new(self.unit(), &plan.by_image, device));

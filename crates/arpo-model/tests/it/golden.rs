@@ -85,7 +85,7 @@ impl Golden {
         let picture = |grid: Grid| {
             let patches = grid.patches() as i64;
             start += patches;
-            Picture { pixels: pixels.narrow(0, start - patches, patches), grid }
+            Picture::of_pixels(pixels.narrow(0, start - patches, patches), grid)
         };
         self.grids().into_iter().map(picture).collect()
     }

@@ -24,6 +24,7 @@ pub(crate) fn learner(
         activation_bytes,
         logit_rows: 7,
         length_step: 1,
+        share_beginnings: false,
     };
     with_options(golden, options, trained)
 }
@@ -120,6 +121,7 @@ fn filling_up_changes_nothing() {
             activation_bytes: u64::MAX,
             logit_rows: 7,
             length_step,
+            share_beginnings: false,
         };
         let [plain, filled] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
         let episodes = batch.episodes();
@@ -129,6 +131,41 @@ fn filling_up_changes_nothing() {
             assert!((a - b).abs() < 1e-5, "{a} and {b}");
         }
         assert_equal(&whole(&plain, &batch), &whole(&filled, &batch), 1e-4);
+    }
+}
+
+/// Every episode of the batch begins as the next does, and one comes twice.
+#[test]
+fn beginnings_computed_once_change_nothing() {
+    for golden in Golden::all() {
+        let mut batch = Batch::new(&golden);
+        let again = (batch.tokens[0].clone(), batch.shown[0].clone(), batch.trained[0].clone());
+        batch.tokens.push(again.0);
+        batch.shown.push(again.1);
+        batch.trained.push(again.2);
+        // and one parts from the others in the middle of a turn
+        let mut other = batch.tokens[1].clone();
+        let last = other.len() - 2;
+        other[last] = u32::from(other[last] == 1) + 1;
+        batch.tokens.push(other);
+        batch.shown.push(batch.shown[1].clone());
+        batch.trained.push(batch.trained[1].clone());
+        let options = |share_beginnings: bool| LearnerOptions {
+            temperature: TEMPERATURE,
+            forbidden: vec![],
+            activation_bytes: u64::MAX,
+            logit_rows: 7,
+            length_step: 1,
+            share_beginnings,
+        };
+        let [plain, shared] = [false, true].map(|shares| with_options(&golden, options(shares), |_| true));
+        let episodes = batch.episodes();
+        let whole_batch = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
+        let [one, other] = [&plain, &shared].map(|learner| learner.scores(&whole_batch).unwrap());
+        for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
+            assert!((a - b).abs() < 1e-5, "{a} and {b}");
+        }
+        assert_equal(&whole(&plain, &batch), &whole(&shared, &batch), 1e-4);
     }
 }
 
@@ -203,7 +240,7 @@ impl Reference {
             let pictures: Vec<&Picture> =
                 batch.shown[number].iter().map(|&picture| &batch.pictures[picture]).collect();
             let grids: Vec<_> = pictures.iter().map(|picture| picture.grid).collect();
-            let pixels = Tensor::cat(&pictures.iter().map(|picture| &picture.pixels).collect::<Vec<_>>(), 0);
+            let pixels = Tensor::cat(&pictures.iter().filter_map(Picture::pixels).collect::<Vec<_>>(), 0);
             let sequence = Sequence { tokens: &batch.tokens[number], grids: &grids };
             let states = self.model.hidden_states(&sequence, Some(&pixels)).unwrap();
             let logits = self.model.text().logits(&states[states.len() - 1]) / TEMPERATURE;
@@ -257,6 +294,7 @@ fn ten_updates_are_those_of_a_plain_reference() {
             activation_bytes: 1_000_000,
             logit_rows: 5,
             length_step: 1,
+            share_beginnings: false,
         };
         let learner = with_options(&golden, options, |_| true);
         let mut optimiser = AdamW::new(learner.model().weights(), config.clone());
@@ -354,7 +392,7 @@ fn skipped_updates_are_counted_and_written_down() {
         let bytes = std::fs::read(written.join("micro-batch-000.safetensors")).unwrap();
         let tokens = Vec::<i64>::try_from(tensor(&bytes, "episode.1.tokens")).unwrap();
         assert!(tokens.iter().map(|&token| token as u32).eq(batch.tokens[1].iter().copied()));
-        assert!(tensor(&bytes, "picture.0.pixels").equal(&batch.pictures[0].pixels));
+        assert!(tensor(&bytes, "picture.0.pixels").equal(batch.pictures[0].pixels().unwrap()));
         assert_eq!(
             tensor(&bytes, "episode.1.coefficients").size()[0] as usize,
             batch.coefficients()[1].len()

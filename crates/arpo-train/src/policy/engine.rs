@@ -1,8 +1,10 @@
 //! The built-in engine as a policy: a history becomes tokens, with what the agent said as the tokens it drew.
 
+use super::scripted::Script;
 use super::{Answer, Policy, Question, Ticket};
 use crate::TrainError;
 use crate::agent::Agent;
+use crate::demonstrations::response_tokens;
 use crate::dialogue::{Assembled, assemble};
 use crate::episode::{History, Transcript, reference};
 use arpo_agent::conversation::{Turn, conversation};
@@ -12,6 +14,7 @@ use arpo_engine::engine::RequestId;
 use arpo_engine::{Ended, Engine, EngineError, Request, Sampling};
 use arpo_model::checkpoint::Weights;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// How responses are sampled.
@@ -24,7 +27,6 @@ pub struct ResponseOptions {
 }
 
 /// The engine, asked in conversations.
-#[derive(Debug)]
 pub struct EnginePolicy {
     /// How responses are sampled; may be changed between episodes.
     pub responses: ResponseOptions,
@@ -32,6 +34,7 @@ pub struct EnginePolicy {
     version: PolicyVersion,
     agent: Arc<Agent>,
     asked: HashMap<RequestId, Ticket>,
+    dictation: Option<Script>,
 }
 
 impl EnginePolicy {
@@ -42,7 +45,14 @@ impl EnginePolicy {
         agent: Arc<Agent>,
         responses: ResponseOptions,
     ) -> Self {
-        Self { responses, engine, version, agent, asked: HashMap::new() }
+        let engine = engine.with_tokenizer(Arc::clone(&agent.tokenizer));
+        Self { responses, engine, version, agent, asked: HashMap::new(), dictation: None }
+    }
+
+    /// Says what a script says, computed and scored as if the engine had drawn it: for a model that knows nothing yet.
+    #[must_use]
+    pub fn dictated(self, script: Script) -> Self {
+        Self { dictation: Some(script), ..self }
     }
 
     /// The engine.
@@ -83,6 +93,12 @@ impl EnginePolicy {
     }
 }
 
+impl fmt::Debug for EnginePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnginePolicy").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
 impl Policy for EnginePolicy {
     fn ask(&mut self, question: Question) -> Result<(), TrainError> {
         let Question { ticket, history } = question;
@@ -97,7 +113,12 @@ impl Policy for EnginePolicy {
             turn: history.answers.len() as u64,
         };
         let screenshots = history.screens[first_shown..].to_vec();
-        let id = self.engine.submit(Request { tokens: assembled.tokens, screenshots, sampling })?;
+        let dictated = match &mut self.dictation {
+            Some(script) => response_tokens(&self.agent, &script(&history)?)?,
+            None => vec![],
+        };
+        let request = Request { tokens: assembled.tokens, screenshots, sampling, dictated };
+        let id = self.engine.submit(request)?;
         self.asked.insert(id, ticket);
         Ok(())
     }
@@ -114,7 +135,7 @@ impl Policy for EnginePolicy {
                 .remove(&id)
                 .ok_or_else(|| EngineError::Abandoned("an answer that nobody asked for".into()))?;
             let answer = Answer {
-                text: self.agent.tokenizer.decode(&completion.tokens, true)?,
+                text: completion.text,
                 complete: completion.ended == Ended::Stop,
                 tokens: completion.tokens,
                 logp: completion.logp,

@@ -5,8 +5,10 @@ use super::{Answer, Policy, Question, Ticket};
 use crate::TrainError;
 use crate::demonstrations::{deadline, words};
 use crate::dialogue::Assembled;
-use crate::episode::{History, Transcript};
+use crate::episode::{History, Transcript, on_screen};
+use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
+use arpo_core::action::Action;
 use arpo_core::trajectory::{EpisodeId, PolicyVersion, TokenSpan};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
@@ -48,38 +50,50 @@ impl ScriptedPolicy {
         Self::following(screen, pass, |_| Scripted::oracle())
     }
 
-    /// One who knows embedded desktops, made for each episode from its sampling seed. Each episode is followed on a
-    /// desktop of its own, because more than pixels is needed.
+    /// One who knows embedded desktops, made for each episode from its sampling seed.
     pub fn following(
         screen: ScreenOptions,
         pass: Duration,
         make: impl Fn(u64) -> Scripted + Send + 'static,
     ) -> Self {
-        let mut followed: HashMap<EpisodeId, (EmbeddedDesktop, Scripted)> = HashMap::new();
-        let script = move |history: &History| {
-            let plan = &history.plan;
-            if history.answers.is_empty() {
-                let mut desktop = EmbeddedDesktop::new(screen.clone())?;
-                desktop.reset(&plan.task, plan.world_seed, deadline())?;
-                followed.insert(plan.id.clone(), (desktop, make(plan.sampling_seed)));
-            }
-            let (desktop, actor) = followed
-                .get_mut(&plan.id)
-                .ok_or_else(|| TrainError::Options(format!("{}: an episode without a beginning", plan.id)))?;
-            let said = words(&actor.next_action(desktop));
-            // as it will be read: rendering rounds places
-            let actions = parse(&said).map_err(|error| TrainError::Options(error.to_string()))?.actions;
-            let mut ended = history.answers.len() + 1 >= plan.max_steps;
-            for action in &actions {
-                ended |= desktop.step(action, deadline())?.terminated;
-            }
-            if ended {
-                followed.remove(&plan.id);
-            }
-            Ok(said)
-        };
-        Self::new(script, pass)
+        let seen = Size { width: screen.width, height: screen.height };
+        Self::new(following(screen, seen, make, |_, action| words(&action)), pass)
     }
+}
+
+/// The script of one who knows embedded desktops, made for each episode from its sampling seed. Each episode is followed
+/// on a desktop of its own, because more than pixels is needed. `say` puts an action into words, with places in pixels
+/// of the `seen` size; it may choose another action.
+pub fn following(
+    screen: ScreenOptions,
+    seen: Size,
+    make: impl Fn(u64) -> Scripted + Send + 'static,
+    say: impl Fn(&History, Action) -> String + Send + 'static,
+) -> Script {
+    let whole = Size { width: screen.width, height: screen.height };
+    let mut followed: HashMap<EpisodeId, (EmbeddedDesktop, Scripted)> = HashMap::new();
+    Box::new(move |history: &History| {
+        let plan = &history.plan;
+        if history.answers.is_empty() {
+            let mut desktop = EmbeddedDesktop::new(screen.clone())?;
+            desktop.reset(&plan.task, plan.world_seed, deadline())?;
+            followed.insert(plan.id.clone(), (desktop, make(plan.sampling_seed)));
+        }
+        let (desktop, actor) = followed
+            .get_mut(&plan.id)
+            .ok_or_else(|| TrainError::Options(format!("{}: an episode without a beginning", plan.id)))?;
+        let said = say(history, on_screen(&actor.next_action(desktop), whole, seen));
+        // as it will be read: rendering rounds places
+        let actions = parse(&said).map_err(|error| TrainError::Options(error.to_string()))?.actions;
+        let mut ended = history.answers.len() + 1 >= plan.max_steps;
+        for action in &actions {
+            ended |= desktop.step(&on_screen(action, seen, whole), deadline())?.terminated;
+        }
+        if ended {
+            followed.remove(&plan.id);
+        }
+        Ok(said)
+    })
 }
 
 impl fmt::Debug for ScriptedPolicy {

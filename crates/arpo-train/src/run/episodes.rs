@@ -1,18 +1,43 @@
-//! Collected episodes read back from a run folder, with their screenshots.
+//! Collected episodes in a run folder: `episodes/iteration-000007.jsonl`, a line each, and their screenshots beside them
+//! in `episodes/screens`, where nothing is evicted.
 
 use super::RunError;
-use super::durable::entries;
+use super::durable::{entries, make_folder, write_file};
 use super::screens::ScreenStore;
+use crate::episode::PlayedEpisode;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Writes the episodes of an iteration in place of what an interrupted run may have written.
+pub fn write<'a>(
+    run: &Path,
+    iteration: u64,
+    episodes: impl IntoIterator<Item = &'a PlayedEpisode>,
+) -> Result<PathBuf, RunError> {
+    let folder = run.join("episodes");
+    make_folder(&folder)?;
+    let store = ScreenStore::new(&folder.join("screens"));
+    let path = folder.join(format!("iteration-{iteration:06}.jsonl"));
+    let mut lines = Vec::new();
+    for PlayedEpisode { trajectory, screens, .. } in episodes {
+        for (step, screen) in trajectory.steps.iter().zip(screens) {
+            store.put(&step.observation.screenshot.digest, screen)?;
+        }
+        serde_json::to_writer(&mut lines, trajectory)
+            .map_err(|error| RunError::file(&path, format!("an episode cannot be written: {error}")))?;
+        lines.push(b'\n');
+    }
+    write_file(&path, &lines)?;
+    Ok(path)
+}
 
 /// The episodes of a folder in the order they were collected. Needs no lock and changes nothing.
 pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
     let folder = run.join("episodes");
-    let store = ScreenStore::new(&run.join("screens"));
+    let store = ScreenStore::new(&folder.join("screens"));
     let (mut trajectories, mut screens) = (vec![], Screens::default());
     for path in entries(&folder)? {
         if path.extension().is_none_or(|ending| ending != "jsonl") {

@@ -101,6 +101,8 @@ pub struct Evaluation {
     pub suites: Vec<(String, Success)>,
     /// No evaluation before was better.
     pub best: bool,
+    /// Its episodes that a desktop's failure ended.
+    pub lost: usize,
 }
 
 /// One line for a person.

@@ -134,24 +134,6 @@ impl RunFolder {
             |key: &String| ConfigChange { key: key.clone(), was: value(&was, key), is: value(&is, key) };
         Ok(keys.into_iter().map(change).filter(|change| change.was != change.is).collect())
     }
-
-    /// Writes the episodes of an iteration, one line each, in place of what an interrupted run may have written.
-    pub fn write_episodes(
-        &self,
-        iteration: u64,
-        episodes: impl IntoIterator<Item = impl serde::Serialize>,
-    ) -> Result<PathBuf, RunError> {
-        make_folder(&self.episodes())?;
-        let path = self.episodes().join(format!("iteration-{iteration:06}.jsonl"));
-        let mut lines = Vec::new();
-        for episode in episodes {
-            serde_json::to_writer(&mut lines, &episode)
-                .map_err(|error| RunError::file(&path, format!("an episode cannot be written: {error}")))?;
-            lines.push(b'\n');
-        }
-        write_file(&path, &lines)?;
-        Ok(path)
-    }
 }
 
 /// The folder's part in whether a run can start.

@@ -8,18 +8,21 @@ use super::Trainer;
 use super::evaluation::{self, Examination};
 use super::line::{Iteration, Seconds, line};
 use super::setup::world_seed;
+use super::state::{PlannedTasks, RunState};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, GroupPlan};
 use crate::episode::EpisodePlan;
 use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
+use crate::run::episodes;
 use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent};
 use arpo_core::advantage::has_spread;
 use arpo_core::config::{CollectMode, HeldOut};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
+use arpo_env::faults::Fault;
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,37 +56,47 @@ impl Trainer<'_> {
 
         let learning = Instant::now();
         let tasks = task_means(&collected);
+        let every = self.config.checkpoints.episodes_every;
+        if every > 0 && (number + 1).is_multiple_of(every) {
+            let played = collected.groups.iter().flat_map(|group| &group.episodes);
+            episodes::write(self.folder.path(), number + 1, played)?;
+        }
         let report = collected.report.clone();
         let lesson = self.lesson(collected, number);
+        let every = self.config.evaluation.every;
+        let last = number + 1 == self.config.iterations;
+        let judges = every > 0 && (last || (number + 1).is_multiple_of(every));
+        if !last && !judges && self.pending.is_empty() {
+            let plans = self.plans(number + 1, 0);
+            self.player.prepare(plans);
+        }
         let place = Place { iteration: number, updates_before: self.state.updates };
         let layout = Layout {
             screens: &self.screens,
             processor: &self.agent.processor,
+            features: self.features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
             max_screenshots: self.config.agent.max_screenshots,
         };
-        let learnt = learn(&mut self.updater, &lesson.samples, &layout, place, self.config)?;
+        let learnt =
+            learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)?;
         let learn_seconds = learning.elapsed().as_secs_f64();
         self.state.updates += (learnt.updates + learnt.skipped) as u64;
         self.state.skipped = self.updater.skipped();
         self.state.iteration += 1;
+        self.state.planned.retain(|planned| planned.iteration > number);
         self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref));
         self.player.publish(self.updater.learner().model().weights(), self.state.version());
 
         let judging = Instant::now();
-        let last = self.state.iteration == self.config.iterations;
-        let every = self.config.evaluation.every;
-        let evaluation = if every > 0 && (last || self.state.iteration.is_multiple_of(every)) {
-            Some(self.evaluate(last)?)
-        } else {
-            None
-        };
+        let evaluation = if judges { Some(self.evaluate(last)?) } else { None };
         let seconds = Seconds {
             all: began.elapsed().as_secs_f64(),
             collect: collect_seconds,
             learn: learn_seconds,
             evaluate: judging.elapsed().as_secs_f64(),
         };
+        let faults = self.new_faults();
         self.metrics.append(&line(&Iteration {
             number: self.state.iteration,
             lesson: &lesson.report,
@@ -92,6 +105,7 @@ impl Trainer<'_> {
             tasks: &tasks,
             staleness,
             stored: self.state.replay.len(),
+            faults: &faults,
             evaluation: evaluation.as_ref(),
             seconds,
         }))?;
@@ -173,10 +187,25 @@ impl Trainer<'_> {
         Ok(Played { sampled_with, collected })
     }
 
+    /// The tasks of an iteration, drawn once: a run that goes on from a checkpoint plays what was planned before it.
+    fn tasks_of(&mut self, iteration: u64, round: usize) -> Vec<TaskId> {
+        let RunState { sampler, planned, .. } = &mut self.state;
+        if round == 0
+            && let Some(planned) = planned.iter().find(|planned| planned.iteration == iteration)
+        {
+            return planned.tasks.clone();
+        }
+        let tasks = sampler.next_batch(self.config.collect.tasks, &self.config.sampling);
+        if round == 0 {
+            planned.push_back(PlannedTasks { iteration, tasks: tasks.clone() });
+        }
+        tasks
+    }
+
     /// The next tasks' groups. The members of a group meet the same desktop.
     fn plans(&mut self, iteration: u64, round: usize) -> Vec<GroupPlan> {
         let config = self.config;
-        let tasks = self.state.sampler.next_batch(config.collect.tasks, &config.sampling);
+        let tasks = self.tasks_of(iteration, round);
         let group = |(number, id): (usize, TaskId)| {
             let task: &Arc<Task> = self.tasks.get(&id)?;
             let rollouts = self.state.effort.rollouts(&id, config.collect.group_size, &config.effort);
@@ -226,6 +255,14 @@ impl Trainer<'_> {
         lesson(groups, &mut self.state.replay, version, iteration, self.config)
     }
 
+    /// Faults played on purpose since the last time.
+    fn new_faults(&mut self) -> BTreeMap<Fault, u64> {
+        let all = self.faults.played();
+        let before = std::mem::replace(&mut self.faults_told, all.clone());
+        let new = |(fault, count)| (fault, count - before.get(&fault).copied().unwrap_or(0));
+        all.into_iter().map(new).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Judges the untrained agent, unless that was done before.
     pub(super) fn judge_before_the_first(&mut self) -> Result<(), TrainError> {
         if self.config.evaluation.every == 0 || self.state.evaluations.count > 0 {
@@ -234,6 +271,10 @@ impl Trainer<'_> {
         let evaluation = self.evaluate(true)?;
         let mut line = serde_json::Map::new();
         line.insert("iteration".into(), 0.into());
+        line.insert("evaluation/lost".into(), evaluation.lost.into());
+        for (fault, count) in self.new_faults() {
+            line.insert(format!("faults/{}", fault.key()), count.into());
+        }
         for (suite, success) in &evaluation.suites {
             line.insert(format!("evaluation/{suite}"), success.mean.into());
             line.insert(format!("evaluation/{suite}/low"), success.low.into());
@@ -258,16 +299,17 @@ impl Trainer<'_> {
             HeldOut::Ends if at_an_end => sets.push((HELD_OUT, self.held_out.clone())),
             HeldOut::Ends | HeldOut::Never => {}
         }
-        let mut suites = Vec::new();
+        let (mut suites, mut lost) = (Vec::new(), 0);
         for (part, (name, tasks)) in sets.into_iter().enumerate() {
             let examination =
                 Examination::of(config, self.state.iteration << 1 | part as u64, config.evaluation.samples);
             let examined =
                 self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;
             suites.push((name.to_owned(), evaluation::overall(&examined.tasks)));
+            lost += examined.report.lost;
         }
         let best = self.state.evaluations.record(self.state.iteration, &suites);
-        Ok(Evaluation { suites, best })
+        Ok(Evaluation { suites, best, lost })
     }
 }
 

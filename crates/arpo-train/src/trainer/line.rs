@@ -1,10 +1,12 @@
 //! The line that an iteration leaves in `metrics.jsonl`. Names are grouped by what they are about; everything that
-//! depends on the clock is under `time/`, so that the rest of two runs with the same seed can be compared.
+//! depends on the clock or the machine is under `time/`, so that the rest of two runs with the same seed can be compared.
 
 use crate::collect::CollectReport;
 use crate::learn::LearnReport;
 use crate::lesson::{LessonReport, mean};
+use crate::memory::resident_mib;
 use crate::run::events::Evaluation;
+use arpo_env::faults::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -20,6 +22,8 @@ pub(super) struct Iteration<'a> {
     /// Policy versions between the sampler's weights and the learner's, before the updates.
     pub(super) staleness: u64,
     pub(super) stored: usize,
+    /// Faults that were played on purpose since the line before.
+    pub(super) faults: &'a BTreeMap<Fault, u64>,
     pub(super) evaluation: Option<&'a Evaluation>,
     pub(super) seconds: Seconds,
 }
@@ -82,6 +86,12 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     for (kind, count) in &collected.failures {
         put(&format!("failures/{}", kind.name()), json!(count));
     }
+    for (fault, count) in iteration.faults {
+        put(&format!("faults/{}", fault.key()), json!(count));
+    }
+    if let Some(mib) = resident_mib() {
+        put("time/resident_mib", json!(mib.round()));
+    }
     put("time/iteration", json!(seconds.all));
     put("time/collect", json!(seconds.collect));
     put("time/learn", json!(seconds.learn));
@@ -91,6 +101,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("time/desktop_utilisation", json!(collected.desktop_utilisation));
     put("time/policy_utilisation", json!(collected.policy_utilisation));
     if let Some(evaluation) = iteration.evaluation {
+        put("evaluation/lost", json!(evaluation.lost));
         for (suite, success) in &evaluation.suites {
             put(&format!("evaluation/{suite}"), json!(success.mean));
             put(&format!("evaluation/{suite}/low"), json!(success.low));

@@ -28,9 +28,12 @@ use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
 use arpo_core::config::{CollectMode, Config};
 use arpo_core::task::{Task, TaskId};
+use arpo_engine::KnownFeatures;
+use arpo_env::faults::{Fault, FaultCounts};
 use arpo_model::checkpoint::Weights;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::config::ModelConfig;
+use arpo_model::learner::Learner;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use iteration::{HELD_OUT, Pending, TRAINING};
@@ -53,7 +56,13 @@ pub struct Trainer<'a> {
     tasks: BTreeMap<TaskId, Arc<Task>>,
     held_out: Vec<Arc<Task>>,
     updater: Updater,
+    reference: Option<Learner>,
+    /// What the player makes of screens, if the vision tower is not trained.
+    features: Option<KnownFeatures>,
     player: Player,
+    faults: Arc<FaultCounts>,
+    /// Those that a line of metrics has told of.
+    faults_told: BTreeMap<Fault, u64>,
     state: RunState,
     screens: Screens,
     metrics: MetricsLog,
@@ -99,21 +108,6 @@ impl<'a> Trainer<'a> {
         tell: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
-        if config.loss.kl_coefficient > 0.0 {
-            return Err(TrainError::Options(format!(
-                "`loss.kl_coefficient` = {}: this version loads no reference model: expected 0",
-                config.loss.kl_coefficient
-            )));
-        }
-        if config.agent.train_header {
-            let message = "`agent.train_header` = true: this version trains the agent's own tokens only";
-            tell(RunEvent::Notice(Notice { message: message.into() }));
-        }
-        if config.checkpoints.episodes_every > 0 {
-            let message = "`checkpoints.episodes_every`: this version writes no episodes while it trains; \
-                           `arpo rollout` does";
-            tell(RunEvent::Notice(Notice { message: message.into() }));
-        }
         let tasks = setup::training_tasks(config)?;
         let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
@@ -148,7 +142,10 @@ impl<'a> Trainer<'a> {
         let shares = config.collect.mode == CollectMode::Synchronous;
         let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
         let policy = setup::policy(config, &dimensions, &played_with, &agent, state.version());
-        let player = Player::start(setup::collector(config, &Arc::default()), policy, shares)?;
+        let features = config.model.freeze_vision.then(|| policy.engine().features());
+        let faults = Arc::new(FaultCounts::default());
+        let player = Player::start(setup::collector(config, &faults)?, policy, shares)?;
+        let reference = setup::reference(config, &agent)?;
         let learner = setup::learner(config, &dimensions, weights, &agent);
         Ok(Self {
             config,
@@ -160,7 +157,11 @@ impl<'a> Trainer<'a> {
             tasks: tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
             held_out: setup::held_out_tasks(config),
             updater: Updater::new(learner, optimiser, Some(folder.incidents())).with_skipped(state.skipped),
+            reference,
+            features,
             player,
+            faults,
+            faults_told: BTreeMap::new(),
             screens: state.load_screens(folder.screens())?,
             metrics: folder.metrics_at(state.metrics)?,
             pending: VecDeque::new(),

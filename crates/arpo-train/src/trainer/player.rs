@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Something to play.
 #[derive(Debug)]
 enum Job {
+    Prepare(Vec<GroupPlan>),
     Collect(Vec<GroupPlan>),
     Examine(Vec<Arc<Task>>, Examination, f64),
 }
@@ -77,6 +78,11 @@ impl Player {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { copy, version });
     }
 
+    /// Has desktops made ready for groups that will be given next.
+    pub(super) fn prepare(&self, groups: Vec<GroupPlan>) {
+        let _ = self.jobs.send(Job::Prepare(groups));
+    }
+
     /// Has groups played; [`Player::collected`] returns them in the order they were given.
     pub(super) fn collect(&self, groups: Vec<GroupPlan>) {
         let _ = self.jobs.send(Job::Collect(groups));
@@ -128,6 +134,10 @@ impl Stage {
     fn run(mut self, inbox: &Receiver<Job>) {
         while let Ok(job) = inbox.recv() {
             let news = match job {
+                Job::Prepare(groups) => {
+                    self.collector.prepare(&groups);
+                    continue;
+                }
                 Job::Collect(groups) => News::Collected(self.play(groups)),
                 Job::Examine(tasks, examination, temperature) => {
                     News::Examined(self.examine(&tasks, &examination, temperature))

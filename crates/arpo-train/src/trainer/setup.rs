@@ -7,14 +7,15 @@ use crate::collect::{CollectOptions, Collector, DesktopFactory};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
-use arpo_core::config::{Config, DeviceChoice, PromptStyle, SuiteChoice};
+use arpo_core::config::{Config, DeviceChoice, FontChoice, PromptStyle, SuiteChoice, ThemeChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::faults::{FaultCounts, FaultyDesktop};
-use arpo_env::tasks::{Part, Suite};
+use arpo_env::look::{Font, ScreenOptions, Theme};
+use arpo_env::tasks::{Part, Suite, own};
 use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::{Learner, LearnerOptions};
@@ -95,6 +96,7 @@ pub fn policy(
     let options = EngineOptions {
         cache_bytes: (config.model.cache_gib * GIB) as u64,
         feature_bytes: (config.model.cache_gib * GIB / 8.0) as usize,
+        fixed_vision: config.model.freeze_vision,
         page_tokens: 16,
         most_running: config.collect.desktops,
         prompt_tokens: 1 << 14,
@@ -109,14 +111,26 @@ pub fn policy(
 
 /// A learner of these weights, which have gradients.
 pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agent: &Agent) -> Learner {
+    let model = Model::new(dimensions.clone(), weights);
     let options = LearnerOptions {
         temperature: config.collect.temperature,
         forbidden: agent.forbidden.clone(),
         activation_bytes: (config.model.activation_gib * GIB) as u64,
         logit_rows: 4096,
         length_step: 16,
+        share_beginnings: model.device() == Device::Cpu,
     };
-    Learner::new(Model::new(dimensions.clone(), weights), options)
+    Learner::new(model, options)
+}
+
+/// The model before any training, to which the policy is tied; none if nothing ties it.
+pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, TrainError> {
+    if config.loss.kl_coefficient <= 0.0 {
+        return Ok(None);
+    }
+    let (kind, device) = place(config)?;
+    let Checkpoint { config: dimensions, weights, .. } = base_model::load(&config.model.base, kind, device)?;
+    Ok(Some(learner(config, &dimensions, weights, agent)))
 }
 
 /// The seed of an episode's desktop. Faults are drawn for every episode anew, so where they are played the upper half
@@ -134,9 +148,36 @@ pub fn suite(config: &Config) -> Suite {
     }
 }
 
+/// The screen that episodes are played on: the suite's, with what the configuration wants otherwise.
+pub fn screen(config: &Config) -> Result<ScreenOptions, TrainError> {
+    let mut screen = suite(config).screen();
+    let wanted = &config.screen;
+    if wanted.width > 0 {
+        screen.width = wanted.width;
+    }
+    if wanted.height > 0 {
+        screen.height = wanted.height;
+    }
+    screen.theme = match wanted.theme {
+        ThemeChoice::Suite => screen.theme,
+        ThemeChoice::Light => Some(Theme::Light),
+        ThemeChoice::Dark => Some(Theme::Dark),
+        ThemeChoice::Vary => None,
+    };
+    screen.font = match wanted.font {
+        FontChoice::Suite => screen.font,
+        FontChoice::Pixel => Some(Font::Pixel),
+        FontChoice::Proportional => Some(Font::Proportional),
+        FontChoice::Monospace => Some(Font::Monospace),
+    };
+    screen.jitter &= wanted.jitter;
+    screen.check().map_err(|problem| TrainError::Options(format!("`[screen]`: {problem}")))?;
+    Ok(screen)
+}
+
 /// Desktops of the suite, and how episodes are played on them. Faults that the configuration asks for are counted.
-pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Collector {
-    let screen = suite(config).screen();
+pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
+    let screen = screen(config)?;
     let (played, counts, seed) = (config.faults.clone(), Arc::clone(faults), config.seed);
     let factory: Arc<DesktopFactory> = Arc::new(move |_| {
         let desktop = EmbeddedDesktop::new(screen.clone())?;
@@ -146,12 +187,19 @@ pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Collector {
             Box::new(desktop) as Box<dyn Environment>
         })
     });
-    Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect))
+    Ok(Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect)))
 }
 
-/// The tasks to train on: those of a list or all of the suite's, or so many of them, the applications taking turns.
+/// The tasks to train on: the suite's or the user's own; of them those of a list, or so many of them, the applications taking turns.
 pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
-    let all = suite(config).tasks(Part::Train);
+    let own;
+    let all = if config.tasks.files.is_empty() {
+        suite(config).tasks(Part::Train)
+    } else {
+        own = own::read(Path::new(&config.tasks.files), screen(config)?)
+            .map_err(|problem| TrainError::Options(format!("`tasks.files`: {problem}")))?;
+        &own
+    };
     let tasks: Vec<Arc<Task>> = if config.tasks.list.is_empty() {
         all.iter().map(|task| Arc::new(task.clone())).collect()
     } else {
@@ -199,9 +247,8 @@ fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
     names
         .map(|name| {
             let task = all.iter().find(|task| task.id.as_str() == name);
-            task.map(|task| Arc::new(task.clone())).ok_or_else(|| {
-                TrainError::Options(format!("{path}: {name:?} is none of the suite's training tasks"))
-            })
+            task.map(|task| Arc::new(task.clone()))
+                .ok_or_else(|| TrainError::Options(format!("{path}: {name:?} is none of the training tasks")))
         })
         .collect()
 }

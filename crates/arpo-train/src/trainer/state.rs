@@ -10,7 +10,7 @@ use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What a run remembers.
@@ -25,6 +25,8 @@ pub struct RunState {
     pub skipped: u64,
     /// Which tasks come next.
     pub sampler: TaskSampler,
+    /// Tasks drawn for iterations to come, which are being played or whose desktops get ready.
+    pub planned: VecDeque<PlannedTasks>,
     /// What tasks took.
     pub effort: Effort,
     /// Stored successes.
@@ -37,6 +39,16 @@ pub struct RunState {
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
+}
+
+/// The tasks of an iteration to come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedTasks {
+    /// Whose.
+    pub iteration: u64,
+    /// In the order of their groups.
+    pub tasks: Vec<TaskId>,
 }
 
 /// The evaluations that are told of in the end.
@@ -78,6 +90,7 @@ impl RunState {
             updates: 0,
             skipped: 0,
             sampler: TaskSampler::new(tasks, seed),
+            planned: VecDeque::new(),
             effort: Effort::default(),
             replay: ReplayBuffer::default(),
             metrics: 0,

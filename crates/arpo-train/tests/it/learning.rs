@@ -35,6 +35,7 @@ fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
     let options = EngineOptions {
         cache_bytes: 32 << 20,
         feature_bytes: 8 << 20,
+        fixed_vision: false,
         page_tokens: 16,
         most_running: 16,
         prompt_tokens: 4096,
@@ -55,6 +56,7 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
         activation_bytes: u64::MAX,
         logit_rows: 4096,
         length_step: 8,
+        share_beginnings: false,
     };
     Learner::new(Model::new(config, weights), options)
 }
@@ -66,7 +68,7 @@ fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32>
         .map(|screen| {
             let patches = agent.processor.process(screen).unwrap();
             let pixels = Tensor::from_slice(&patches.pixels).view([patches.grid.patches() as i64, -1]);
-            Picture { pixels, grid: patches.grid }
+            Picture::of_pixels(pixels, patches.grid)
         })
         .collect();
     let shown: Vec<usize> = (0..pictures.len()).collect();

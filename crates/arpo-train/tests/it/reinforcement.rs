@@ -33,7 +33,7 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
     let mut updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), optimiser, None);
-    let mut collector = setup::collector(config, &Arc::default());
+    let mut collector = setup::collector(config, &Arc::default()).unwrap();
     let (mut buffer, mut screens) = (ReplayBuffer::default(), Screens::default());
     let mut scores = vec![];
     for iteration in 0..ITERATIONS {
@@ -64,11 +64,12 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
         let layout = Layout {
             screens: &screens,
             processor: &agent.processor,
+            features: None,
             micro_batch_tokens: 1 << 14,
             max_screenshots: 15,
         };
         let place = Place { iteration, updates_before: iteration };
-        let report = learn(&mut updater, &lesson.samples, &layout, place, config).unwrap();
+        let report = learn(&mut updater, None, &lesson.samples, &layout, place, config).unwrap();
         assert!(report.mismatch.mean() < 1e-3, "sampler and learner differ by {}", report.mismatch.mean());
         scores.push(lesson.report.score);
     }
@@ -82,7 +83,7 @@ fn success_rises_unless_advantages_are_flipped() {
     let all = setup::training_tasks(&config).unwrap();
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(&config).unwrap();
     let mut policy = setup::policy(&config, &dimensions, &weights, &agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default());
+    let mut collector = setup::collector(&config, &Arc::default()).unwrap();
     let examination =
         Examination { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0, faulty: false };
     let played = examine(&mut collector, &mut policy, &all[..16], &examination, &mut |_| {}).unwrap();

@@ -188,14 +188,3 @@ fn screenshots_come_back_as_they_were() {
         assert!(folder.screens().put(digest, &screen).is_err(), "{digest}");
     }
 }
-
-#[test]
-fn episodes_are_written_whole_and_over_those_of_an_interrupted_run() {
-    let temporary = Temporary::new("episodes");
-    let folder = temporary.started();
-    let path = folder.write_episodes(3, [json!({"a": 1}), json!({"a": 2})]).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n{\"a\":2}\n");
-    folder.write_episodes(3, [json!({"a": 3})]).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":3}\n");
-    assert!(path.ends_with("episodes/iteration-000003.jsonl"));
-}
