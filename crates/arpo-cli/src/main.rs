@@ -5,6 +5,7 @@
 
 mod bench;
 mod config;
+mod curve;
 mod device;
 mod doctor;
 mod env;
@@ -43,6 +44,8 @@ enum Command {
     Rollout(rollout::RolloutArguments),
     /// Learn from collected episodes: rejection sampling, DPO, KTO
     Offline(offline::OfflineArguments),
+    /// Draw what runs have learnt as a picture
+    Curve(curve::CurveArguments),
     /// Make a base model by imitating the oracle
     Sft(sft::SftArguments),
     /// Say what this machine has, what is missing, and how to add it
@@ -65,7 +68,7 @@ impl Command {
             | Self::Rollout(_)
             | Self::Offline(_)
             | Self::Sft(_) => true,
-            Self::Doctor(_) | Self::Env(_) | Self::Config(_) | Self::Bench(_) => false,
+            Self::Curve(_) | Self::Doctor(_) | Self::Env(_) | Self::Config(_) | Self::Bench(_) => false,
         }
     }
 }
@@ -149,6 +152,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Select(arguments) => select::run(&arguments, out),
         Command::Rollout(arguments) => rollout::run(&arguments, out),
         Command::Offline(arguments) => offline::run(&arguments, out),
+        Command::Curve(arguments) => curve::run(&arguments, out),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Env(arguments) => env::run(&arguments, out),

@@ -181,25 +181,18 @@ impl ImageProcessor {
         let (patch, merge) = (self.patch, self.merge);
         let row_bytes = grid.width * patch * CHANNELS;
         let plane = patch * patch;
-        let mut pixels = vec![0.0; grid.patches() * CHANNELS * plane];
-        let mut targets = pixels.chunks_exact_mut(CHANNELS * plane);
+        // filled in order, so that nothing has to be there before
+        let mut pixels = Vec::with_capacity(grid.patches() * CHANNELS * plane);
         for feature_row in 0..grid.height / merge {
             for feature_column in 0..grid.width / merge {
                 for (row, column) in (0..merge).flat_map(|row| (0..merge).map(move |column| (row, column))) {
                     let (top, left) =
                         ((feature_row * merge + row) * patch, (feature_column * merge + column) * patch);
-                    let one = targets.next().expect("one target for each patch");
-                    let (red, rest) = one.split_at_mut(plane);
-                    let (green, blue) = rest.split_at_mut(plane);
-                    let lines = red.chunks_exact_mut(patch).zip(green.chunks_exact_mut(patch));
-                    for (line, ((red, green), blue)) in lines.zip(blue.chunks_exact_mut(patch)).enumerate() {
-                        let start = (top + line) * row_bytes + left * CHANNELS;
-                        let source = rgb[start..start + patch * CHANNELS].chunks_exact(CHANNELS);
-                        for (((red, green), blue), colour) in red.iter_mut().zip(green).zip(blue).zip(source)
-                        {
-                            *red = self.levels[0][colour[0] as usize];
-                            *green = self.levels[1][colour[1] as usize];
-                            *blue = self.levels[2][colour[2] as usize];
+                    for (channel, levels) in self.levels.iter().enumerate() {
+                        for line in top..top + patch {
+                            let start = line * row_bytes + left * CHANNELS;
+                            let source = rgb[start..start + patch * CHANNELS].chunks_exact(CHANNELS);
+                            pixels.extend(source.map(|colour| levels[colour[channel] as usize]));
                         }
                     }
                 }

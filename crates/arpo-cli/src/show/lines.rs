@@ -56,10 +56,11 @@ pub(super) fn started(started: &RunStarted, paint: Paint) -> Vec<String> {
 pub(super) fn iteration(done: &IterationDone, columns: usize, paint: Paint) -> String {
     let IterationDone { iteration, of, .. } = done;
     let digits = of.to_string().len();
-    let mut fields = vec![
-        Field::new(0, "", format!("{iteration:digits$}/{of}")).inked(Ink::Bold),
-        Field::new(1, "success", format!("{:.2}", done.success)),
-    ];
+    let mut fields = vec![Field::new(0, "", format!("{iteration:digits$}/{of}")).inked(Ink::Bold)];
+    let has_played = *iteration > 0;
+    if has_played {
+        fields.push(Field::new(1, "success", format!("{:.2}", done.success)));
+    }
     if let Some(evaluation) = &done.evaluation {
         let ink = if evaluation.best { Ink::Good } else { Ink::Plain };
         for (place, (name, success)) in evaluation.suites.iter().enumerate() {
@@ -73,14 +74,16 @@ pub(super) fn iteration(done: &IterationDone, columns: usize, paint: Paint) -> S
         fields.push(Field::new(4, "errors", count).inked(Ink::Warning));
     }
     let (informative, groups) = done.informative;
-    fields.extend([
-        Field::new(5, "reward", format!("{:5.2}", done.reward)),
-        Field::new(8, "entropy", format!("{:.2}", done.entropy)),
-        Field::new(7, "groups", format!("{informative}/{groups}")),
-        Field::new(6, "replay", done.replayed.to_string()),
-        Field::new(10, "kl", format!("{:.3}", done.kl)),
-        Field::new(3, "", format!("{} s", in_seconds(done.seconds))).inked(Ink::Dim),
-    ]);
+    if has_played {
+        fields.extend([
+            Field::new(5, "reward", format!("{:5.2}", done.reward)),
+            Field::new(8, "entropy", format!("{:.2}", done.entropy)),
+            Field::new(7, "groups", format!("{informative}/{groups}")),
+            Field::new(6, "replay", done.replayed.to_string()),
+            Field::new(10, "kl", format!("{:.3}", done.kl)),
+            Field::new(3, "", format!("{} s", in_seconds(done.seconds))).inked(Ink::Dim),
+        ]);
+    }
     while width(&fields) > columns {
         let Some(least) = fields.iter().map(|field| field.rank).max().filter(|&rank| rank > 1) else { break };
         // of equal ones the last

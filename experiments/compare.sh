@@ -1,0 +1,50 @@
+#!/bin/sh
+# The comparison of docs/results.md: six methods on the embedded desktop, three seeds each. Runs what is not there yet,
+# goes on with what was interrupted; one run after the other takes about three hours on two cores.
+#   experiments/compare.sh FOLDER      then: experiments/table.py FOLDER
+set -eu
+out=${1:?the folder for the runs}
+here=$(dirname "$0")
+arpo=${ARPO:-$here/../target/release/arpo}
+mkdir -p "$out"
+
+# The points at which runs are compared were fixed before they were made: iterations 60, 100, 140.
+train() { # NAME SEED SETTING...
+    name=$1 seed=$2
+    shift 2
+    "$arpo" train --quiet --resume --out "$out/$name" --set iterations=140 --set evaluation.every=20 \
+        --set evaluation.samples=4 --set evaluation.held_out=never --set checkpoints.every=20 --set seed="$seed" "$@"
+}
+
+judge() { # NAME MODEL
+    [ -s "$out/$1.json" ] || "$arpo" eval --json --samples 4 --set tasks.list="" --part all --model "$2" >"$out/$1.json"
+}
+
+[ -s "$out/base.json" ] || "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.json"
+for seed in 11 12 13; do
+    for replay in true false; do
+        if [ $replay = true ]; then method=arpo; else method=grpo; fi
+        for regime in mixed hard easy split all; do
+            case $regime in
+            mixed) list=quick ;;
+            all) list="" ;;
+            *) list=$here/$regime.txt ;;
+            esac
+            train "$regime-$method-$seed" "$seed" --set replay.enabled=$replay --set tasks.list="$list"
+        done
+        for regime in split all; do
+            name=$regime-$method-$seed
+            judge "$name" "$out/$name/checkpoints/step-000140/model"
+        done
+    done
+    [ -d "$out/data-$seed" ] || "$arpo" rollout --out "$out/data-$seed" --samples 32 \
+        --set tasks.list="$here/split.txt" --set seed="$seed"
+    for method in rejection dpo kto; do
+        # preferences need a tenth of the rate that imitation takes: at 2e-4 both fall below the base
+        if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
+        name=split-$method-$seed
+        [ -d "$out/$name" ] || "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/$name" \
+            --set seed="$seed" --set optimiser.learning_rate=$rate
+        judge "$name" "$out/$name/model"
+    done
+done
