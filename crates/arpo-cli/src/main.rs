@@ -11,6 +11,7 @@ mod doctor;
 mod env;
 mod eval;
 mod offline;
+mod osworld;
 mod rollout;
 mod select;
 mod sft;
@@ -52,6 +53,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// List, show and play the tasks of the embedded desktop
     Env(env::EnvArguments),
+    /// Say which of OSWorld's tasks can be judged, and try its metrics
+    Osworld(osworld::OsworldArguments),
     /// Explain the configuration
     Config(config::ConfigArguments),
     /// Measure the speed of a part
@@ -68,7 +71,12 @@ impl Command {
             | Self::Rollout(_)
             | Self::Offline(_)
             | Self::Sft(_) => true,
-            Self::Curve(_) | Self::Doctor(_) | Self::Env(_) | Self::Config(_) | Self::Bench(_) => false,
+            Self::Curve(_)
+            | Self::Doctor(_)
+            | Self::Env(_)
+            | Self::Osworld(_)
+            | Self::Config(_)
+            | Self::Bench(_) => false,
         }
     }
 }
@@ -152,6 +160,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Select(arguments) => select::run(&arguments, out),
         Command::Rollout(arguments) => rollout::run(&arguments, out),
         Command::Offline(arguments) => offline::run(&arguments, out),
+        Command::Osworld(arguments) => osworld::run(&arguments, out),
         Command::Curve(arguments) => curve::run(&arguments, out),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),

@@ -165,6 +165,10 @@ mod tests {
     }
 
     /// How often each token comes in many draws from the same logits.
+    fn choice<'a>((sampling, draws): (&'a Sampling, &'a mut Draws)) -> Choice<'a> {
+        Choice { sampling, draws, dictated: None }
+    }
+
     fn shares(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
         let forbidden = Forbidden::new(forbidden, Device::Cpu);
         let count = 4000;
@@ -176,7 +180,7 @@ mod tests {
             })
             .collect();
         let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
-        let mut rows: Vec<(&Sampling, &mut Draws)> = samplings.iter().zip(&mut draws).collect();
+        let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
         let logits = Tensor::from_slice(logits).unsqueeze(0).repeat([count as i64, 1]);
         let mut shares = vec![0.0; logits.size()[1] as usize];
         for drawn in sample(&logits, &mut rows, &forbidden) {
@@ -213,12 +217,15 @@ mod tests {
         samplings[0].top_k = Some(5);
         samplings[2].temperature = 0.7;
         let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
-        let mut rows: Vec<(&Sampling, &mut Draws)> = samplings.iter().zip(&mut draws).collect();
+        let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
         let together = sample(&logits, &mut rows, &forbidden);
         for row in 0..3 {
             let mut draws = samplings[row].draws();
-            let alone =
-                sample(&logits.narrow(0, row as i64, 1), &mut [(&samplings[row], &mut draws)], &forbidden);
+            let alone = sample(
+                &logits.narrow(0, row as i64, 1),
+                &mut [choice((&samplings[row], &mut draws))],
+                &forbidden,
+            );
             assert_eq!(alone[0].token, together[row].token);
             assert!((alone[0].logp - together[row].logp).abs() < 1e-6);
         }

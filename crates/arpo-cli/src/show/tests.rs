@@ -34,7 +34,7 @@ fn done(iteration: u64) -> IterationDone {
 fn evaluated(iteration: u64) -> IterationDone {
     let suites = vec![("training".to_owned(), success(0.83)), ("held-out".to_owned(), success(0.61))];
     IterationDone {
-        evaluation: Some(Evaluation { suites, best: true }),
+        evaluation: Some(Evaluation { suites, best: true, lost: 0 }),
         environment_errors: 3,
         ..done(iteration)
     }

@@ -175,3 +175,32 @@ fn the_entry_script_knows_every_command() {
         );
     }
 }
+
+#[test]
+fn osworld_metrics_are_tried_on_values_and_on_cases() {
+    let file = temporary("a.txt", "same\n");
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let cases = temporary(
+        "cases.json",
+        &format!(
+            r#"[{{"id": "equal", "func": "exact_match", "result": "x", "expected": {{"expected": "x"}}}},
+                {{"id": "files", "func": "compare_text_file", "result": {{"file": "{name}"}},
+                  "expected": {{"file": "{name}"}}}},
+                {{"id": "unknown", "func": "no_such_metric", "result": 1}}]"#
+        ),
+    );
+    let ran = arpo(&["osworld", "score", "--cases", cases.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let scores: Vec<_> = lines.iter().map(|line| line["score"].to_string()).collect();
+    assert_eq!(scores, ["1.0", "1.0", "0.0"], "{}", ran.stdout);
+    assert!(lines[2]["error"].as_str().unwrap().contains("no_such_metric"), "{}", lines[2]);
+    let path = file.to_str().unwrap();
+    let ran =
+        arpo(&["osworld", "score", "--func", "compare_text_file", "--result", path, "--expected", "nowhere"]);
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "0"), "{}", ran.stderr);
+    let ran = arpo(&["osworld", "coverage", "--tasks", "/no/such/folder"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("/no/such/folder"), "{}", ran.stderr);
+}

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "arpo-tokenizer",
             "arpo-image",
             "arpo-env",
+            "arpo-osworld",
             "arpo-torch",
             "arpo-model",
             "arpo-engine",

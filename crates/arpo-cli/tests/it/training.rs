@@ -204,7 +204,10 @@ fn a_policy_can_be_tied_to_the_model_it_began_as() {
     let run = |name: &str, coefficient: &str| {
         let folder = scratch.join(name);
         let setting = format!("loss.kl_coefficient={coefficient}");
-        finished(train(&folder, &["--quiet", "--set", &setting, "--set", "optimiser.learning_rate=0.001"]));
+        finished(&mut train(
+            &folder,
+            &["--quiet", "--set", &setting, "--set", "optimiser.learning_rate=0.001"],
+        ));
         metrics(&folder).iter().map(|line| number(line, "loss/reference_kl")).collect::<Vec<f64>>()
     };
     let (loose, tight) = (run("loose", "0.000001"), run("tight", "10.0"));
@@ -217,7 +220,7 @@ fn a_policy_can_be_tied_to_the_model_it_began_as() {
 fn episodes_are_kept_and_learnt_from_by_every_offline_method() {
     let scratch = scratch("offline");
     let run = scratch.join("run");
-    finished(train(
+    finished(&mut train(
         &run,
         &[
             "--quiet",

@@ -46,6 +46,8 @@ pub(crate) fn click(id: impl Into<String>) -> Option<Want> {
 pub struct Oracle {
     rng: ChaCha8Rng,
     detours: f64,
+    /// How far clicks may miss the middle, as a share of the way to the edge.
+    noise: f64,
     /// Entries are used by their context menu, where there is one.
     context_menus: bool,
 }
@@ -61,7 +63,13 @@ impl Oracle {
     pub fn with_detours(seed: u64, detours: f64) -> Self {
         let mut rng = stream(seed, Purpose::Environment, 1, 0);
         let context_menus = detours > 0.0 && rng.random_bool(0.5);
-        Self { rng, detours, context_menus }
+        Self { rng, detours, noise: 0.0, context_menus }
+    }
+
+    /// The same with clicks anywhere around the middle of what they are meant for: 0 in the middle, 1 up to the edges.
+    #[must_use]
+    pub fn with_noise(self, noise: f64) -> Self {
+        Self { noise: noise.clamp(0.0, 1.0), ..self }
     }
 
     /// The next action in an episode; waiting where there is none.
@@ -84,7 +92,25 @@ impl Oracle {
             let app = evaluator.front().filter(|app| desktop.front() != Some(*app))?;
             Some(to_front(desktop, app, &tree))
         });
-        want.and_then(|want| realise(desktop, scene, &tree, &want)).unwrap_or(finished)
+        let action = want.and_then(|want| realise(desktop, scene, &tree, &want)).unwrap_or(finished);
+        self.shaken(action, &tree)
+    }
+
+    /// A click in the middle of a widget moves a little; one that sets a level stays.
+    fn shaken(&mut self, mut action: Action, tree: &[Widget]) -> Action {
+        if self.noise > 0.0
+            && let Action::Click { start_box }
+            | Action::LeftDouble { start_box }
+            | Action::RightSingle { start_box } = &mut action
+            && let Some(widget) = tree.iter().rev().find(|widget| place(widget) == *start_box)
+            && widget.role != Role::Slider
+        {
+            let [left, top, right, bottom] = widget.rect.map(f64::from);
+            let mut shift = |length: f64| self.rng.random_range(-1.0..=1.0) * self.noise * length / 2.0;
+            let (x, y) = (start_box.x1 + shift(right - left), start_box.y1 + shift(bottom - top));
+            *start_box = ModelBox::point(x.round(), y.round());
+        }
+        action
     }
 
     /// The next widget to use: the front application's business first.

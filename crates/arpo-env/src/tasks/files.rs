@@ -88,7 +88,11 @@ fn new_folder(maker: &mut Maker) {
     maker.goal(&["folders", folder], folder);
     maker.say(
         "new folder {0}",
-        &["Create a folder named {0}.", "I need a new folder called {0}.", "Make a {0} folder for me."],
+        &[
+            "Create a folder named {0}.",
+            "I need a new folder called {0}.",
+            "Make me a folder that is called {0}.",
+        ],
         &[folder],
     );
 }
@@ -200,7 +204,7 @@ fn rename_folder(maker: &mut Maker) {
         &[
             "Rename the folder {0} to {1}.",
             "The {0} folder should be named {1}.",
-            "Call the folder {0} {1} from now on.",
+            "From now on the folder {0} is to be called {1}.",
         ],
         &[old, new],
     );

@@ -266,8 +266,8 @@ fn order(maker: &mut Maker) {
     maker.say(
         "buy {0} for {1} code {2}",
         &[
-            "Order one {0} for {1}, post code {2}, delivered by post.",
-            "Buy a {0} in the shop. It is for {1} at post code {2}; post is fine.",
+            "Order from the shop: {0}, one piece, for {1}, post code {2}, delivered by post.",
+            "Buy {0} in the shop, one piece. It is for {1} at post code {2}; post is fine.",
         ],
         &[product, &name, &code],
     );
@@ -309,7 +309,10 @@ fn order_missing(maker: &mut Maker) {
     maker.infeasible();
     maker.say(
         "buy {0} for {1} code {2}",
-        &["Order one {0} for {1}, post code {2}.", "Buy a {0} for {1} ({2})."],
+        &[
+            "Order from the shop: {0}, one piece, for {1}, post code {2}.",
+            "Buy {0}, one piece, for {1} ({2}).",
+        ],
         &[product, name, &code],
     );
 }

@@ -5,7 +5,7 @@ use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::grounding::{Answer, label_at, questions};
-use arpo_env::look::{Profile, ScreenOptions, Theme};
+use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
 use arpo_env::view::Role;
@@ -82,19 +82,44 @@ fn digest(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Pins the pixels of pocket screens: they come from our own font and whole-number blending, so that every machine
-/// must draw the same.
+/// Pins the pixels of pocket screens and of desktops in the same font: they come from our own font and whole-number
+/// blending, so that every machine must draw the same.
 #[test]
-fn pocket_pixels_are_the_same_on_every_machine() {
+fn pixels_are_the_same_on_every_machine() {
+    let pocket = ScreenOptions::pocket();
+    let desktop = ScreenOptions { font: Some(Font::Pixel), ..ScreenOptions::desktop(640, 480) };
+    let dark = |screen: &ScreenOptions| ScreenOptions { theme: Some(Theme::Dark), ..screen.clone() };
+    let light = ScreenOptions { theme: Some(Theme::Light), ..desktop.clone() };
     let mut digests = Vec::new();
-    for app in ["settings", "files", "sheet"] {
-        let desk = started(ScreenOptions::pocket(), json!([{"type": "open", "application": app}]));
+    for (screen, app) in [
+        (pocket.clone(), "settings"),
+        (pocket.clone(), "files"),
+        (pocket.clone(), "sheet"),
+        (dark(&pocket), "mail"),
+        (light, "files"),
+        (dark(&desktop), "shop"),
+    ] {
+        let desk = started(screen, json!([{"type": "open", "application": app}]));
         digests.push(digest(desk.screen().unwrap().image.as_raw()));
     }
     assert_eq!(digests, PINNED);
 }
 
-const PINNED: [u64; 3] = [971_048_162_036_148_674, 8_981_012_944_927_665_733, 6_212_256_350_162_809_235];
+/// A thousand desktops live beside each other, and each is its own.
+#[test]
+fn a_thousand_desktops_live_in_one_process() {
+    let setup = |level: u32| json!([{"type": "set", "path": "/player/volume", "value": level}]);
+    let mut desktops: Vec<_> =
+        (0..1000).map(|number| started(ScreenOptions::pocket(), setup(number % 10))).collect();
+    for (number, desktop) in desktops.iter_mut().enumerate() {
+        let volume = crate::world(desktop, "/player/volume");
+        assert_eq!(volume, Some(json!(number % 10)));
+        crate::act(desktop, arpo_core::action::Action::Wait {});
+    }
+}
+
+const PINNED: [u64; 6] =
+    [971_048_162_036_148_674, 8_981_012_944_927_665_733, 6_212_256_350_162_809_235, 0, 0, 0];
 
 #[test]
 fn themes_and_fonts_vary_with_the_seed_unless_fixed() {

@@ -21,7 +21,10 @@ fn solves_all(suite: Suite, options: ScreenOptions, seeds: std::ops::Range<u64>,
     let mut environment = EmbeddedDesktop::new(options).unwrap();
     for (index, task) in suite.all_tasks().enumerate() {
         for seed in seeds.clone() {
-            let mut oracle = Scripted::Oracle(Oracle::with_detours(seed * 1000 + index as u64, detours));
+            let oracle = Oracle::with_detours(seed * 1000 + index as u64, detours);
+            // one who wanders does not click straight either
+            let noise = if detours > 0.0 { 0.8 } else { 0.0 };
+            let mut oracle = Scripted::Oracle(oracle.with_noise(noise));
             let played = play(&mut environment, task, seed, &mut oracle, MAX_STEPS).unwrap();
             assert!(played.score > 0.999, "{} with seed {seed}: {:#?}", task.id, played.actions);
             if is_infeasible(task) {

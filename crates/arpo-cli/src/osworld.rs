@@ -1,0 +1,118 @@
+//! `arpo osworld`: which of OSWorld's tasks can be judged here, and what a metric says of given values.
+
+use crate::{Failure, write_json};
+use arpo_osworld::coverage;
+use arpo_osworld::metrics::Settings;
+use arpo_osworld::score::{parse_cases, score_case, score_values};
+use arpo_osworld::task::Generation;
+use clap::{Args, Subcommand, ValueEnum};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// What `arpo osworld` takes.
+#[derive(Args)]
+pub(crate) struct OsworldArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Tasks whose metrics, getters and set-up steps are all here, by domain, and what is missing
+    Coverage(CoverageArguments),
+    /// The score of one metric on given values
+    Score(ScoreArguments),
+}
+
+#[derive(Args)]
+struct CoverageArguments {
+    /// The folder of task files, as OSWorld lays it out
+    #[arg(long, value_name = "DIR")]
+    tasks: PathBuf,
+    /// Only the tasks of this list, a JSON object of domains
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ScoreArguments {
+    /// The metric
+    #[arg(long, value_name = "NAME", required_unless_present = "cases")]
+    func: Option<String>,
+    /// What is judged: a path or a JSON literal
+    #[arg(long, value_name = "VALUE", required_unless_present = "cases")]
+    result: Option<String>,
+    /// What it should be: a path or a JSON literal
+    #[arg(long, value_name = "VALUE")]
+    expected: Option<String>,
+    /// Further arguments of the metric
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    options: String,
+    /// A list of cases {id, func, result, expected, options}, files as {"file": "relative/path"}: a JSON line for each
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["func", "result", "expected", "options"])]
+    cases: Option<PathBuf>,
+    /// Whose functions to be like
+    #[arg(long, value_enum, default_value = "arpo-era")]
+    generation: GenerationName,
+    /// A Python that may run files which are judged by running them; without one those metrics are an error
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GenerationName {
+    /// OSWorld as ARPO used it
+    ArpoEra,
+    /// OSWorld-Verified
+    Verified,
+}
+
+pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<(), Failure> {
+    match &arguments.what {
+        What::Coverage(arguments) => covered(arguments, out),
+        What::Score(arguments) => scored(arguments, out),
+    }
+}
+
+fn covered(arguments: &CoverageArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let CoverageArguments { tasks, list, json } = arguments;
+    let coverage = coverage::of_folder(tasks, list.as_deref()).map_err(Failure::failed)?;
+    if *json {
+        return write_json(&coverage, out);
+    }
+    writeln!(out, "{coverage}")?;
+    Ok(())
+}
+
+fn scored(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let generation = match arguments.generation {
+        GenerationName::ArpoEra => Generation::ArpoEra,
+        GenerationName::Verified => Generation::Verified,
+    };
+    let settings = Settings { generation, python: arguments.python.clone() };
+    if let Some(path) = &arguments.cases {
+        return score_cases(path, &settings, out);
+    }
+    let (func, result) =
+        (arguments.func.as_deref().unwrap_or_default(), arguments.result.as_deref().unwrap_or_default());
+    let score = score_values(func, result, arguments.expected.as_deref(), &arguments.options, &settings)
+        .map_err(Failure::failed)?;
+    writeln!(out, "{score}")?;
+    Ok(())
+}
+
+fn score_cases(path: &Path, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
+    let wrong = |problem: String| Failure::failed(format!("--cases {}: {problem}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    for case in parse_cases(&text).map_err(wrong)? {
+        let scored = score_case(&case, folder, settings);
+        serde_json::to_writer(&mut *out, &scored).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
