@@ -94,9 +94,10 @@ impl Contract {
         self.take(environment, &bad_actions())?;
         if environment.is_deterministic() {
             let before = self.reset(environment, &self.task)?;
-            let after = self.take(environment, &empty_actions())?;
-            if after.iter().any(|screen| *screen != before) {
-                return Err("a key that does not exist or a click outside the screen changed it".into());
+            let actions = empty_actions();
+            let after = self.take(environment, &actions)?;
+            if let Some((action, _)) = actions.iter().zip(&after).find(|(_, screen)| **screen != before) {
+                return Err(format!("{action:?} changed the screen"));
             }
         }
         // and the environment still works

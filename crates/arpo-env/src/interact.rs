@@ -221,7 +221,7 @@ impl Hand<'_> {
                 last = Some(name);
             }
         }
-        let Some(name) = last else { return };
+        let Some(name) = last.filter(|name| keys::is_key(name)) else { return };
         held.sort();
         held.dedup();
         let combination =

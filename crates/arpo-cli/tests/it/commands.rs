@@ -199,7 +199,11 @@ fn osworld_metrics_are_tried_on_values_and_on_cases() {
     let path = file.to_str().unwrap();
     let ran =
         arpo(&["osworld", "score", "--func", "compare_text_file", "--result", path, "--expected", "nowhere"]);
-    assert_eq!((ran.code, ran.stdout.trim()), (0, "0"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.trim()), (1, ""));
+    assert!(ran.stderr.contains("no such file: nowhere"), "{}", ran.stderr);
+    let ran =
+        arpo(&["osworld", "score", "--func", "compare_text_file", "--result", path, "--expected", path]);
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "1"), "{}", ran.stderr);
     let ran = arpo(&["osworld", "coverage", "--tasks", "/no/such/folder"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("/no/such/folder"), "{}", ran.stderr);

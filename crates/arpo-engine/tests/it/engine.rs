@@ -131,6 +131,7 @@ fn dictation_takes_the_place_of_drawing() {
     let other = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 4, 0)]).remove(0);
     assert_ne!(other.tokens, drawn.tokens, "another seed says something else");
     request.dictated.clone_from(&drawn.tokens);
+    request.sampling.max_tokens = drawn.tokens.len();
     let dictated = answer(&mut script.engine(script.options()), vec![request]).remove(0);
     assert_eq!(dictated.tokens, drawn.tokens);
     for (one, two) in dictated.logp.iter().zip(&drawn.logp) {

@@ -240,7 +240,8 @@ impl Reference {
             let pictures: Vec<&Picture> =
                 batch.shown[number].iter().map(|&picture| &batch.pictures[picture]).collect();
             let grids: Vec<_> = pictures.iter().map(|picture| picture.grid).collect();
-            let pixels = Tensor::cat(&pictures.iter().filter_map(|picture| picture.pixels()).collect::<Vec<_>>(), 0);
+            let pixels =
+                Tensor::cat(&pictures.iter().filter_map(|picture| picture.pixels()).collect::<Vec<_>>(), 0);
             let sequence = Sequence { tokens: &batch.tokens[number], grids: &grids };
             let states = self.model.hidden_states(&sequence, Some(&pixels)).unwrap();
             let logits = self.model.text().logits(&states[states.len() - 1]) / TEMPERATURE;
