@@ -162,6 +162,7 @@ impl Engine {
     }
 
     /// With which it puts its responses into words.
+    #[must_use]
     pub fn with_tokenizer(self, tokenizer: Arc<Tokenizer>) -> Self {
         Self { tokenizer: Some(tokenizer), ..self }
     }

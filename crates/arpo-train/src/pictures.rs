@@ -14,7 +14,7 @@ pub(crate) struct Pictures {
     /// The patches of all that are not known, one picture behind the other: they go to the GPU in one piece.
     pixels: Option<Tensor>,
     /// Of every picture its size, and its features if they are known.
-    pictures: Vec<(Grid, Option<Tensor>)>,
+    distinct: Vec<(Grid, Option<Tensor>)>,
     shown: Vec<Vec<usize>>,
 }
 
@@ -34,7 +34,7 @@ impl Pictures {
         known: impl Fn(usize, usize) -> Option<Tensor>,
     ) -> Result<Self, TrainError> {
         let mut places: HashMap<&[u8], usize> = HashMap::new();
-        let (mut pictures, mut unknown) = (vec![], vec![]);
+        let (mut distinct, mut unknown) = (vec![], vec![]);
         let mut shown = Vec::with_capacity(episodes.len());
         for (episode, screens) in episodes.iter().enumerate() {
             let mut places_shown = vec![];
@@ -48,9 +48,9 @@ impl Pictures {
                     unknown.push(screen.as_ref());
                 }
                 let grid = processor.grid(screen.width(), screen.height())?;
-                places.insert(screen.as_raw(), pictures.len());
-                places_shown.push(pictures.len());
-                pictures.push((grid, features));
+                places.insert(screen.as_raw(), distinct.len());
+                places_shown.push(distinct.len());
+                distinct.push((grid, features));
             }
             shown.push(places_shown);
         }
@@ -58,7 +58,7 @@ impl Pictures {
         let pixels: Vec<Tensor> = patches.iter().map(|one| Tensor::from_slice(&one.pixels)).collect();
         let count: usize = patches.iter().map(|one| one.grid.patches()).sum();
         let pixels = (count > 0).then(|| Tensor::cat(&pixels, 0).view([count as i64, -1]));
-        Ok(Self { pixels, pictures, shown })
+        Ok(Self { pixels, distinct, shown })
     }
 
     /// Which pictures an episode shows.
@@ -68,7 +68,7 @@ impl Pictures {
 
     /// The pictures on a device.
     pub(crate) fn on(&self, device: Device) -> Vec<Picture> {
-        let unknown = self.pictures.iter().filter(|(_, features)| features.is_none());
+        let unknown = self.distinct.iter().filter(|(_, features)| features.is_none());
         let sizes: Vec<i64> = unknown.map(|(grid, _)| grid.patches() as i64).collect();
         let parts = match &self.pixels {
             None => vec![],
@@ -82,6 +82,6 @@ impl Pictures {
             };
             Some(Picture { content, grid: *grid })
         };
-        self.pictures.iter().filter_map(picture).collect()
+        self.distinct.iter().filter_map(picture).collect()
     }
 }
