@@ -291,3 +291,17 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     let model = |name: &str| fs::read(scratch.join(name).join("model/model.safetensors")).unwrap();
     assert!(model("whole") == model("broken"), "other weights after a kill");
 }
+
+/// `docs/results.md` states 0.36 on the 128 training tasks.
+#[test]
+fn the_shipped_model_is_as_good_as_stated() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+    let said = finished(command.args(["eval", "--json", "--samples", "2", "--set", "tasks.list="]));
+    let judged: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(judged["success"]["rollouts"], 256);
+    let mean = judged["success"]["mean"].as_f64().unwrap();
+    assert!((0.28..0.45).contains(&mean), "{mean}");
+    for (name, application) in judged["applications"].as_object().unwrap() {
+        assert!(application["mean"].as_f64().unwrap() > 0.0 || name == "editor", "{name} is dead");
+    }
+}

@@ -1,0 +1,422 @@
+//! The few lines of Python that OSWorld's clients send for every action, read strictly: imports, settings, calls of
+//! `pyautogui` and `time.sleep` with literal arguments. What they say is done natively, so that a guest needs no Python.
+//! Anything else is not understood here, as a whole, and is for a real Python: half a script is never carried out.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | which calls there are and what they take | this file |
+//! | how text becomes tokens and literals | `tokens` |
+
+mod tokens;
+
+use std::time::Duration;
+use tokens::{Token, tokens};
+
+/// A button of the mouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Button {
+    /// The first.
+    Left,
+    /// The wheel.
+    Middle,
+    /// For menus.
+    Right,
+}
+
+/// A place on the screen; what is left out stays where the pointer is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Place {
+    /// From the left.
+    pub x: Option<f64>,
+    /// From the top.
+    pub y: Option<f64>,
+}
+
+/// Something to do on the desktop.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deed {
+    /// Move the pointer.
+    Move {
+        /// To there.
+        to: Place,
+        /// In this time.
+        duration: Duration,
+    },
+    /// Press and release a button.
+    Click {
+        /// There.
+        at: Place,
+        /// Which.
+        button: Button,
+        /// How often.
+        clicks: u32,
+        /// Between clicks.
+        interval: Duration,
+    },
+    /// Move with a button held.
+    Drag {
+        /// To there.
+        to: Place,
+        /// In this time.
+        duration: Duration,
+        /// Which.
+        button: Button,
+    },
+    /// Press a button and keep it, or let it go.
+    Hold {
+        /// There.
+        at: Place,
+        /// Which.
+        button: Button,
+        /// Press it.
+        down: bool,
+    },
+    /// Turn the wheel.
+    Scroll {
+        /// There.
+        at: Place,
+        /// Up, or to the right.
+        clicks: i64,
+        /// Sideways.
+        sideways: bool,
+    },
+    /// Type text, a character at a time.
+    Write {
+        /// The text.
+        text: String,
+        /// Between characters.
+        interval: Duration,
+    },
+    /// Press and release keys one after the other.
+    Press {
+        /// By pyautogui's names.
+        keys: Vec<String>,
+        /// The whole so often.
+        presses: u32,
+        /// Between keys.
+        interval: Duration,
+    },
+    /// Press a key and keep it, or let it go.
+    Key {
+        /// By pyautogui's name.
+        key: String,
+        /// Press it.
+        down: bool,
+    },
+    /// Press keys one after the other and release them in the opposite order.
+    Hotkey {
+        /// By pyautogui's names.
+        keys: Vec<String>,
+    },
+    /// Let time pass.
+    Sleep(Duration),
+}
+
+/// A value in a call.
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Number(f64),
+    Text(String),
+    Truth(bool),
+    Nothing,
+    List(Vec<Value>),
+}
+
+/// The longest time that a script may take for one thing; a longer one is a mistake.
+const LONGEST_SECONDS: f64 = 3600.0;
+
+/// What a script does, in order; none if it holds anything that is not understood.
+pub fn read(source: &str) -> Option<Vec<Deed>> {
+    let mut reader = Reader { tokens: tokens(source)?, at: 0 };
+    let mut deeds = Vec::new();
+    loop {
+        while reader.take(&Token::End) {}
+        if reader.at == reader.tokens.len() {
+            return Some(deeds);
+        }
+        deeds.extend(reader.statement()?);
+        if reader.at < reader.tokens.len() && reader.peek() != Some(&Token::End) {
+            return None;
+        }
+    }
+}
+
+struct Reader {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Reader {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.at).cloned()?;
+        self.at += 1;
+        Some(token)
+    }
+
+    fn take(&mut self, wanted: &Token) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn name(&mut self) -> Option<String> {
+        match self.next()? {
+            Token::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn statement(&mut self) -> Option<Vec<Deed>> {
+        let first = self.name()?;
+        if first == "import" {
+            loop {
+                if !matches!(self.name()?.as_str(), "pyautogui" | "time") {
+                    return None;
+                }
+                if !self.take(&Token::Mark(',')) {
+                    return Some(vec![]);
+                }
+            }
+        }
+        if !self.take(&Token::Mark('.')) {
+            return None;
+        }
+        let second = self.name()?;
+        if self.take(&Token::Mark('=')) {
+            let known = first == "pyautogui" && matches!(second.as_str(), "FAILSAFE" | "PAUSE");
+            return known.then(|| self.value()).flatten().map(|_| vec![]);
+        }
+        let arguments = self.arguments()?;
+        match first.as_str() {
+            "pyautogui" => pyautogui(&second, arguments),
+            "time" if second == "sleep" => {
+                let mut arguments = arguments;
+                let seconds = arguments.number("secs", 0)??;
+                arguments.end(vec![Deed::Sleep(seconds_of(seconds)?)])
+            }
+            _ => None,
+        }
+    }
+
+    fn arguments(&mut self) -> Option<Arguments> {
+        let mut arguments = Arguments { placed: vec![], named: vec![] };
+        if !self.take(&Token::Mark('(')) {
+            return None;
+        }
+        while !self.take(&Token::Mark(')')) {
+            let is_named =
+                matches!(self.tokens.get(self.at..self.at + 2), Some([Token::Name(_), Token::Mark('=')]));
+            if is_named {
+                let name = self.name()?;
+                self.at += 1;
+                arguments.named.push((name, self.value()?));
+            } else if arguments.named.is_empty() {
+                let value = self.value()?;
+                arguments.placed.push(Some(value));
+            } else {
+                return None;
+            }
+            if !self.take(&Token::Mark(',')) && self.peek() != Some(&Token::Mark(')')) {
+                return None;
+            }
+        }
+        Some(arguments)
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        Some(match self.next()? {
+            Token::Number(number) => Value::Number(number),
+            Token::Mark('-') => match self.next()? {
+                Token::Number(number) => Value::Number(-number),
+                _ => return None,
+            },
+            Token::Text(text) => Value::Text(text),
+            Token::Name(name) => match name.as_str() {
+                "True" => Value::Truth(true),
+                "False" => Value::Truth(false),
+                "None" => Value::Nothing,
+                _ => return None,
+            },
+            Token::Mark('[') => Value::List(self.values(']')?),
+            Token::Mark('(') => Value::List(self.values(')')?),
+            Token::Mark(_) | Token::End => return None,
+        })
+    }
+
+    fn values(&mut self, close: char) -> Option<Vec<Value>> {
+        let mut values = Vec::new();
+        while !self.take(&Token::Mark(close)) {
+            values.push(self.value()?);
+            if !self.take(&Token::Mark(',')) && self.peek() != Some(&Token::Mark(close)) {
+                return None;
+            }
+        }
+        Some(values)
+    }
+}
+
+/// The arguments of a call, each to be taken once.
+struct Arguments {
+    placed: Vec<Option<Value>>,
+    named: Vec<(String, Value)>,
+}
+
+impl Arguments {
+    /// An argument by its name or its place.
+    fn any(&mut self, name: &str, place: usize) -> Option<Value> {
+        if let Some(at) = self.named.iter().position(|(given, _)| given == name) {
+            return Some(self.named.remove(at).1);
+        }
+        self.placed.get_mut(place).and_then(Option::take)
+    }
+
+    /// A number: none of the outer kind if it is something else, of the inner kind if it is not there.
+    #[expect(clippy::option_option, reason = "not understood and not given are different things")]
+    fn number(&mut self, name: &str, place: usize) -> Option<Option<f64>> {
+        match self.any(name, place) {
+            None | Some(Value::Nothing) => Some(None),
+            Some(Value::Number(number)) if number.is_finite() => Some(Some(number)),
+            Some(_) => None,
+        }
+    }
+
+    fn text(&mut self, name: &str, place: usize) -> Option<String> {
+        match self.any(name, place)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn duration(&mut self, name: &str, place: usize) -> Option<Duration> {
+        seconds_of(self.number(name, place)?.unwrap_or(0.0))
+    }
+
+    fn count(&mut self, name: &str, place: usize, otherwise: u32) -> Option<u32> {
+        let count = self.number(name, place)?.unwrap_or(f64::from(otherwise));
+        (count.fract() == 0.0 && (0.0..=1000.0).contains(&count)).then_some(count as u32)
+    }
+
+    /// A place as two numbers or one pair.
+    fn place(&mut self, first: usize) -> Option<Place> {
+        if let Some(Some(Value::List(pair))) = self.placed.get(first)
+            && let [Value::Number(x), Value::Number(y)] = pair.as_slice()
+        {
+            let place = Place { x: Some(*x), y: Some(*y) };
+            self.placed[first] = None;
+            return Some(place);
+        }
+        Some(Place { x: self.number("x", first)?, y: self.number("y", first + 1)? })
+    }
+
+    fn button(&mut self, place: usize) -> Option<Button> {
+        match self.any("button", place) {
+            None => Some(Button::Left),
+            Some(Value::Text(name)) => match name.as_str() {
+                "left" | "primary" => Some(Button::Left),
+                "middle" => Some(Button::Middle),
+                "right" | "secondary" => Some(Button::Right),
+                _ => None,
+            },
+            Some(_) => None,
+        }
+    }
+
+    /// Names of keys, from one text or a list of them.
+    fn keys(&mut self, name: &str, place: usize) -> Option<Vec<String>> {
+        let text = |value: Value| if let Value::Text(text) = value { Some(text) } else { None };
+        match self.any(name, place)? {
+            Value::Text(key) => Some(vec![key]),
+            Value::List(keys) => keys.into_iter().map(text).collect(),
+            _ => None,
+        }
+    }
+
+    /// Ends the reading of a call: what was not taken is not understood. How pyautogui eases, logs and pauses makes no
+    /// difference here.
+    fn end(mut self, deeds: Vec<Deed>) -> Option<Vec<Deed>> {
+        self.named.retain(|(name, _)| !matches!(name.as_str(), "logScreenshot" | "_pause" | "tween"));
+        (self.named.is_empty() && self.placed.iter().all(Option::is_none)).then_some(deeds)
+    }
+}
+
+fn seconds_of(seconds: f64) -> Option<Duration> {
+    (0.0..=LONGEST_SECONDS).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+}
+
+fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
+    let deed = match name {
+        "click" => {
+            let at = arguments.place(0)?;
+            let (clicks, interval) = (arguments.count("clicks", 2, 1)?, arguments.duration("interval", 3)?);
+            let button = arguments.button(4)?;
+            arguments.duration("duration", 5)?;
+            Deed::Click { at, button, clicks, interval }
+        }
+        "doubleClick" | "tripleClick" | "rightClick" | "middleClick" | "leftClick" => {
+            let at = arguments.place(0)?;
+            let interval = arguments.duration("interval", 2)?;
+            let given = if name.ends_with("eClick") && name != "middleClick" {
+                arguments.button(3)?
+            } else {
+                Button::Left
+            };
+            let (button, clicks) = match name {
+                "doubleClick" => (given, 2),
+                "tripleClick" => (given, 3),
+                "rightClick" => (Button::Right, 1),
+                "middleClick" => (Button::Middle, 1),
+                _ => (Button::Left, 1),
+            };
+            arguments.duration("duration", 4)?;
+            Deed::Click { at, button, clicks, interval }
+        }
+        "moveTo" => Deed::Move { to: arguments.place(0)?, duration: arguments.duration("duration", 2)? },
+        "dragTo" => {
+            let (to, duration) = (arguments.place(0)?, arguments.duration("duration", 2)?);
+            Deed::Drag { to, duration, button: arguments.button(4)? }
+        }
+        "mouseDown" | "mouseUp" => {
+            let at = arguments.place(0)?;
+            Deed::Hold { at, button: arguments.button(2)?, down: name == "mouseDown" }
+        }
+        "scroll" | "vscroll" | "hscroll" => {
+            let clicks = arguments.number("clicks", 0)??;
+            let at = arguments.place(1)?;
+            let whole = (clicks.fract() == 0.0 && clicks.abs() <= 10_000.0).then_some(clicks as i64)?;
+            Deed::Scroll { at, clicks: whole, sideways: name == "hscroll" }
+        }
+        "write" | "typewrite" => {
+            let interval = arguments.duration("interval", 1)?;
+            match arguments.any("message", 0)? {
+                Value::Text(text) => Deed::Write { text, interval },
+                // a list is of keys
+                keys @ Value::List(_) => {
+                    arguments.placed = vec![Some(keys)];
+                    Deed::Press { keys: arguments.keys("message", 0)?, presses: 1, interval }
+                }
+                _ => return None,
+            }
+        }
+        "press" => {
+            let keys = arguments.keys("keys", 0)?;
+            let presses = arguments.count("presses", 1, 1)?;
+            Deed::Press { keys, presses, interval: arguments.duration("interval", 2)? }
+        }
+        "keyDown" | "keyUp" => Deed::Key { key: arguments.text("key", 0)?, down: name == "keyDown" },
+        "hotkey" => {
+            arguments.duration("interval", usize::MAX)?;
+            let lists = (0..arguments.placed.len()).map(|place| arguments.keys("", place));
+            Deed::Hotkey { keys: lists.collect::<Option<Vec<_>>>()?.concat() }
+        }
+        "sleep" => Deed::Sleep(seconds_of(arguments.number("seconds", 0)??)?),
+        _ => return None,
+    };
+    arguments.end(vec![deed])
+}
+
+#[cfg(test)]
+mod tests;

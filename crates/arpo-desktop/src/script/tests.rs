@@ -1,0 +1,138 @@
+//! What clients send is understood, what they do not send is left to Python.
+
+use super::*;
+use arpo_agent::geometry::{ScreenMap, Size};
+use arpo_agent::pyautogui::statements;
+use arpo_core::action::{Action, Direction, ModelBox};
+use proptest::prelude::*;
+
+fn at(x: f64, y: f64) -> Place {
+    Place { x: Some(x), y: Some(y) }
+}
+
+#[test]
+fn one_liners_of_osworlds_client() {
+    let prefix = "import pyautogui; import time; pyautogui.FAILSAFE = False; ";
+    let read = |code: &str| read(&format!("{prefix}{code}"));
+    let none = Duration::ZERO;
+    let click = |at, button, clicks| Deed::Click { at, button, clicks, interval: none };
+    for (code, deeds) in [
+        ("pyautogui.click(100, 200)", vec![click(at(100.0, 200.0), Button::Left, 1)]),
+        ("pyautogui.click(x=1.5, y=2, button='right')", vec![click(at(1.5, 2.0), Button::Right, 1)]),
+        ("pyautogui.click((7, 8), clicks=3)", vec![click(at(7.0, 8.0), Button::Left, 3)]),
+        ("pyautogui.click()", vec![click(Place::default(), Button::Left, 1)]),
+        ("pyautogui.doubleClick(3, 4, button='left')", vec![click(at(3.0, 4.0), Button::Left, 2)]),
+        ("pyautogui.rightClick(3, 4)", vec![click(at(3.0, 4.0), Button::Right, 1)]),
+        (
+            "pyautogui.moveTo(5, 6); pyautogui.dragTo(7, 8, duration=1.0)",
+            vec![
+                Deed::Move { to: at(5.0, 6.0), duration: none },
+                Deed::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left },
+            ],
+        ),
+        (
+            "pyautogui.scroll(-5, x=9, y=10)\npyautogui.hscroll(2)",
+            vec![
+                Deed::Scroll { at: at(9.0, 10.0), clicks: -5, sideways: false },
+                Deed::Scroll { at: Place::default(), clicks: 2, sideways: true },
+            ],
+        ),
+        (
+            "pyautogui.write(\"it's \\u00fc\\n\", interval=0.1)",
+            vec![Deed::Write { text: "it's ü\n".into(), interval: Duration::from_millis(100) }],
+        ),
+        (
+            "pyautogui.hotkey('ctrl', 's'); time.sleep(0.5);",
+            vec![
+                Deed::Hotkey { keys: vec!["ctrl".into(), "s".into()] },
+                Deed::Sleep(Duration::from_millis(500)),
+            ],
+        ),
+        (
+            "pyautogui.press(['left', 'left'], presses=2)",
+            vec![Deed::Press { keys: vec!["left".into(), "left".into()], presses: 2, interval: none }],
+        ),
+        (
+            "pyautogui.keyDown('shift'); pyautogui.keyUp('shift')",
+            vec![
+                Deed::Key { key: "shift".into(), down: true },
+                Deed::Key { key: "shift".into(), down: false },
+            ],
+        ),
+        (
+            "pyautogui.mouseDown(button='left')",
+            vec![Deed::Hold { at: Place::default(), button: Button::Left, down: true }],
+        ),
+    ] {
+        assert_eq!(read(code), Some(deeds), "{code}");
+    }
+}
+
+#[test]
+fn anything_else_is_for_python_as_a_whole() {
+    for code in [
+        "import os; os.system('x')",
+        "import platform; print(platform.system())",
+        "x = 3",
+        "pyautogui.click(1 + 1, 2)",
+        "pyautogui.click(x, y)",
+        "pyautogui.click(1, 2); open('f')",
+        "for i in range(3):\n    pyautogui.click(1, 2)",
+        "if True:\n  pyautogui.click(1, 2)",
+        "pyautogui.write('a' + 'b')",
+        "pyautogui.write(f'{x}')",
+        "pyautogui.write('open",
+        "pyautogui.click(1, 2, surprise=3)",
+        "pyautogui.click(1, 2) pyautogui.click(3, 4)",
+        "pyautogui.screenshot('a.png')",
+        "time.sleep(-1)",
+        "time.sleep(1e9)",
+        "pyautogui.click(nan, 2)",
+        "pyautogui.press('a', presses=2.5)",
+    ] {
+        assert_eq!(read(code), None, "{code}");
+    }
+    assert_eq!(read("  \n# nothing to do\n"), Some(vec![]));
+}
+
+#[test]
+fn what_our_own_agent_sends_is_understood() {
+    let size = Size { width: 1920, height: 1080 };
+    let map = ScreenMap { screen: size, model: size };
+    let place = ModelBox::point(17.0, 23.0);
+    for action in [
+        Action::Click { start_box: place },
+        Action::LeftDouble { start_box: place },
+        Action::RightSingle { start_box: place },
+        Action::Hover { start_box: place },
+        Action::Drag { start_box: place, end_box: ModelBox::point(40.0, 50.0) },
+        Action::Scroll { start_box: Some(place), direction: Direction::Left },
+        Action::Scroll { start_box: None, direction: Direction::Down },
+        Action::Hotkey { keys: vec!["ctrl".into(), "arrowleft".into()] },
+        Action::Press { key: "space".into() },
+        Action::Keydown { key: "shift".into() },
+        Action::Type { content: "'quoted' \"twice\" \\ back\tslash 漢字\n".into() },
+        Action::Other { name: "teleport".into(), arguments: vec![] },
+    ] {
+        let code = statements(&action, &map).join("\n");
+        assert!(read(&format!("import pyautogui\nimport time\n{code}\n")).is_some(), "{code}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn typed_text_comes_through_whole(text in "\\PC{1,40}") {
+        prop_assume!(!text.ends_with("\\n"));
+        let size = Size { width: 1920, height: 1080 };
+        let map = ScreenMap { screen: size, model: size };
+        let code = statements(&Action::Type { content: text.clone() }, &map).join("\n");
+        let deeds = read(&code).unwrap();
+        prop_assert_eq!(&deeds[0], &Deed::Write { text, interval: Duration::from_millis(100) });
+    }
+
+    #[test]
+    fn nothing_makes_it_panic(text in "\\PC{0,60}") {
+        let _ = read(&text);
+        let _ = read(&format!("pyautogui.write({text})"));
+    }
+}
