@@ -17,10 +17,15 @@ train() { # NAME SEED SETTING...
 }
 
 judge() { # NAME MODEL
-    [ -s "$out/$1.json" ] || "$arpo" eval --json --samples 4 --set tasks.list="" --part all --model "$2" >"$out/$1.json"
+    [ -s "$out/$1.json" ] && return
+    "$arpo" eval --json --samples 4 --set tasks.list="" --part all --model "$2" >"$out/$1.part"
+    mv "$out/$1.part" "$out/$1.json"
 }
 
-[ -s "$out/base.json" ] || "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.json"
+if [ ! -s "$out/base.json" ]; then
+    "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.part"
+    mv "$out/base.part" "$out/base.json"
+fi
 for seed in 11 12 13; do
     for replay in true false; do
         if [ $replay = true ]; then method=arpo; else method=grpo; fi
@@ -37,14 +42,21 @@ for seed in 11 12 13; do
             judge "$name" "$out/$name/checkpoints/step-000140/model"
         done
     done
-    [ -d "$out/data-$seed" ] || "$arpo" rollout --out "$out/data-$seed" --samples 32 \
-        --set tasks.list="$here/split.txt" --set seed="$seed"
+    if [ ! -d "$out/data-$seed" ]; then
+        rm -rf "$out/data.part"
+        "$arpo" rollout --out "$out/data.part" --samples 32 --set tasks.list="$here/split.txt" --set seed="$seed"
+        mv "$out/data.part" "$out/data-$seed"
+    fi
     for method in rejection dpo kto; do
         # preferences need a tenth of the rate that imitation takes: at 2e-4 both fall below the base
         if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
         name=split-$method-$seed
-        [ -d "$out/$name" ] || "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/$name" \
-            --set seed="$seed" --set optimiser.learning_rate=$rate
+        if [ ! -d "$out/$name" ]; then
+            rm -rf "$out/offline.part"
+            "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/offline.part" \
+                --set seed="$seed" --set optimiser.learning_rate=$rate
+            mv "$out/offline.part" "$out/$name"
+        fi
         judge "$name" "$out/$name/model"
     done
 done

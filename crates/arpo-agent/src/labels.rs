@@ -1,8 +1,8 @@
 //! Which tokens of an episode are the agent's own and therefore trained.
 //!
 //! A chat template writes a turn as a header (`<|im_start|>assistant` and a line break), the words, an end token
-//! and a line break. The words and the end token are trained; the released code also trains the rest of the
-//! turn, which is an option.
+//! and a line break. The words and the end token are trained. This finds them in tokens that came from elsewhere; a
+//! conversation that is put together here knows them already.
 
 use arpo_core::trajectory::{TokenId, TokenSpan};
 
@@ -13,13 +13,11 @@ pub struct TurnMarks {
     pub header: Vec<TokenId>,
     /// What ends it.
     pub end: TokenId,
-    /// What separates it from the next message.
-    pub separator: Vec<TokenId>,
 }
 
 /// The trained span of each turn of the agent, in order. A last turn without an end (cut off by a limit) reaches
 /// to the end of the sequence.
-pub fn trained_spans(tokens: &[TokenId], marks: &TurnMarks, train_header: bool) -> Vec<TokenSpan> {
+pub fn trained_spans(tokens: &[TokenId], marks: &TurnMarks) -> Vec<TokenSpan> {
     assert!(!marks.header.is_empty(), "a turn without a header cannot be found");
     let mut spans = Vec::new();
     let mut at = 0;
@@ -31,13 +29,7 @@ pub fn trained_spans(tokens: &[TokenId], marks: &TurnMarks, train_header: bool) 
         let words = at + marks.header.len();
         let end = tokens[words..].iter().position(|&token| token == marks.end);
         let end = end.map_or(tokens.len(), |length| words + length + 1);
-        let after =
-            if tokens[end..].starts_with(&marks.separator) { end + marks.separator.len() } else { end };
-        spans.push(if train_header {
-            TokenSpan { start: at, end: after }
-        } else {
-            TokenSpan { start: words, end }
-        });
+        spans.push(TokenSpan { start: words, end });
         at = end;
     }
     spans
@@ -48,24 +40,22 @@ mod tests {
     use super::*;
 
     /// 1 2 opens a turn, 9 ends it, 8 separates.
-    fn spans(tokens: &[u32], train_header: bool) -> Vec<(usize, usize)> {
+    fn spans(tokens: &[u32]) -> Vec<(usize, usize)> {
         let tokens: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
-        let marks =
-            TurnMarks { header: vec![TokenId(1), TokenId(2)], end: TokenId(9), separator: vec![TokenId(8)] };
-        trained_spans(&tokens, &marks, train_header).iter().map(|span| (span.start, span.end)).collect()
+        let marks = TurnMarks { header: vec![TokenId(1), TokenId(2)], end: TokenId(9) };
+        trained_spans(&tokens, &marks).iter().map(|span| (span.start, span.end)).collect()
     }
 
     #[test]
     fn words_and_end_are_trained() {
         let tokens = [1, 5, 9, 8, 1, 2, 5, 6, 9, 8, 1, 2, 9, 8, 7];
-        assert_eq!(spans(&tokens, false), [(6, 9), (12, 13)]);
-        assert_eq!(spans(&tokens, true), [(4, 10), (10, 14)]);
+        assert_eq!(spans(&tokens), [(6, 9), (12, 13)]);
     }
 
     #[test]
     fn a_turn_cut_off_reaches_to_the_end() {
-        assert_eq!(spans(&[1, 2, 5, 6], false), [(2, 4)]);
-        assert_eq!(spans(&[1, 2], false), [(2, 2)]);
-        assert_eq!(spans(&[], true), []);
+        assert_eq!(spans(&[1, 2, 5, 6]), [(2, 4)]);
+        assert_eq!(spans(&[1, 2]), [(2, 2)]);
+        assert_eq!(spans(&[]), []);
     }
 }

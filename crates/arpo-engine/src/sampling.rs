@@ -164,11 +164,11 @@ mod tests {
         Sampling { temperature: 1.0, top_k: None, top_p: None, max_tokens: 1, stop: vec![], seed, turn: 0 }
     }
 
-    /// How often each token comes in many draws from the same logits.
     fn choice<'a>((sampling, draws): (&'a Sampling, &'a mut Draws)) -> Choice<'a> {
         Choice { sampling, draws, dictated: None }
     }
 
+    /// How often each token comes in many draws from the same logits.
     fn shares(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
         let forbidden = Forbidden::new(forbidden, Device::Cpu);
         let count = 4000;

@@ -110,8 +110,8 @@ impl Hand<'_> {
         let place = id.split(':').next().unwrap_or_default();
         let app = App::of_key(id.split(':').nth(1).unwrap_or_default());
         match (place, gesture) {
-            // only files have a menu of their own; elsewhere a right click does nothing
-            (_, Gesture::Right) if !id.starts_with("files:item:") => {}
+            // only files have a menu of their own; elsewhere a right click closes one and does nothing else
+            (_, Gesture::Right) if !id.starts_with("files:item:") => self.desktop.session.menu = None,
             ("more", _) => {
                 if let Some((app, scrolled)) = app.and_then(|app| Some((app, self.scene.scrolled.get(&app)?)))
                 {

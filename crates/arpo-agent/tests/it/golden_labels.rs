@@ -51,7 +51,7 @@ fn marks(tokens: &[TokenId], words: &BTreeMap<u32, String>) -> TurnMarks {
             (role == "assistant").then(|| header.to_vec())
         })
         .expect("a turn of the agent");
-    TurnMarks { header, end, separator: vec![line_break] }
+    TurnMarks { header, end }
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn golden_action_masks() {
             tensor(&expected, "input_ids").into_iter().map(|id| TokenId(id as u32)).collect();
         let marks = marks(&tokens, &vocabulary(&model.join("tokenizer.json")));
         let mut mask = vec![0; tokens.len()];
-        for span in trained_spans(&tokens, &marks, false) {
+        for span in trained_spans(&tokens, &marks) {
             mask[span.start..span.end].fill(1);
         }
         assert_eq!(mask, tensor(&expected, "action_mask"), "{}", model.display());

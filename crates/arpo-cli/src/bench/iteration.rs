@@ -71,12 +71,12 @@ pub(crate) struct IterationArguments {
     /// Train only the language model
     #[arg(long)]
     freeze_vision: bool,
-    /// GiB for keys and values
-    #[arg(long, default_value_t = 22.0)]
-    cache_gib: f64,
-    /// GiB that may be kept between the learner's passes
-    #[arg(long, default_value_t = 24.0)]
-    activation_gib: f64,
+    /// GiB for keys and values: 22 for the 7B, if not given, else 1
+    #[arg(long)]
+    cache_gib: Option<f64>,
+    /// GiB that may be kept between the learner's passes: 24 for the 7B, if not given, else 2
+    #[arg(long)]
+    activation_gib: Option<f64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -211,10 +211,11 @@ impl Bench {
             })
             .collect();
         let lesson = lesson(groups, &mut self.replay, version, iteration, &self.config);
+        let features = self.config.model.freeze_vision.then(|| self.policy.engine().features());
         let layout = Layout {
             screens: &self.screens,
             processor: &self.agent.processor,
-            features: None,
+            features: features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
             max_screenshots: self.config.agent.max_screenshots,
         };
@@ -270,11 +271,16 @@ fn config(arguments: &IterationArguments) -> Config {
     config.collect.desktops = config.collect.tasks * config.collect.group_size;
     config.agent.max_screenshots = config.collect.max_steps;
     config.agent.max_tokens = arguments.thought + 200;
-    config.model.cache_gib = arguments.cache_gib;
-    config.model.activation_gib = arguments.activation_gib;
-    if arguments.model == ModelName::Pocket {
-        config.agent.min_pixels = 784;
-    }
+    let (cache_gib, activation_gib) = match arguments.model {
+        ModelName::SevenBillion => (22.0, 24.0),
+        ModelName::Pocket => {
+            config.agent.min_pixels = 784;
+            (1.0, 2.0)
+        }
+    };
+    config.model.cache_gib = arguments.cache_gib.unwrap_or(cache_gib);
+    config.model.activation_gib = arguments.activation_gib.unwrap_or(activation_gib);
+    config.model.freeze_vision = arguments.freeze_vision;
     config
 }
 

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arpo-env", &["arpo-core"]),
     ("arpo-chart", &["arpo-env"]),
     ("arpo-osworld", &["arpo-core", "arpo-agent"]),
+    ("arpo-desktop", &["arpo-core", "arpo-agent"]),
     ("arpo-torch", &[]),
     ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
     ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),

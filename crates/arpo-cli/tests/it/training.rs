@@ -21,10 +21,12 @@ const SETTINGS: [&str; 10] = [
 
 fn train(folder: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-    command.args(["train", "--out"]).arg(folder).args(more);
+    command.args(["train", "--out"]).arg(folder);
     for setting in SETTINGS {
         command.args(["--set", setting]);
     }
+    // behind the others, because the last one counts
+    command.args(more);
     // the same sums in the same order, however many cores there are
     command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -171,7 +173,7 @@ fn a_run_trains_through_faults_and_counts_them_all() {
     let mut command = train(&run, &["--quiet"]);
     for rate in [
         "crash=0.02",
-        "hang=0.004",
+        "hang=0.002",
         "slow=0.02",
         "slow_seconds=0.001",
         "black_screen=0.02",
@@ -180,7 +182,7 @@ fn a_run_trains_through_faults_and_counts_them_all() {
     ] {
         command.args(["--set", &format!("faults.{rate}")]);
     }
-    for seconds in ["reset_seconds=0.5", "step_seconds=0.5", "evaluate_seconds=0.5", "back_off_seconds=0.01"]
+    for seconds in ["reset_seconds=3.0", "step_seconds=3.0", "evaluate_seconds=3.0", "back_off_seconds=0.01"]
     {
         command.args(["--set", &format!("collect.{seconds}")]);
     }

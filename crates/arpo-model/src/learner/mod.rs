@@ -196,7 +196,7 @@ impl Learner {
             let (pixels, grids) = pixels(batch.pictures)?;
             return Some(vision.forward(&pixels, &grids));
         }
-        // each by itself, so that it does not depend (in its last bits) on which others are known
+        // on a CPU each by itself, so that it does not depend in its last bits on which others are known
         let features = batch.pictures.iter().map(|picture| match &picture.content {
             Content::Pixels(pixels) => vision.forward(pixels, &[picture.grid]),
             Content::Features(features) => features.shallow_clone(),

@@ -40,7 +40,7 @@ pub(super) struct Pending {
 }
 
 /// What was played for an iteration.
-struct Played {
+pub(super) struct Played {
     sampled_with: PolicyVersion,
     collected: Collected,
 }
@@ -51,6 +51,8 @@ impl Trainer<'_> {
         let began = Instant::now();
         let number = self.state.iteration;
         let Played { sampled_with, collected } = self.play(number)?;
+        // told now, before desktops get ready for the next: a run that goes on from here gets them ready again
+        let mut faults = self.new_faults();
         let collect_seconds = began.elapsed().as_secs_f64();
         let staleness = self.state.version().0.saturating_sub(sampled_with.0);
 
@@ -66,7 +68,7 @@ impl Trainer<'_> {
         let every = self.config.evaluation.every;
         let last = number + 1 == self.config.iterations;
         let judges = every > 0 && (last || (number + 1).is_multiple_of(every));
-        if !last && !judges && self.pending.is_empty() {
+        if !last && !judges && self.pending.is_empty() && self.early.is_empty() {
             let plans = self.plans(number + 1, 0);
             self.player.prepare(plans);
         }
@@ -90,13 +92,17 @@ impl Trainer<'_> {
 
         let judging = Instant::now();
         let evaluation = if judges { Some(self.evaluate(last)?) } else { None };
+        if judges {
+            for (fault, count) in self.new_faults() {
+                *faults.entry(fault).or_default() += count;
+            }
+        }
         let seconds = Seconds {
             all: began.elapsed().as_secs_f64(),
             collect: collect_seconds,
             learn: learn_seconds,
             evaluate: judging.elapsed().as_secs_f64(),
         };
-        let faults = self.new_faults();
         self.metrics.append(&line(&Iteration {
             number: self.state.iteration,
             lesson: &lesson.report,
@@ -138,10 +144,10 @@ impl Trainer<'_> {
             CollectMode::Synchronous => 0,
             CollectMode::Overlapped => self.config.collect.staleness,
         };
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.early.is_empty() {
             self.begin(number, 0);
         }
-        let mut played = self.wait()?;
+        let mut played = self.wait_for(number)?;
         let mut rounds = 1;
         let wanted = self.config.effort.informative_groups;
         while informative(&played.collected) < wanted && rounds <= self.config.effort.extra_rounds {
@@ -149,12 +155,13 @@ impl Trainer<'_> {
             let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
             self.player.collect(plans);
             self.pending.push_back(Pending { iteration: number, episodes });
-            let more = self.wait()?.collected;
+            let more = self.wait_for(number)?.collected;
             played.collected.groups.extend(more.groups);
             played.collected.report.add(&more.report);
             rounds += 1;
         }
-        let newest = self.pending.back().map_or(number, |pending| pending.iteration);
+        let begun = self.pending.iter().map(|pending| pending.iteration);
+        let newest = begun.chain(self.early.iter().map(|(iteration, _)| *iteration)).fold(number, u64::max);
         for later in newest + 1..=(number + ahead).min(self.config.iterations.saturating_sub(1)) {
             self.begin(later, 0);
         }
@@ -168,11 +175,27 @@ impl Trainer<'_> {
         self.pending.push_back(Pending { iteration, episodes });
     }
 
+    /// What was played for an iteration; what comes for later ones meanwhile is kept.
+    fn wait_for(&mut self, iteration: u64) -> Result<Played, TrainError> {
+        if let Some(place) = self.early.iter().position(|(of, _)| *of == iteration)
+            && let Some((_, played)) = self.early.remove(place)
+        {
+            return Ok(played);
+        }
+        while let Some(pending) = self.pending.pop_front() {
+            let of = pending.iteration;
+            let played = self.wait(&pending)?;
+            if of == iteration {
+                return Ok(played);
+            }
+            self.early.push_back((of, played));
+        }
+        Err(TrainError::Options(format!("nothing was begun for iteration {}", iteration + 1)))
+    }
+
     /// Waits for the oldest plans, telling how far they are.
-    fn wait(&mut self) -> Result<Played, TrainError> {
-        let pending = self.pending.pop_front();
-        let (iteration, total) =
-            pending.map_or((self.state.iteration, 0), |pending| (pending.iteration, pending.episodes));
+    fn wait(&mut self, pending: &Pending) -> Result<Played, TrainError> {
+        let Pending { iteration, episodes: total } = *pending;
         let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
         let success_above = self.config.replay.success_above;
         let tell = &mut *self.tell;

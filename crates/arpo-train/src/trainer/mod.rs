@@ -36,7 +36,7 @@ use arpo_model::config::ModelConfig;
 use arpo_model::learner::Learner;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
-use iteration::{HELD_OUT, Pending, TRAINING};
+use iteration::{HELD_OUT, Pending, Played, TRAINING};
 use player::Player;
 use setup::Loaded;
 use state::RunState;
@@ -68,6 +68,8 @@ pub struct Trainer<'a> {
     metrics: MetricsLog,
     /// Plans that are being played, oldest first.
     pending: VecDeque<Pending>,
+    /// What came for a later iteration while an earlier one was waited for.
+    early: VecDeque<(u64, Played)>,
     resumed_at: Option<u64>,
     began: Instant,
 }
@@ -165,6 +167,7 @@ impl<'a> Trainer<'a> {
             screens: state.load_screens(folder.screens())?,
             metrics: folder.metrics_at(state.metrics)?,
             pending: VecDeque::new(),
+            early: VecDeque::new(),
             resumed_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
             state,
             began,

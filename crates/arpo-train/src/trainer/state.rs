@@ -26,6 +26,7 @@ pub struct RunState {
     /// Which tasks come next.
     pub sampler: TaskSampler,
     /// Tasks drawn for iterations to come, which are being played or whose desktops get ready.
+    #[serde(default)]
     pub planned: VecDeque<PlannedTasks>,
     /// What tasks took.
     pub effort: Effort,
