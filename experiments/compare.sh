@@ -48,13 +48,11 @@ for seed in 11 12 13; do
         mv "$out/data.part" "$out/data-$seed"
     fi
     for method in rejection dpo kto; do
-        # preferences need a tenth of the rate that imitation takes: at 2e-4 both fall below the base
-        if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
         name=split-$method-$seed
         if [ ! -d "$out/$name" ]; then
             rm -rf "$out/offline.part"
             "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/offline.part" \
-                --set seed="$seed" --set optimiser.learning_rate=$rate
+                --set seed="$seed"
             mv "$out/offline.part" "$out/$name"
         fi
         judge "$name" "$out/$name/model"
