@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod package;
 pub mod pdf;
 pub mod picture;
+pub mod provider;
 pub mod score;
 pub mod setup;
 pub mod sheet;

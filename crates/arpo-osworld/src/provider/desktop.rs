@@ -1,0 +1,263 @@
+//! One desktop: where it listens, paused and unpaused, removed when it is dropped.
+
+use super::address::Addresses;
+use super::engine::{QUICK, SLOW};
+use super::error::ProviderError;
+use super::fleet::Place;
+use super::hosted::Hosted;
+use crate::guest::http::{HttpGuest, Patience};
+use bollard::models::ContainerState;
+use bollard::query_parameters::{InspectContainerOptions, LogsOptionsBuilder, RemoveContainerOptionsBuilder};
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Lines of a desktop's log that an error carries, and characters of each.
+const LOG_LINES: usize = 5;
+const LOG_LINE_CHARS: usize = 200;
+
+/// A desktop that answered when it was started.
+pub struct Desktop {
+    addresses: Addresses,
+    held: Held,
+    paused: AtomicBool,
+}
+
+enum Held {
+    Container(Kept),
+    Fixed(Place),
+}
+
+impl Desktop {
+    pub(super) fn hosted(addresses: Addresses, kept: Kept) -> Self {
+        Self { addresses, held: Held::Container(kept), paused: AtomicBool::new(false) }
+    }
+
+    pub(super) fn fixed(addresses: Addresses, place: Place) -> Self {
+        Self { addresses, held: Held::Fixed(place), paused: AtomicBool::new(false) }
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Its name: the container's, or the address of a running guest.
+    pub fn name(&self) -> &str {
+        match &self.held {
+            Held::Container(kept) => &kept.name,
+            Held::Fixed(place) => place.name(),
+        }
+    }
+
+    /// The client of its server.
+    pub fn guest(&self, patience: Patience, token: Option<String>) -> HttpGuest {
+        HttpGuest::new(&self.addresses.host, self.addresses.ports(), patience, token)
+    }
+
+    /// Stops its clock and its processes while the policy thinks. A running guest is not paused.
+    pub fn pause(&self) -> Result<(), ProviderError> {
+        let Held::Container(kept) = &self.held else { return Ok(()) };
+        if self.paused.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let id = kept.name.clone();
+        let answer = kept
+            .hosted
+            .engine
+            .ask("pause a desktop", QUICK, |docker| async move { docker.pause_container(&id).await });
+        kept.explained(answer)?;
+        self.paused.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub fn unpause(&self) -> Result<(), ProviderError> {
+        let Held::Container(kept) = &self.held else { return Ok(()) };
+        if !self.paused.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let id = kept.name.clone();
+        let answer = kept
+            .hosted
+            .engine
+            .ask("unpause a desktop", QUICK, |docker| async move { docker.unpause_container(&id).await });
+        kept.explained(answer)?;
+        self.paused.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// An error that names its end if it has ended. Of a running guest nothing is known here.
+    pub fn check(&self) -> Result<(), ProviderError> {
+        match &self.held {
+            Held::Container(kept) => kept.check(),
+            Held::Fixed(_) => Ok(()),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn alive(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// The end of its log, on one line.
+    pub fn last_words(&self) -> String {
+        match &self.held {
+            Held::Container(kept) => kept.last_words(),
+            Held::Fixed(_) => "unknown, it is not ours".into(),
+        }
+    }
+
+    /// Removes it and says whether that worked; dropping it removes it, too.
+    pub fn stop(self) -> Result<(), ProviderError> {
+        match self.held {
+            Held::Container(mut kept) => kept.remove(),
+            Held::Fixed(_) => Ok(()),
+        }
+    }
+
+    /// The container and its engine, where it is one.
+    pub(super) fn container(&self) -> Option<(&str, &Arc<Hosted>)> {
+        match &self.held {
+            Held::Container(kept) => Some((&kept.name, &kept.hosted)),
+            Held::Fixed(_) => None,
+        }
+    }
+}
+
+/// A container that is removed when this is dropped, also during a panic.
+pub(super) struct Kept {
+    hosted: Arc<Hosted>,
+    name: String,
+    removed: bool,
+}
+
+impl Kept {
+    pub(super) fn new(hosted: Arc<Hosted>, name: &str) -> Self {
+        Self { hosted, name: name.to_owned(), removed: false }
+    }
+
+    /// An error that names its end if it has ended.
+    pub(super) fn check(&self) -> Result<(), ProviderError> {
+        let id = self.name.clone();
+        let found = self.hosted.engine.ask_if_there("describe a desktop", QUICK, |docker| async move {
+            docker.inspect_container(&id, None::<InspectContainerOptions>).await
+        })?;
+        let end = match found {
+            None => Some("somebody removed its container".to_owned()),
+            Some(found) => end_of(&found.state.unwrap_or_default()),
+        };
+        match end {
+            None => Ok(()),
+            Some(how) => Err(ProviderError::Gone { name: self.name.clone(), how, log: self.last_words() }),
+        }
+    }
+
+    /// The end of its log, on one line.
+    fn last_words(&self) -> String {
+        let id = self.name.clone();
+        let options =
+            LogsOptionsBuilder::default().stdout(true).stderr(true).tail(&LOG_LINES.to_string()).build();
+        let log = self.hosted.engine.ask("read a desktop's log", QUICK, |docker| async move {
+            let mut lines = String::new();
+            let mut stream = std::pin::pin!(docker.logs(&id, Some(options)));
+            while let Some(part) = stream.next().await {
+                lines.push_str(&String::from_utf8_lossy(part?.as_ref()));
+            }
+            Ok(lines)
+        });
+        last_lines(&log.unwrap_or_default())
+    }
+
+    /// An engine that says no, with the desktop's end as the reason where it has ended.
+    fn explained(&self, answer: Result<(), ProviderError>) -> Result<(), ProviderError> {
+        if matches!(answer, Err(ProviderError::Engine { .. })) {
+            self.check()?;
+        }
+        answer
+    }
+
+    fn remove(&mut self) -> Result<(), ProviderError> {
+        self.removed = true;
+        self.hosted.remove_container(&self.name)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.removed {
+            // One that stays is found by its labels, by this provider at its end or by the next one.
+            let _ = self.remove();
+        }
+    }
+}
+
+impl Hosted {
+    /// Kills and removes a container; one that is not there, or going, is removed.
+    pub(super) fn remove_container(&self, name: &str) -> Result<(), ProviderError> {
+        let id = name.to_owned();
+        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        self.engine.ask("remove a desktop", SLOW, |docker| async move {
+            super::strays::or_already_gone(docker.remove_container(&id, Some(options)).await)
+        })
+    }
+}
+
+/// How a container ended; none while it runs.
+fn end_of(state: &ContainerState) -> Option<String> {
+    if state.running == Some(true) {
+        return None;
+    }
+    let code = state.exit_code.unwrap_or_default();
+    if state.oom_killed == Some(true) {
+        return Some(format!("out of memory (exit code {code}): raise its memory limit"));
+    }
+    match state.error.as_deref().filter(|error| !error.is_empty()) {
+        Some(error) => Some(format!("exit code {code}: {error}")),
+        None if code == 137 => Some("exit code 137: somebody killed it, or it ran out of memory".into()),
+        None => Some(format!("exit code {code}")),
+    }
+}
+
+/// The last lines of a log, each cut, in one.
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let kept = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    if kept.is_empty() {
+        return "none".into();
+    }
+    let cut = kept.iter().map(|line| line.chars().take(LOG_LINE_CHARS).collect::<String>());
+    cut.collect::<Vec<_>>().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_named() {
+        let ended = |exit_code, oom_killed| ContainerState {
+            running: Some(false),
+            exit_code: Some(exit_code),
+            oom_killed: Some(oom_killed),
+            error: Some(String::new()),
+            ..ContainerState::default()
+        };
+        assert_eq!(end_of(&ContainerState { running: Some(true), ..ended(0, false) }), None);
+        assert_eq!(end_of(&ended(1, false)).as_deref(), Some("exit code 1"));
+        assert!(end_of(&ended(137, false)).is_some_and(|how| how.contains("killed")));
+        assert!(end_of(&ended(137, true)).is_some_and(|how| how.starts_with("out of memory")));
+    }
+
+    #[test]
+    fn last_words_are_one_short_line() {
+        assert_eq!(last_lines(""), "none");
+        assert_eq!(last_lines("1\n2\n3\n\n4\r\n5\n6\n"), "2 | 3 | 4 | 5 | 6");
+        assert_eq!(last_lines(&"x".repeat(999)).len(), LOG_LINE_CHARS);
+    }
+}

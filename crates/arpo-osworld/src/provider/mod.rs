@@ -1,0 +1,117 @@
+//! Where desktops come from: containers of our image, OSWorld's virtual machine in its container, running guests.
+//!
+//! A [`Provider`] starts [`Desktop`]s; [`Spares`] keeps some ready so that a reset takes no time. A desktop is
+//! removed when it is dropped, whatever happens; what a killed process leaves behind is removed by the next one
+//! that starts, found by its labels. Everything is synchronous and every wait has a deadline.
+
+mod address;
+mod body;
+mod desktop;
+mod engine;
+mod error;
+mod fleet;
+mod hosted;
+mod options;
+mod owner;
+mod ready;
+mod snapshot;
+mod spares;
+mod strays;
+
+pub use address::Addresses;
+pub use desktop::Desktop;
+pub use error::ProviderError;
+pub use options::{Container, Limits, Machine, Network, Options, Vm};
+pub use owner::{Owner, Standing};
+pub use snapshot::Snapshot;
+pub use spares::Spares;
+pub use strays::Strays;
+
+use engine::Engine;
+use fleet::Fleet;
+use hosted::Hosted;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Starts desktops of one kind for one run. Cheap to clone; clones share what they hold.
+#[derive(Clone)]
+pub struct Provider {
+    source: Source,
+    strays: Arc<Strays>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Hosted(Arc<Hosted>),
+    Fixed(Arc<Fleet>),
+}
+
+impl Provider {
+    /// Connects to the engine, checks that image and disk are there, and removes what dead runs left.
+    pub fn new(options: Options) -> Result<Self, ProviderError> {
+        if let Machine::Fixed(guests) = options.machine {
+            if guests.is_empty() {
+                return Err(ProviderError::Option("no running guest is named: give http://host:port".into()));
+            }
+            return Ok(Self { source: Source::Fixed(Arc::new(Fleet::new(guests))), strays: Arc::default() });
+        }
+        let hosted = Hosted::new(Engine::connect()?, options)?;
+        // What cannot be removed now is found again by the next one; it must not keep this run from starting.
+        let strays = hosted.remove_strays().unwrap_or_default();
+        Ok(Self { source: Source::Hosted(Arc::new(hosted)), strays: Arc::new(strays) })
+    }
+
+    /// A new desktop that answers, before the deadline and within the kind's own limit.
+    pub fn start(&self, deadline: Instant) -> Result<Desktop, ProviderError> {
+        self.start_unless(None, deadline, &AtomicBool::new(false))
+    }
+
+    /// A new desktop with the files of a snapshot.
+    pub fn start_from(&self, snapshot: &Snapshot, deadline: Instant) -> Result<Desktop, ProviderError> {
+        self.start_unless(Some(snapshot), deadline, &AtomicBool::new(false))
+    }
+
+    /// Keeps the files of a desktop as they are now; its processes are not kept.
+    pub fn snapshot(
+        &self,
+        desktop: &Desktop,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Snapshot, ProviderError> {
+        match &self.source {
+            Source::Hosted(hosted) => Snapshot::take(hosted, desktop, name, deadline),
+            Source::Fixed(_) => Err(ProviderError::Option("a running guest has no snapshots".into())),
+        }
+    }
+
+    /// Removes containers, networks and images of processes that have surely ended.
+    pub fn remove_strays(&self) -> Result<Strays, ProviderError> {
+        match &self.source {
+            Source::Hosted(hosted) => hosted.remove_strays(),
+            Source::Fixed(_) => Ok(Strays::default()),
+        }
+    }
+
+    /// What was removed when this provider was made.
+    pub fn strays_at_start(&self) -> &Strays {
+        &self.strays
+    }
+
+    /// False for running guests: a "new" desktop of theirs is the old one as it was left.
+    pub fn starts_fresh(&self) -> bool {
+        matches!(self.source, Source::Hosted(_))
+    }
+
+    fn start_unless(
+        &self,
+        snapshot: Option<&Snapshot>,
+        deadline: Instant,
+        given_up: &AtomicBool,
+    ) -> Result<Desktop, ProviderError> {
+        match &self.source {
+            Source::Hosted(hosted) => Hosted::start(hosted, snapshot, deadline, given_up),
+            Source::Fixed(fleet) => Fleet::start(fleet, deadline, given_up),
+        }
+    }
+}

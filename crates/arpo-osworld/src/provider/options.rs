@@ -1,0 +1,163 @@
+//! What a desktop is made of and what it may use.
+
+use super::address::Addresses;
+use super::error::ProviderError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which desktops, for which run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The run they belong to: their label, so that a person can tell whose they are.
+    pub run: String,
+    /// What they are.
+    pub machine: Machine,
+}
+
+/// What a desktop is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Machine {
+    /// A container of our image.
+    Container(Container),
+    /// OSWorld's virtual machine in its container.
+    Vm(Vm),
+    /// Guests that run already; nothing here starts, pauses, resets or ends them.
+    Fixed(Vec<Addresses>),
+}
+
+/// A container of our image.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Container {
+    /// The image.
+    pub image: String,
+    /// Variables, as `NAME=value`.
+    pub environment: Vec<String>,
+    /// What it may use.
+    pub limits: Limits,
+    /// Whom it may talk to.
+    pub network: Network,
+    /// How long it may take until it answers.
+    pub ready_within: Duration,
+}
+
+impl Default for Container {
+    fn default() -> Self {
+        Self {
+            image: "arpo-desktop:latest".into(),
+            environment: Vec::new(),
+            limits: Limits::default(),
+            network: Network::Internal,
+            ready_within: Duration::from_secs(30),
+        }
+    }
+}
+
+/// OSWorld's virtual machine in its container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vm {
+    /// The image with the hypervisor.
+    pub image: String,
+    /// The disk, a qcow2 file; it is only read, what a guest writes goes to a layer of its container.
+    pub disk: PathBuf,
+    /// Size of the guest's disk, as `32G`.
+    pub disk_size: String,
+    /// Memory of the guest, as `4G`.
+    pub ram_size: String,
+    /// Processors of the guest.
+    pub cpu_cores: u32,
+    /// What the container may use; the hypervisor bounds the guest by itself, so by default no limits.
+    pub limits: Limits,
+    /// Whom it may talk to; OSWorld's tasks expect the internet.
+    pub network: Network,
+    /// How long it may take until it answers.
+    pub ready_within: Duration,
+}
+
+impl Vm {
+    /// OSWorld's own settings with a disk.
+    pub fn new(disk: PathBuf) -> Self {
+        Self {
+            image: "happysixd/osworld-docker".into(),
+            disk,
+            disk_size: "32G".into(),
+            ram_size: "4G".into(),
+            cpu_cores: 4,
+            limits: Limits::none(),
+            network: Network::Bridge,
+            ready_within: Duration::from_mins(5),
+        }
+    }
+}
+
+/// What a container may use; `None` is as much as there is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Memory, swap included.
+    pub memory_bytes: Option<u64>,
+    /// Processors, in parts.
+    pub cpus: Option<f64>,
+    /// Processes and threads.
+    pub processes: Option<u32>,
+    /// `/dev/shm`, where Chromium keeps its pictures.
+    pub shared_memory_bytes: Option<u64>,
+    /// Files it writes, where the engine's storage driver can bound them; others refuse to start it.
+    pub disk_bytes: Option<u64>,
+    /// Capabilities it does without.
+    pub dropped_capabilities: Vec<String>,
+    /// `security_opt` of Docker, as `seccomp=unconfined`.
+    pub security: Vec<String>,
+}
+
+impl Limits {
+    /// No limits but the machine's.
+    pub fn none() -> Self {
+        Self {
+            memory_bytes: None,
+            cpus: None,
+            processes: None,
+            shared_memory_bytes: None,
+            disk_bytes: None,
+            dropped_capabilities: Vec::new(),
+            security: Vec::new(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: Some(3 << 30),
+            cpus: None,
+            processes: Some(512),
+            shared_memory_bytes: Some(256 << 20),
+            disk_bytes: None,
+            // Raw packets would let a guest's root take another desktop's address on the shared bridge. Not
+            // `no-new-privileges`: tasks use sudo.
+            dropped_capabilities: vec!["NET_RAW".into(), "MKNOD".into()],
+            security: Vec::new(),
+        }
+    }
+}
+
+/// Whom a desktop may talk to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// This machine only: no way out, none to other desktops; reached at the container's own address.
+    Internal,
+    /// The engine's bridge, with a way out; reached at ports of this machine that the engine chooses.
+    Bridge,
+}
+
+impl std::str::FromStr for Network {
+    type Err = ProviderError;
+
+    fn from_str(text: &str) -> Result<Self, ProviderError> {
+        match text {
+            "internal" => Ok(Self::Internal),
+            "bridge" => Ok(Self::Bridge),
+            other => Err(ProviderError::Option(format!(
+                "network is {other:?}: \"internal\" (no way out) or \"bridge\" (the internet)"
+            ))),
+        }
+    }
+}

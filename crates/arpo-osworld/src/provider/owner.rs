@@ -1,0 +1,169 @@
+//! Whose a container is: a process, told apart from every other by machine, boot, process namespace and start.
+//!
+//! A container whose owner is surely gone is a stray and may be removed; one whose owner may live somewhere this
+//! process cannot see is left alone.
+
+use std::fmt;
+use std::fs;
+
+/// The label with the owner.
+pub(super) const OWNER_LABEL: &str = "arpo.owner";
+/// The label with the run.
+pub(super) const RUN_LABEL: &str = "arpo.run";
+
+/// A process on a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The machine's number, from `/etc/machine-id`; empty where there is none.
+    pub machine: String,
+    /// The number of its boot.
+    pub boot: String,
+    /// The namespace its process number counts in.
+    pub namespace: String,
+    /// Its process number.
+    pub pid: u32,
+    /// When it was started, in ticks since the boot: a later process with its number has another.
+    pub started_ticks: u64,
+}
+
+/// What is known of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It runs.
+    Alive,
+    /// It does not run any more.
+    Gone,
+    /// It is of a place that cannot be seen from here.
+    Elsewhere,
+}
+
+impl Owner {
+    /// This process.
+    pub fn this_process() -> Self {
+        let read =
+            |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+        let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
+        let pid = std::process::id();
+        Self {
+            machine: read("/etc/machine-id"),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            namespace: namespace.unwrap_or_default(),
+            pid,
+            started_ticks: started_ticks(pid).unwrap_or(0),
+        }
+    }
+
+    /// An owner from its label.
+    pub fn parse(label: &str) -> Option<Self> {
+        let mut parts = label.split('/');
+        let mut next = || parts.next().map(str::to_owned);
+        let (machine, boot, namespace) = (next()?, next()?, next()?);
+        let (pid, started_ticks) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        next().is_none().then_some(Self { machine, boot, namespace, pid, started_ticks })
+    }
+
+    /// What `here` knows of this owner, given when the process with its number was started, if there is one.
+    pub fn standing(&self, here: &Self, started: impl FnOnce(u32) -> Option<u64>) -> Standing {
+        if self.boot.is_empty() || here.boot.is_empty() {
+            return Standing::Elsewhere;
+        }
+        if self.boot != here.boot {
+            // An earlier boot of this machine: nothing of it runs. Another machine: who knows.
+            let same_machine = !self.machine.is_empty() && self.machine == here.machine;
+            return if same_machine { Standing::Gone } else { Standing::Elsewhere };
+        }
+        if self.namespace != here.namespace {
+            return Standing::Elsewhere;
+        }
+        match started(self.pid) {
+            Some(ticks) if ticks == self.started_ticks => Standing::Alive,
+            _ => Standing::Gone,
+        }
+    }
+
+    /// True when a process of this machine has surely ended.
+    pub fn is_gone(&self, here: &Self) -> bool {
+        self.standing(here, started_ticks) == Standing::Gone
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, boot, namespace, pid, started_ticks } = self;
+        write!(out, "{machine}/{boot}/{namespace}/{pid}/{started_ticks}")
+    }
+}
+
+/// When a process was started, in ticks since the boot; none if there is none, or only its remains.
+fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    ticks_of_stat(&stat)
+}
+
+/// The 22nd field, counted after the name: that stands in parentheses and may hold anything.
+fn ticks_of_stat(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(machine: &str, boot: &str, namespace: &str) -> Owner {
+        let text = |text: &str| text.to_owned();
+        Owner {
+            machine: text(machine),
+            boot: text(boot),
+            namespace: text(namespace),
+            pid: 7,
+            started_ticks: 100,
+        }
+    }
+
+    #[test]
+    fn only_an_owner_that_has_surely_ended_is_gone() {
+        let here = owner("m", "b", "pid:[1]");
+        assert_eq!(here.standing(&here, |_| Some(100)), Standing::Alive);
+        assert_eq!(here.standing(&here, |_| None), Standing::Gone);
+        // Its number was given to another process.
+        assert_eq!(here.standing(&here, |_| Some(101)), Standing::Gone);
+        // An earlier boot of this machine.
+        assert_eq!(owner("m", "a", "pid:[1]").standing(&here, |_| Some(100)), Standing::Gone);
+        // Another machine at the same engine, another container on this machine, a system without boot numbers.
+        assert_eq!(owner("n", "a", "pid:[1]").standing(&here, |_| None), Standing::Elsewhere);
+        assert_eq!(owner("", "a", "pid:[1]").standing(&owner("", "b", ""), |_| None), Standing::Elsewhere);
+        assert_eq!(owner("m", "b", "pid:[2]").standing(&here, |_| None), Standing::Elsewhere);
+        assert_eq!(owner("m", "", "pid:[1]").standing(&here, |_| None), Standing::Elsewhere);
+    }
+
+    #[test]
+    fn an_owner_survives_its_label() {
+        let this = Owner::this_process();
+        assert_eq!(Owner::parse(&this.to_string()), Some(this.clone()));
+        assert!(!this.is_gone(&this));
+        for wrong in ["", "a/b/c/1", "a/b/c/x/1", "a/b/c/1/2/3"] {
+            assert_eq!(Owner::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_gone() {
+        let here = Owner::this_process();
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        let owner = Owner { pid: child.id(), started_ticks: 1, ..here.clone() };
+        child.wait().expect("its end");
+        assert!(owner.is_gone(&here));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 9 9";
+        assert_eq!(ticks_of_stat(stat), Some(4242));
+        assert_eq!(ticks_of_stat(&stat.replace(" S ", " Z ")), None);
+    }
+}

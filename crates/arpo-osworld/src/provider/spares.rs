@@ -1,0 +1,241 @@
+//! Desktops that are ready before they are wanted: a reset takes one, and the next is started behind its back.
+//!
+//! A reset is a new desktop from the image, so nothing of an episode can survive it. A spare waits paused and is
+//! asked for a screenshot when it is taken; one that died meanwhile is thrown away. A spare that cannot be started
+//! is not tried again until somebody takes one: whoever takes one then sees the error.
+
+use super::Provider;
+use super::desktop::Desktop;
+use super::error::ProviderError;
+use super::ready::answers;
+use super::snapshot::Snapshot;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// For the first screenshot of a spare that was ready before.
+const WAKE: Duration = Duration::from_secs(5);
+/// For a spare's start; its kind has limits of its own below this.
+const START: Duration = Duration::from_mins(10);
+/// For everything under way to end when the spares are dropped.
+const CLOSE: Duration = Duration::from_mins(2);
+
+/// Desktops kept ready.
+pub struct Spares {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    provider: Provider,
+    snapshot: Option<Arc<Snapshot>>,
+    wanted: usize,
+    closing: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: Vec<Desktop>,
+    /// Spares being started.
+    starting: usize,
+    /// Callers that wait for one of those.
+    waiting: usize,
+    /// Desktops being removed.
+    removing: usize,
+}
+
+impl Spares {
+    /// Keeps `wanted` desktops ready from now on. Running guests have no spares: theirs are started when taken.
+    pub fn new(provider: Provider, wanted: usize) -> Self {
+        Self::with(provider, None, wanted)
+    }
+
+    /// Keeps desktops with the files of a snapshot ready.
+    pub fn from_snapshot(provider: Provider, snapshot: Arc<Snapshot>, wanted: usize) -> Self {
+        Self::with(provider, Some(snapshot), wanted)
+    }
+
+    fn with(provider: Provider, snapshot: Option<Arc<Snapshot>>, wanted: usize) -> Self {
+        let wanted = if provider.starts_fresh() { wanted } else { 0 };
+        let inner = Arc::new(Inner {
+            provider,
+            snapshot,
+            wanted,
+            closing: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        Inner::refill(&inner);
+        Self { inner }
+    }
+
+    /// A fresh desktop: a spare, one that is nearly ready, or a new one.
+    pub fn take(&self, deadline: Instant) -> Result<Desktop, ProviderError> {
+        let inner = &self.inner;
+        while let Some(spare) = inner.next_spare(deadline) {
+            Inner::refill(inner);
+            if woken(&spare, deadline).is_ok() {
+                return Ok(spare);
+            }
+            Inner::remove(inner, spare);
+        }
+        let desktop = inner.provider.start_unless(inner.snapshot.as_deref(), deadline, &inner.closing);
+        Inner::refill(inner);
+        desktop
+    }
+
+    /// Takes a desktop that is not wanted any more; it is removed in the background.
+    pub fn give_back(&self, desktop: Desktop) {
+        Inner::remove(&self.inner, desktop);
+    }
+
+    /// A reset: the old desktop goes, a fresh one comes.
+    pub fn renew(&self, old: Desktop, deadline: Instant) -> Result<Desktop, ProviderError> {
+        // A running guest must be free before it can be taken again.
+        self.give_back(old);
+        self.take(deadline)
+    }
+
+    /// How many are ready at this moment.
+    pub fn ready(&self) -> usize {
+        self.inner.lock().ready.len()
+    }
+
+    /// Waits until as many as wanted are ready, or cannot be, or the deadline; true if they are.
+    pub fn wait_until_full(&self, deadline: Instant) -> bool {
+        let mut state = self.inner.lock();
+        while state.starting > 0 && state.ready.len() < self.inner.wanted {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.inner.wait(state, left);
+        }
+        state.ready.len() >= self.inner.wanted
+    }
+
+    /// The provider they come from.
+    pub fn provider(&self) -> &Provider {
+        &self.inner.provider
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        self.inner.closing.store(true, Ordering::Release);
+        let ready = std::mem::take(&mut self.inner.lock().ready);
+        drop(ready);
+        let deadline = Instant::now() + CLOSE;
+        let mut state = self.inner.lock();
+        while state.starting + state.removing > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.inner.wait(state, left);
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// A spare, waited for if one is being started that nobody else waits for.
+    fn next_spare(&self, deadline: Instant) -> Option<Desktop> {
+        let mut state = self.lock();
+        if let Some(spare) = state.ready.pop() {
+            return Some(spare);
+        }
+        if state.starting <= state.waiting {
+            return None;
+        }
+        state.waiting += 1;
+        let spare = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break None;
+            }
+            state = self.wait(state, left);
+            if let Some(spare) = state.ready.pop() {
+                break Some(spare);
+            }
+            // Its start failed: the caller's own try will say why.
+            if state.starting < state.waiting {
+                break None;
+            }
+        };
+        state.waiting -= 1;
+        spare
+    }
+
+    /// Starts what is missing, each on a thread of its own.
+    fn refill(this: &Arc<Self>) {
+        let mut state = this.lock();
+        while !this.closing.load(Ordering::Acquire) && state.ready.len() + state.starting < this.wanted {
+            state.starting += 1;
+            let inner = Arc::clone(this);
+            let thread = std::thread::Builder::new().name("spare".into());
+            if thread.spawn(move || inner.start_one()).is_err() {
+                // No thread to be had: takers start their own.
+                state.starting -= 1;
+                return;
+            }
+        }
+    }
+
+    fn start_one(&self) {
+        let deadline = Instant::now() + START;
+        let started = self.provider.start_unless(self.snapshot.as_deref(), deadline, &self.closing);
+        let spare = started.and_then(|desktop| desktop.pause().map(|()| desktop)).ok();
+        let mut state = self.lock();
+        let unwanted = if self.closing.load(Ordering::Acquire) {
+            spare
+        } else {
+            state.ready.extend(spare);
+            None
+        };
+        drop(state);
+        drop(unwanted);
+        self.lock().starting -= 1;
+        self.changed.notify_all();
+    }
+
+    fn remove(this: &Arc<Self>, desktop: Desktop) {
+        if !this.provider.starts_fresh() {
+            drop(desktop);
+            return;
+        }
+        this.lock().removing += 1;
+        let inner = Arc::clone(this);
+        // Without a thread the closure, and the desktop in it, is dropped here.
+        let removal = Removal { inner, desktop: Some(desktop) };
+        let _ = std::thread::Builder::new().name("removal".into()).spawn(move || drop(removal));
+    }
+}
+
+/// A desktop on its way out, counted until it is gone.
+struct Removal {
+    inner: Arc<Inner>,
+    desktop: Option<Desktop>,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        drop(self.desktop.take());
+        self.inner.lock().removing -= 1;
+        self.inner.changed.notify_all();
+    }
+}
+
+/// Lets a spare go on and asks it for a screenshot.
+fn woken(spare: &Desktop, deadline: Instant) -> Result<(), String> {
+    spare.unpause().map_err(|error| error.to_string())?;
+    answers(spare, WAKE.min(deadline.saturating_duration_since(Instant::now())))
+}
