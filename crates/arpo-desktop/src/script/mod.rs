@@ -110,6 +110,8 @@ pub enum Deed {
     },
     /// Let time pass.
     Sleep(Duration),
+    /// From now on, let this time pass after each deed of pyautogui's.
+    Pause(Duration),
 }
 
 /// A value in a call.
@@ -187,8 +189,13 @@ impl Reader {
         }
         let second = self.name()?;
         if self.take(&Token::Mark('=')) {
-            let known = first == "pyautogui" && matches!(second.as_str(), "FAILSAFE" | "PAUSE");
-            return known.then(|| self.value()).flatten().map(|_| vec![]);
+            return match (first.as_str(), second.as_str(), self.value()?) {
+                ("pyautogui", "FAILSAFE", _) => Some(vec![]),
+                ("pyautogui", "PAUSE", Value::Number(seconds)) => {
+                    Some(vec![Deed::Pause(seconds_of(seconds)?)])
+                }
+                _ => None,
+            };
         }
         let arguments = self.arguments()?;
         match first.as_str() {

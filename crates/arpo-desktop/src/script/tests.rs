@@ -59,6 +59,7 @@ fn one_liners_of_osworlds_client() {
                 Deed::Key { key: "shift".into(), down: false },
             ],
         ),
+        ("pyautogui.PAUSE = 0.5", vec![Deed::Pause(Duration::from_millis(500))]),
         (
             "pyautogui.mouseDown(button='left')",
             vec![Deed::Hold { at: Place::default(), button: Button::Left, down: true }],

@@ -1,0 +1,49 @@
+//! What process 1 of a container owes to the rest: it collects what others leave behind and passes signals on. The
+//! server itself runs as a child, because a process cannot wait both for everybody and for its own commands.
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::env;
+use std::io;
+use std::process::Command;
+
+/// Starts this program once more and looks after the container until that ends; its exit status.
+pub fn run() -> io::Result<u8> {
+    // before the child, so that its end cannot be missed
+    let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT])?;
+    let child = Command::new(env::current_exe()?).args(env::args_os().skip(1)).spawn()?;
+    let child = Pid::from_child(&child);
+    for signal in signals.forever() {
+        match signal {
+            SIGTERM => kill_process(child, Signal::TERM)?,
+            SIGINT => kill_process(child, Signal::INT)?,
+            _ => {
+                if let Some(status) = collect(child)? {
+                    return Ok(status);
+                }
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Collects everything that has ended; the status of the child, if that was among it.
+fn collect(child: Pid) -> io::Result<Option<u8>> {
+    let mut ended = None;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == child => ended = Some(code_of(status)),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(ended),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// As a shell counts it: 128 and more for a signal.
+fn code_of(status: WaitStatus) -> u8 {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

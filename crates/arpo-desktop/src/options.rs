@@ -1,0 +1,54 @@
+//! What the program is told on its command line.
+
+use clap::{Parser, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Which of OSWorld's servers this one is like. They differ in a few answers and in what they wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Generation {
+    /// Of the time before "OSWorld-Verified", which ARPO was trained with.
+    #[default]
+    ArpoEra,
+    /// "OSWorld-Verified".
+    Verified,
+}
+
+/// OSWorld's server inside a desktop container.
+#[derive(Debug, Clone, Parser)]
+#[command(version)]
+pub struct Options {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:5000")]
+    pub listen: SocketAddr,
+
+    /// The X display to show and to work on.
+    #[arg(long, default_value = ":0")]
+    pub display: String,
+
+    /// Which generation of OSWorld's server to be like.
+    #[arg(long, value_enum, default_value_t)]
+    pub generation: Generation,
+
+    /// Answer only requests that carry this, as `Authorization: Bearer TOKEN`.
+    #[arg(long, env = "ARPO_DESKTOP_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+
+    /// A program to start first, which brings up the display. Requests are answered with 503 until that is there.
+    #[arg(long, value_name = "PROGRAM")]
+    pub session: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_osworld() {
+        let options = Options::parse_from(["arpo-desktop"]);
+        assert_eq!(options.listen.to_string(), "0.0.0.0:5000");
+        assert_eq!((options.display.as_str(), options.generation), (":0", Generation::ArpoEra));
+        let options = Options::parse_from(["arpo-desktop", "--generation", "verified"]);
+        assert_eq!(options.generation, Generation::Verified);
+    }
+}

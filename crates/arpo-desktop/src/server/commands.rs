@@ -1,0 +1,225 @@
+//! Commands: run and answered with what they wrote, launched and left alone, run until something holds, or as scripts.
+
+use super::answer::Answer;
+use super::body::JsonBody;
+use super::{Answered, Guest, Shared, apart, home, with_x};
+use crate::command::native::{Native, native};
+use crate::command::run::{self, Finished, RunError, Surroundings};
+use crate::command::words::expanded;
+use crate::command::{Command, is_true};
+use crate::x11::input::Ended;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const COMMAND_LIMIT: Duration = Duration::from_mins(2);
+const PYTHON_LIMIT: Duration = Duration::from_secs(30);
+const CHECK_LIMIT: Duration = Duration::from_secs(5);
+/// The longest time that a client can ask for.
+const LONGEST_SECONDS: f64 = 24.0 * 3600.0;
+
+const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
+
+/// `/execute`: a command that failed is a success with its exit status.
+pub async fn execute(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+    let command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    match finished(&guest, &command).await? {
+        Ok(finished) => Ok(Answer::json(described("success", &finished))),
+        Err(error) => Ok(Answer::failure(FAILED, error.to_string())),
+    }
+}
+
+/// Runs a command, natively where it is a script that is understood.
+async fn finished(guest: &Arc<Guest>, command: &Command) -> Result<Result<Finished, RunError>, Answer> {
+    let known = if let Command::Words(words) = command { native(words) } else { None };
+    let quiet = |output: String| Ok(Finished { output, error: String::new(), code: 0 });
+    match known {
+        Some(Native::Say(output)) => Ok(quiet(output)),
+        Some(Native::Perform(deeds)) => {
+            let deadline = Instant::now() + COMMAND_LIMIT;
+            let ended = with_x(guest, move |guest| guest.hands.with(|hands| hands.perform(&deeds, deadline)));
+            Ok(match ended.await? {
+                Ended::Done => quiet(String::new()),
+                Ended::TimedOut => {
+                    Err(RunError::TimedOut { command: command.shown(), seconds: COMMAND_LIMIT.as_secs() })
+                }
+            })
+        }
+        None => {
+            let variables = guest.variables();
+            let surroundings = Surroundings { variables: &variables, folder: None };
+            Ok(run::run(command, surroundings, COMMAND_LIMIT).await)
+        }
+    }
+}
+
+fn described(status: &str, finished: &Finished) -> Value {
+    json!({
+        "status": status,
+        "output": finished.output,
+        "error": finished.error,
+        "returncode": finished.code,
+    })
+}
+
+/// `/setup/launch`: a command that is not waited for.
+pub async fn launch(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+    let mut command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    if let Command::Words(words) = &mut command
+        && cfg!(target_arch = "aarch64")
+        && let Some(browser) = words.iter_mut().find(|word| *word == "google-chrome")
+    {
+        // there is no Chrome for this processor
+        "chromium".clone_into(browser);
+    }
+    let variables = guest.variables();
+    match run::launch(&command, Surroundings { variables: &variables, folder: None }) {
+        Ok(()) => Ok(Answer::words(format!("{} launched successfully", command.said()))),
+        Err(error) => Ok(Answer::failure(FAILED, error.to_string())),
+    }
+}
+
+/// `/execute_with_verification`: a command, and then a wait for a window or for another command to succeed.
+pub async fn execute_with_verification(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+    let command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    let finished = match finished(&guest, &command).await? {
+        Ok(finished) => finished,
+        Err(error) => return Ok(Answer::failure(FAILED, error.to_string())),
+    };
+    let verification = request.get("verification").unwrap_or(&Value::Null);
+    let mut described = described("success", &finished);
+    if !is_true(verification) {
+        return Ok(Answer::json(described));
+    }
+    let wait = seconds(&request, "max_wait_time", 10.0)?;
+    let interval = seconds(&request, "check_interval", 1.0)?;
+    let start = Instant::now();
+    while start.elapsed() < wait {
+        if is_verified(&guest, verification).await? {
+            described["verification"] = "passed".into();
+            described["wait_time"] = start.elapsed().as_secs_f64().into();
+            return Ok(Answer::json(described));
+        }
+        tokio::time::sleep(interval).await;
+    }
+    described["status"] = "verification_failed".into();
+    described["verification"] = "failed".into();
+    described["wait_time"] = request.get("max_wait_time").cloned().unwrap_or(json!(10));
+    Ok(Answer::Json(FAILED, described))
+}
+
+async fn is_verified(guest: &Arc<Guest>, verification: &Value) -> Result<bool, Answer> {
+    if let Some(name) = verification.get("window_exists").and_then(Value::as_str) {
+        let name = name.to_lowercase();
+        let clients = with_x(guest, |guest| guest.windows.with(|windows| windows.list())).await?;
+        if !clients.iter().any(|client| client.title.to_lowercase().contains(&name)) {
+            return Ok(false);
+        }
+    }
+    if let Some(line) = verification.get("command_success").and_then(Value::as_str) {
+        let variables = guest.variables();
+        let surroundings = Surroundings { variables: &variables, folder: None };
+        let checked = run::run(&Command::Line(line.to_owned()), surroundings, CHECK_LIMIT).await;
+        return Ok(checked.is_ok_and(|finished| finished.code == 0));
+    }
+    Ok(true)
+}
+
+fn seconds(request: &Value, name: &str, otherwise: f64) -> Result<Duration, Answer> {
+    let seconds = match request.get(name) {
+        None => otherwise,
+        Some(given) => given
+            .as_f64()
+            .filter(|seconds| (0.0..=LONGEST_SECONDS).contains(seconds))
+            .ok_or_else(|| Answer::failure(FAILED, format!("{name} is no number of seconds: {given}")))?,
+    };
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// `/run_python`: a script for Python, in a file of its own.
+pub async fn run_python(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+    let Some(code) = request.get("code").and_then(Value::as_str).filter(|code| !code.is_empty()) else {
+        return Ok(Answer::failure(StatusCode::BAD_REQUEST, "Code not supplied!"));
+    };
+    let failed = |message: String, error: &str| {
+        let body = json!({"status": "error", "message": message, "need_more": false, "output": null, "error": error});
+        Answer::Json(FAILED, body)
+    };
+    let file = script_file(code.to_owned(), ".py").await?;
+    let python = Command::Words(vec!["/usr/bin/python3".into(), file.path().to_string_lossy().into()]);
+    let variables = guest.variables();
+    let finished =
+        run::run(&python, Surroundings { variables: &variables, folder: None }, PYTHON_LIMIT).await;
+    let Finished { output, mut error, code } = match finished {
+        Ok(finished) => finished,
+        Err(RunError::TimedOut { .. }) => {
+            let said = "Execution timeout: Code took too long to execute";
+            return Ok(failed(said.into(), "TimeoutExpired"));
+        }
+        Err(problem) => return Ok(failed(format!("Execution error: {problem}"), &problem.to_string())),
+    };
+    if code != 0 && error.is_empty() {
+        error = format!("Process exited with code {code}");
+    }
+    let message = match (output.is_empty(), error.is_empty()) {
+        (false, false) => format!("{output}\n{error}"),
+        _ => format!("{output}{error}"),
+    };
+    Ok(Answer::json(json!({
+        "status": if code == 0 { "success" } else { "error" },
+        "message": message,
+        "need_more": false,
+        "output": output,
+        "error": error,
+        "return_code": code,
+    })))
+}
+
+/// `/run_bash_script`: a script for bash, its errors among its output.
+pub async fn run_bash_script(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+    let failed = |status, said: String| {
+        let body = json!({"status": "error", "output": said, "error": "", "returncode": -1});
+        Answer::Json(status, body)
+    };
+    let Some(script) = request.get("script").and_then(Value::as_str).filter(|script| !script.is_empty())
+    else {
+        return Ok(failed(StatusCode::BAD_REQUEST, "Script not supplied!".into()));
+    };
+    let limit = seconds(&request, "timeout", 100.0)?;
+    let folder = request.get("working_dir").and_then(Value::as_str).filter(|folder| !folder.is_empty());
+    let folder = folder.map(|folder| PathBuf::from(expanded(folder, &home(), |name| env::var(name).ok())));
+    if let Some(missing) = folder.as_deref().filter(|folder| !folder.exists()) {
+        let said = format!("Working directory does not exist: {}", missing.display());
+        return Ok(failed(StatusCode::BAD_REQUEST, said));
+    }
+    let file = script_file(script.to_owned(), ".sh").await?;
+    let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let merged = ["exec \"$0\" \"$1\" 2>&1".into(), shell.into(), file.path().to_string_lossy().into()];
+    let variables = guest.variables();
+    let surroundings = Surroundings { variables: &variables, folder: folder.as_deref() };
+    match run::run(&Command::LineWithArguments(merged.to_vec()), surroundings, limit).await {
+        Ok(finished) => {
+            let status = if finished.code == 0 { "success" } else { "error" };
+            Ok(Answer::json(described(status, &finished)))
+        }
+        Err(RunError::TimedOut { seconds, .. }) => {
+            Ok(failed(FAILED, format!("Script execution timed out after {seconds} seconds")))
+        }
+        Err(problem) => Ok(failed(FAILED, format!("Failed to execute script: {problem}"))),
+    }
+}
+
+/// A script in a file that goes when it is dropped.
+async fn script_file(text: String, ending: &'static str) -> Result<tempfile::NamedTempFile, Answer> {
+    let made = apart(move || {
+        let mut file = tempfile::Builder::new().prefix("arpo-desktop-").suffix(ending).tempfile()?;
+        file.write_all(text.as_bytes())?;
+        Ok::<_, std::io::Error>(file)
+    });
+    made.await?.map_err(|error| Answer::failure(FAILED, error.to_string()))
+}

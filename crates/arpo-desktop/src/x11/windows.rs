@@ -1,0 +1,186 @@
+//! The windows of a desktop and what can be done to them, by the conventions that window managers keep (EWMH).
+
+use super::{Connection, XError};
+use x11rb::connection::Connection as _;
+use x11rb::protocol::xproto::{
+    AtomEnum, ClientMessageEvent, ConfigureWindowAux, ConnectionExt as _, EventMask, StackMode,
+};
+
+/// A window of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// X's number of it.
+    pub id: u32,
+    /// What stands in its title bar.
+    pub title: String,
+    /// The first part of its `WM_CLASS`.
+    pub instance: String,
+    /// The second part.
+    pub class: String,
+}
+
+/// Which window is meant, as the options of `wmctrl` say it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// A part of the title, in small letters or capitals.
+    pub name: String,
+    /// All of it, and letters as they are (`-F`).
+    pub strict: bool,
+    /// `instance.class` instead of the title (`-x`).
+    pub by_class: bool,
+}
+
+impl Wanted {
+    /// The first window that is meant.
+    pub fn find<'a>(&self, clients: &'a [Client]) -> Option<&'a Client> {
+        clients.iter().find(|client| {
+            let class = || format!("{}.{}", client.instance, client.class);
+            let text = if self.by_class { class() } else { client.title.clone() };
+            if self.strict {
+                text == self.name
+            } else {
+                text.to_lowercase().contains(&self.name.to_lowercase())
+            }
+        })
+    }
+}
+
+/// The window of a file that was opened: its title has the file's name, or that without its ending.
+pub fn showing<'a>(clients: &'a [Client], file_name: &str) -> Option<&'a Client> {
+    let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
+    let stem = if stem.is_empty() { file_name } else { stem };
+    clients.iter().find(|client| client.title.contains(file_name) || client.title.contains(stem))
+}
+
+/// A way to the windows.
+#[derive(Debug)]
+pub struct Windows {
+    connection: Connection,
+}
+
+/// Said of a request: it comes from the user, through a tool like a pager.
+const FROM_PAGER: u32 = 2;
+const ALL_OF_IT: u32 = u32::MAX / 4;
+
+impl Windows {
+    /// On a display.
+    pub fn open(display: &str) -> Result<Self, XError> {
+        Ok(Self { connection: Connection::open(display)? })
+    }
+
+    /// The applications' windows, oldest first. None without a window manager.
+    pub fn list(&self) -> Result<Vec<Client>, XError> {
+        let list = self.atom("_NET_CLIENT_LIST")?;
+        let x = &self.connection.x;
+        let ids =
+            x.get_property(false, self.connection.root(), list, AtomEnum::WINDOW, 0, ALL_OF_IT)?.reply()?;
+        let ids: Vec<u32> = ids.value32().map(Iterator::collect).unwrap_or_default();
+        // a window may go away while it is asked: it is then no longer one
+        Ok(ids.into_iter().filter_map(|id| self.client(id).ok()).collect())
+    }
+
+    fn client(&self, id: u32) -> Result<Client, XError> {
+        let title = match self.text(id, self.atom("_NET_WM_NAME")?)? {
+            Some(title) => title,
+            None => self.text(id, AtomEnum::WM_NAME.into())?.unwrap_or_default(),
+        };
+        let class = self.text(id, AtomEnum::WM_CLASS.into())?.unwrap_or_default();
+        let mut parts = class.split('\0').map(str::to_owned);
+        let (instance, class) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        Ok(Client { id, title, instance, class })
+    }
+
+    /// How large a window is, without its frame.
+    pub fn size(&self, client: &Client) -> Result<(u16, u16), XError> {
+        let geometry = self.connection.x.get_geometry(client.id)?.reply()?;
+        Ok((geometry.width, geometry.height))
+    }
+
+    /// Brings a window to the front, with its desktop, and gives it the keyboard.
+    pub fn activate(&self, client: &Client) -> Result<(), XError> {
+        let (x, root) = (&self.connection.x, self.connection.root());
+        let desktop = self.atom("_NET_WM_DESKTOP")?;
+        let desktop = x.get_property(false, client.id, desktop, AtomEnum::CARDINAL, 0, 1)?.reply()?;
+        if let Some(desktop) = desktop.value32().and_then(|mut values| values.next()) {
+            self.tell(root, "_NET_CURRENT_DESKTOP", [desktop, 0, 0, 0, 0])?;
+        }
+        self.tell(client.id, "_NET_ACTIVE_WINDOW", [FROM_PAGER, 0, 0, 0, 0])?;
+        x.map_window(client.id)?;
+        x.configure_window(client.id, &ConfigureWindowAux::new().stack_mode(StackMode::ABOVE))?;
+        self.connection.sync()
+    }
+
+    /// Asks a window to close, as its button would.
+    pub fn close(&self, client: &Client) -> Result<(), XError> {
+        self.tell(client.id, "_NET_CLOSE_WINDOW", [0, FROM_PAGER, 0, 0, 0])?;
+        self.connection.sync()
+    }
+
+    fn atom(&self, name: &str) -> Result<u32, XError> {
+        Ok(self.connection.x.intern_atom(false, name.as_bytes())?.reply()?.atom)
+    }
+
+    fn text(&self, window: u32, property: u32) -> Result<Option<String>, XError> {
+        let x = &self.connection.x;
+        let reply = x.get_property(false, window, property, AtomEnum::ANY, 0, ALL_OF_IT)?.reply()?;
+        let is_latin = reply.type_ == u32::from(AtomEnum::STRING);
+        let text = || match String::from_utf8(reply.value.clone()) {
+            Ok(text) => text,
+            Err(_) if is_latin => reply.value.iter().copied().map(char::from).collect(),
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        Ok((reply.type_ != 0).then(text))
+    }
+
+    /// A message for the window manager.
+    fn tell(&self, about: u32, kind: &str, data: [u32; 5]) -> Result<(), XError> {
+        let event = ClientMessageEvent::new(32, about, self.atom(kind)?, data);
+        let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+        self.connection.x.send_event(false, self.connection.root(), mask, event)?;
+        self.connection.x.flush()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients() -> Vec<Client> {
+        let client = |id, title: &str, instance: &str, class: &str| Client {
+            id,
+            title: title.into(),
+            instance: instance.into(),
+            class: class.into(),
+        };
+        vec![
+            client(1, "Untitled 1 - LibreOffice Calc", "libreoffice", "libreoffice-calc"),
+            client(2, "notes.txt - Mousepad", "mousepad", "Mousepad"),
+            client(3, "Notes", "xterm", "XTerm"),
+        ]
+    }
+
+    #[test]
+    fn windows_are_meant_as_wmctrl_means_them() {
+        let find = |name: &str, strict, by_class| {
+            Wanted { name: name.into(), strict, by_class }.find(&clients()).map(|client| client.id)
+        };
+        assert_eq!(find("calc", false, false), Some(1));
+        assert_eq!(find("NOTES", false, false), Some(2));
+        assert_eq!(find("Notes", true, false), Some(3));
+        assert_eq!(find("notes", true, false), None);
+        assert_eq!(find("xterm.XTerm", true, true), Some(3));
+        assert_eq!(find("mousepad.m", false, true), Some(2));
+        assert_eq!(find("mousepad", true, true), None);
+        assert_eq!(find("gimp", false, false), None);
+    }
+
+    #[test]
+    fn the_window_of_an_opened_file() {
+        let found = |name| showing(&clients(), name).map(|client| client.id);
+        assert_eq!(found("notes.txt"), Some(2));
+        assert_eq!(found("Notes.ods"), Some(3));
+        assert_eq!(found("Untitled 1.ods"), Some(1));
+        assert_eq!(found("other.txt"), None);
+    }
+}
