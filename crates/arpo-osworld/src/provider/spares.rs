@@ -22,12 +22,26 @@ const CLOSE: Duration = Duration::from_mins(2);
 
 /// Desktops kept ready.
 pub struct Spares {
+    origin: Origin,
     inner: Arc<Inner>,
 }
 
-struct Inner {
+/// Where they come from. A thread lets go of its copy before it reports its end, so that once the spares are
+/// dropped their provider and snapshot can go, too.
+#[derive(Clone)]
+struct Origin {
     provider: Provider,
     snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Origin {
+    fn start(&self, deadline: Instant, given_up: &AtomicBool) -> Result<Desktop, ProviderError> {
+        self.provider.start_unless(self.snapshot.as_deref(), deadline, given_up)
+    }
+}
+
+/// What the threads share.
+struct Inner {
     wanted: usize,
     closing: AtomicBool,
     state: Mutex<State>,
@@ -36,6 +50,7 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
+    /// The oldest first.
     ready: Vec<Desktop>,
     /// Spares being started.
     starting: usize,
@@ -59,35 +74,41 @@ impl Spares {
     fn with(provider: Provider, snapshot: Option<Arc<Snapshot>>, wanted: usize) -> Self {
         let wanted = if provider.starts_fresh() { wanted } else { 0 };
         let inner = Arc::new(Inner {
-            provider,
-            snapshot,
             wanted,
             closing: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        Inner::refill(&inner);
-        Self { inner }
+        let spares = Self { origin: Origin { provider, snapshot }, inner };
+        spares.refill();
+        spares
     }
 
     /// A fresh desktop: a spare, one that is nearly ready, or a new one.
     pub fn take(&self, deadline: Instant) -> Result<Desktop, ProviderError> {
         let inner = &self.inner;
         while let Some(spare) = inner.next_spare(deadline) {
-            Inner::refill(inner);
+            self.refill();
             if woken(&spare, deadline).is_ok() {
                 return Ok(spare);
             }
-            Inner::remove(inner, spare);
+            self.give_back(spare);
         }
-        let desktop = inner.provider.start_unless(inner.snapshot.as_deref(), deadline, &inner.closing);
-        Inner::refill(inner);
+        let desktop = self.origin.start(deadline, &inner.closing);
+        self.refill();
         desktop
     }
 
     /// Takes a desktop that is not wanted any more; it is removed in the background.
     pub fn give_back(&self, desktop: Desktop) {
-        Inner::remove(&self.inner, desktop);
+        if !self.origin.provider.starts_fresh() {
+            drop(desktop);
+            return;
+        }
+        self.inner.lock().removing += 1;
+        let removal = Removal { inner: Arc::clone(&self.inner), desktop: Some(desktop) };
+        // Without a thread the closure, and the desktop in it, is dropped here.
+        let _ = std::thread::Builder::new().name("removal".into()).spawn(move || drop(removal));
     }
 
     /// A reset: the old desktop goes, a fresh one comes.
@@ -117,7 +138,23 @@ impl Spares {
 
     /// The provider they come from.
     pub fn provider(&self) -> &Provider {
-        &self.inner.provider
+        &self.origin.provider
+    }
+
+    /// Starts what is missing, each on a thread of its own.
+    fn refill(&self) {
+        let inner = &self.inner;
+        let mut state = inner.lock();
+        while !inner.closing.load(Ordering::Acquire) && state.ready.len() + state.starting < inner.wanted {
+            state.starting += 1;
+            let (origin, inner) = (self.origin.clone(), Arc::clone(inner));
+            let thread = std::thread::Builder::new().name("spare".into());
+            if thread.spawn(move || inner.start_one(origin)).is_err() {
+                // No thread to be had: takers start their own.
+                state.starting -= 1;
+                return;
+            }
+        }
     }
 }
 
@@ -150,8 +187,8 @@ impl Inner {
     /// A spare, waited for if one is being started that nobody else waits for.
     fn next_spare(&self, deadline: Instant) -> Option<Desktop> {
         let mut state = self.lock();
-        if let Some(spare) = state.ready.pop() {
-            return Some(spare);
+        if !state.ready.is_empty() {
+            return Some(state.ready.remove(0));
         }
         if state.starting <= state.waiting {
             return None;
@@ -163,8 +200,8 @@ impl Inner {
                 break None;
             }
             state = self.wait(state, left);
-            if let Some(spare) = state.ready.pop() {
-                break Some(spare);
+            if !state.ready.is_empty() {
+                break Some(state.ready.remove(0));
             }
             // Its start failed: the caller's own try will say why.
             if state.starting < state.waiting {
@@ -175,48 +212,21 @@ impl Inner {
         spare
     }
 
-    /// Starts what is missing, each on a thread of its own.
-    fn refill(this: &Arc<Self>) {
-        let mut state = this.lock();
-        while !this.closing.load(Ordering::Acquire) && state.ready.len() + state.starting < this.wanted {
-            state.starting += 1;
-            let inner = Arc::clone(this);
-            let thread = std::thread::Builder::new().name("spare".into());
-            if thread.spawn(move || inner.start_one()).is_err() {
-                // No thread to be had: takers start their own.
-                state.starting -= 1;
-                return;
-            }
-        }
-    }
-
-    fn start_one(&self) {
-        let deadline = Instant::now() + START;
-        let started = self.provider.start_unless(self.snapshot.as_deref(), deadline, &self.closing);
+    fn start_one(&self, origin: Origin) {
+        let started = origin.start(Instant::now() + START, &self.closing);
         let spare = started.and_then(|desktop| desktop.pause().map(|()| desktop)).ok();
+        drop(origin);
         let mut state = self.lock();
-        let unwanted = if self.closing.load(Ordering::Acquire) {
-            spare
+        // Looked at under the lock: whoever closes empties the shelf under it, too.
+        if self.closing.load(Ordering::Acquire) {
+            drop(state);
+            drop(spare);
+            state = self.lock();
         } else {
             state.ready.extend(spare);
-            None
-        };
-        drop(state);
-        drop(unwanted);
-        self.lock().starting -= 1;
-        self.changed.notify_all();
-    }
-
-    fn remove(this: &Arc<Self>, desktop: Desktop) {
-        if !this.provider.starts_fresh() {
-            drop(desktop);
-            return;
         }
-        this.lock().removing += 1;
-        let inner = Arc::clone(this);
-        // Without a thread the closure, and the desktop in it, is dropped here.
-        let removal = Removal { inner, desktop: Some(desktop) };
-        let _ = std::thread::Builder::new().name("removal".into()).spawn(move || drop(removal));
+        state.starting -= 1;
+        self.changed.notify_all();
     }
 }
 

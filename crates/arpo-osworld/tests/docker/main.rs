@@ -1,0 +1,323 @@
+//! The provider against a real engine, with an image made of one static busybox.
+//!
+//! Needs a Docker engine and Debian's `busybox-static`; without them each test says so and passes.
+
+mod bench;
+
+use arpo_osworld::provider::{
+    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares,
+};
+use bench::{Bench, SERVES, provider, soon};
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn answers(addresses: &Addresses, limit: Duration) -> bool {
+    let config = ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None);
+    config.build().new_agent().get(format!("{}/screenshot", addresses.server_url())).call().is_ok()
+}
+
+fn fails<T>(result: Result<T, ProviderError>) -> String {
+    result.err().expect("an error").to_string()
+}
+
+#[test]
+fn a_desktop_starts_pauses_and_goes() {
+    let Some(bench) = Bench::new("life", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let begun = Instant::now();
+    let desktop = provider.start(soon()).expect("a desktop");
+    println!("started in {:?}", begun.elapsed());
+    let name = desktop.name().to_owned();
+    assert!(desktop.alive());
+    assert!(answers(desktop.addresses(), Duration::from_secs(5)));
+
+    let begun = Instant::now();
+    desktop.pause().expect("a pause");
+    println!("paused in {:?}", begun.elapsed());
+    assert!(desktop.is_paused() && desktop.alive());
+    assert!(!answers(desktop.addresses(), Duration::from_millis(500)), "a paused desktop answers nothing");
+    desktop.pause().expect("twice is once");
+    let begun = Instant::now();
+    desktop.unpause().expect("an end of the pause");
+    println!("unpaused in {:?}", begun.elapsed());
+    assert!(answers(desktop.addresses(), Duration::from_secs(5)));
+
+    let begun = Instant::now();
+    desktop.stop().expect("its end");
+    println!("removed in {:?}", begun.elapsed());
+    assert!(!bench.exists(&name));
+    let network = name.rsplit_once('-').expect("a number at the end").0.to_owned();
+    assert!(bench.network_exists(&network));
+    drop(provider);
+    assert!(!bench.network_exists(&network), "the network goes with its provider");
+}
+
+#[test]
+fn a_desktop_that_is_killed_is_noticed() {
+    let Some(bench) = Bench::new("kill", &format!("echo hello; {SERVES}")) else { return };
+    let provider = bench::provider(bench.container());
+    let desktop = provider.start(soon()).expect("a desktop");
+    bench.kill(desktop.name());
+    assert!(!desktop.alive());
+    let text = fails(desktop.check());
+    assert!(text.contains(desktop.name()) && text.contains("exit code 137"), "{text}");
+    assert!(text.ends_with("its last words: hello"), "{text}");
+    let text = fails(desktop.pause());
+    assert!(text.contains("is gone"), "the reason, not the engine's words: {text}");
+    bench.remove(desktop.name());
+    assert!(fails(desktop.check()).contains("somebody removed its container"));
+}
+
+#[test]
+fn a_desktop_that_does_not_come_up_says_why_and_is_removed() {
+    let Some(bench) = Bench::new("ends", "echo no display; exit 3") else { return };
+    let provider = bench::provider(bench.container());
+    let text = fails(provider.start(soon()));
+    assert!(text.contains("is gone: exit code 3") && text.ends_with("no display"), "{text}");
+    assert!(!text.contains('\n'));
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+    drop((provider, bench));
+
+    let Some(bench) = Bench::new("silent", "echo waiting; exec /bin/busybox sleep 1000") else { return };
+    let provider = bench::provider(Container { ready_within: Duration::from_secs(2), ..bench.container() });
+    let begun = Instant::now();
+    let text = fails(provider.start(soon()));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(text.contains("did not answer GET") && text.contains("within 2 s"), "{text}");
+    assert!(text.ends_with("its last words: waiting"), "{text}");
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn a_missing_image_is_named_with_its_remedy() {
+    let Some(_bench) = Bench::new("image", SERVES) else { return };
+    let named = |image: &str| {
+        let container = Container { image: image.into(), ..Container::default() };
+        fails(Provider::new(Options { run: "test".into(), machine: Machine::Container(container) }))
+    };
+    assert_eq!(
+        named("arpo-desktop:no-such-tag"),
+        "no image arpo-desktop:no-such-tag: build it with `desktop/build`"
+    );
+    assert_eq!(named("no/such:image"), "no image no/such:image: get it with `docker pull no/such:image`");
+}
+
+#[test]
+fn eight_at_once_have_addresses_of_their_own() {
+    let Some(bench) = Bench::new("many", SERVES) else { return };
+    for network in [Network::Internal, Network::Bridge] {
+        let provider = bench::provider(Container { network, ..bench.container() });
+        let begun = Instant::now();
+        let desktops: Vec<_> = std::thread::scope(|scope| {
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| provider.start(soon()))).collect();
+            starts.into_iter().map(|start| start.join().unwrap().expect("a desktop")).collect()
+        });
+        println!("8 on {network:?} started in {:?}", begun.elapsed());
+        let addresses: HashSet<_> = desktops.iter().map(|desktop| desktop.addresses().server_url()).collect();
+        assert_eq!(addresses.len(), 8);
+        assert!(desktops.iter().all(|desktop| answers(desktop.addresses(), Duration::from_secs(5))));
+        let begun = Instant::now();
+        drop(desktops);
+        println!("8 removed in {:?}", begun.elapsed());
+        assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn an_internal_desktop_sees_neither_the_others_nor_a_way_out() {
+    let Some(bench) = Bench::new("alone", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let (one, other) = (provider.start(soon()).unwrap(), provider.start(soon()).unwrap());
+    let reaches = |host: &str, port: u16| {
+        let ask = format!(
+            "printf 'GET /screenshot HTTP/1.0\\r\\n\\r\\n' | /bin/busybox timeout 3 /bin/busybox nc {host} {port}"
+        );
+        bench.shell(one.name(), &ask).contains("200")
+    };
+    assert!(reaches("127.0.0.1", 5000), "the question itself works");
+    assert!(!reaches(&other.addresses().host, 5000), "desktops do not see each other");
+    let text =
+        bench.shell(one.name(), "/bin/busybox timeout 5 /bin/busybox nc -w 3 1.1.1.1 53 </dev/null; echo $?");
+    assert_ne!(text.trim(), "0", "no way out: {text}");
+}
+
+#[test]
+fn limits_hold() {
+    let Some(bench) = Bench::new("limits", SERVES) else { return };
+    let limits = Limits { memory_bytes: Some(64 << 20), processes: Some(20), ..Limits::default() };
+    let provider = bench::provider(Container { limits, ..bench.container() });
+    let desktop = provider.start(soon()).expect("a desktop");
+    // Twenty processes are allowed: of thirty some cannot be made.
+    let fork = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do /bin/busybox sleep 2 & done";
+    let text = bench.shell(desktop.name(), fork);
+    assert!(text.contains("fork"), "{text}");
+    assert!(desktop.alive());
+    // More memory than there is: the process dies, the desktop lives.
+    let text = bench.shell(desktop.name(), "/bin/busybox tail -c 200m /dev/zero; echo $?");
+    assert!(text.contains("137"), "{text}");
+    assert!(answers(desktop.addresses(), Duration::from_secs(5)));
+}
+
+#[test]
+fn a_spare_is_taken_at_once_and_the_next_one_comes() {
+    let Some(bench) = Bench::new("spares", SERVES) else { return };
+    let spares = Spares::new(provider(bench.container()), 2);
+    assert!(spares.wait_until_full(soon()));
+    let mut desktop = spares.take(soon()).expect("a spare");
+    let mut names = HashSet::from([desktop.name().to_owned()]);
+    for _ in 0..3 {
+        bench.shell(desktop.name(), "echo left behind > /www/trace");
+        assert!(spares.wait_until_full(soon()));
+        let begun = Instant::now();
+        desktop = spares.renew(desktop, soon()).expect("a fresh desktop");
+        let took = begun.elapsed();
+        println!("warm reset in {took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(names.insert(desktop.name().to_owned()), "another container");
+        assert!(!bench.shell(desktop.name(), "ls /www").contains("trace"));
+    }
+    // A spare that died meanwhile is not handed out.
+    assert!(spares.wait_until_full(soon()));
+    for name in bench.containers("ancestor", &bench.image) {
+        let name = name.trim_start_matches('/');
+        if name != desktop.name() {
+            bench.kill(name);
+        }
+    }
+    let fresh = spares.take(soon()).expect("a desktop");
+    assert!(fresh.alive() && answers(fresh.addresses(), Duration::from_secs(5)));
+    drop((desktop, fresh));
+    let begun = Instant::now();
+    drop(spares);
+    println!("spares closed in {:?}", begun.elapsed());
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn more_takers_than_spares_all_get_one() {
+    let Some(bench) = Bench::new("takers", SERVES) else { return };
+    let spares = Spares::new(provider(bench.container()), 2);
+    let names: HashSet<String> = std::thread::scope(|scope| {
+        let take = || spares.take(soon()).map(|desktop| desktop.name().to_owned());
+        let takers: Vec<_> = (0..5).map(|_| scope.spawn(take)).collect();
+        takers.into_iter().map(|taker| taker.join().unwrap().expect("a desktop")).collect()
+    });
+    assert_eq!(names.len(), 5);
+    drop(spares);
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn a_snapshot_keeps_the_files_and_goes_with_its_holder() {
+    let Some(bench) = Bench::new("snapshot", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let prepared = provider.start(soon()).expect("a desktop");
+    bench.shell(prepared.name(), "echo prepared > /www/trace");
+    let begun = Instant::now();
+    let snapshot = Arc::new(provider.snapshot(&prepared, "task-1", soon()).expect("a snapshot"));
+    println!("snapshot in {:?}", begun.elapsed());
+    drop(prepared);
+    let image = snapshot.image().to_owned();
+    assert!(bench.image_exists(&image));
+    let desktop = provider.start_from(&snapshot, soon()).expect("a desktop of it");
+    assert_eq!(bench.shell(desktop.name(), "/bin/busybox cat /www/trace").trim(), "prepared");
+    let spares = Spares::from_snapshot(provider.clone(), Arc::clone(&snapshot), 1);
+    let spare = spares.take(soon()).expect("a spare of it");
+    assert_eq!(bench.shell(spare.name(), "/bin/busybox cat /www/trace").trim(), "prepared");
+    let text = fails(provider.snapshot(&spare, "no slash/", soon()));
+    assert!(text.starts_with("a snapshot cannot be called"), "{text}");
+    drop((desktop, spare, spares, snapshot));
+    assert!(!bench.image_exists(&image));
+}
+
+#[test]
+fn strays_of_the_dead_go_and_those_of_the_living_stay() {
+    let Some(bench) = Bench::new("strays", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let here = Owner::this_process();
+    let mut child = Command::new("true").spawn().unwrap();
+    let dead = Owner { pid: child.id(), started_ticks: 1, ..here.clone() };
+    child.wait().unwrap();
+    let elsewhere = Owner { machine: "another".into(), boot: "another".into(), ..dead.clone() };
+    let label = |owner: &Owner| HashMap::from([("arpo.owner".to_owned(), owner.to_string())]);
+    let id = std::process::id();
+    let names = ["dead", "living", "elsewhere", "unlabelled"].map(|kind| format!("arpo-test-{kind}-{id}"));
+    let labels = [label(&dead), label(&here), label(&elsewhere), HashMap::new()];
+    for (name, labels) in names.iter().zip(labels) {
+        bench.leave(name, labels);
+    }
+    provider.remove_strays().expect("a clean-up");
+    let left = names.clone().map(|name| bench.exists(&name));
+    for name in &names {
+        bench.remove(name);
+    }
+    assert_eq!(left, [false, true, true, true]);
+}
+
+/// A child that starts a desktop and never ends by itself; only the test below runs it.
+#[test]
+#[ignore = "the child of the next test"]
+fn child_that_holds_a_desktop() {
+    let Ok(image) = std::env::var("ARPO_TEST_IMAGE") else { return };
+    let container = Container { image, ..Container::default() };
+    let options = Options { run: "test".into(), machine: Machine::Container(container) };
+    let desktop = Provider::new(options).and_then(|provider| provider.start(soon())).expect("a desktop");
+    println!("\ndesktop {}", desktop.name());
+    std::thread::sleep(Duration::from_mins(2));
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_removed_by_the_next_start() {
+    let Some(bench) = Bench::new("crash", SERVES) else { return };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_holds_a_desktop", "--ignored", "--nocapture"])
+        .env("ARPO_TEST_IMAGE", &bench.image)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let name = lines.find_map(|line| line.strip_prefix("desktop ").map(str::to_owned)).expect("a desktop");
+    let network = name.rsplit_once('-').unwrap().0.to_owned();
+    // A living process's desktop stays, whoever starts.
+    drop(provider(bench.container()));
+    assert!(bench.exists(&name));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(bench.exists(&name) && bench.network_exists(&network));
+    drop(provider(bench.container()));
+    assert!(!bench.exists(&name) && !bench.network_exists(&network));
+}
+
+#[test]
+fn a_panic_removes_its_desktop() {
+    let Some(bench) = Bench::new("panic", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let panicked = std::thread::spawn(move || {
+        let _desktop = provider.start(soon()).expect("a desktop");
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn a_running_guest_is_lent_to_one_user_at_a_time() {
+    let Some(bench) = Bench::new("fixed", SERVES) else { return };
+    let owner = provider(bench.container());
+    let running = owner.start(soon()).expect("a desktop");
+    let guest = Addresses::parse(&running.addresses().server_url()).expect("its address");
+    let options = Options { run: "test".into(), machine: Machine::Fixed(vec![guest]) };
+    let provider = Provider::new(options).expect("a provider");
+    assert!(!provider.starts_fresh());
+    let spares = Spares::new(provider.clone(), 3);
+    let desktop = spares.take(soon()).expect("the guest");
+    desktop.pause().expect("nothing");
+    assert!(answers(desktop.addresses(), Duration::from_secs(5)), "a running guest is never paused");
+    assert!(fails(provider.start(soon())).starts_with("all 1 running guests are in use"));
+    let desktop = spares.renew(desktop, soon()).expect("the same guest");
+    desktop.stop().expect("nothing");
+    assert!(running.alive());
+}
