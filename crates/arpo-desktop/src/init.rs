@@ -34,9 +34,8 @@ fn collect(child: Pid) -> io::Result<Option<u8>> {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == child => ended = Some(code_of(status)),
-            Ok(Some(_)) => {}
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(ended),
-            Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -63,13 +63,12 @@ pub fn expanded(path: &str, home: &str, variable: impl Fn(&str) -> Option<String
     while let Some(at) = rest.find('$') {
         expanded.push_str(&rest[..at]);
         let behind = &rest[at + 1..];
-        let (name, length) = match behind.strip_prefix('{') {
-            Some(braced) => braced.find('}').map_or(("", 0), |end| (&braced[..end], end + 2)),
-            None => {
-                let end = behind.find(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
-                let end = end.unwrap_or(behind.len());
-                (&behind[..end], end)
-            }
+        let (name, length) = if let Some(braced) = behind.strip_prefix('{') {
+            braced.find('}').map_or(("", 0), |end| (&braced[..end], end + 2))
+        } else {
+            let end = behind.find(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
+            let end = end.unwrap_or(behind.len());
+            (&behind[..end], end)
         };
         match variable(name).filter(|_| !name.is_empty()) {
             Some(value) => expanded.push_str(&value),

@@ -1,16 +1,25 @@
 //! What is on the screen in words: the tree of accessible things, and the text of the terminal that has the keyboard.
 
+use super::Answered;
 use super::answer::Answer;
-use super::{Answered, Shared};
-use axum::extract::State;
+use crate::session;
+use crate::tree::bus::Bus;
+use crate::tree::walk;
 use axum::http::StatusCode;
+use serde_json::json;
 
-/// `/accessibility`.
-pub async fn accessibility(State(_guest): Shared) -> Answered {
-    Err(Answer::failure(StatusCode::INTERNAL_SERVER_ERROR, "no accessibility bus"))
+/// `/accessibility`: the whole desktop. Without a bus OSWorld's server fails in its framework.
+pub async fn accessibility() -> Answered {
+    let bus = Bus::open(session::bus_address()).await.map_err(Answer::uncaught)?;
+    let root = walk::desktop(&bus).await.map_err(Answer::uncaught)?;
+    Ok(Answer::json(json!({"AT": root.document()})))
 }
 
-/// `/terminal`.
-pub async fn terminal(State(_guest): Shared) -> Answered {
-    Ok(Answer::json(serde_json::json!({"output": null, "status": "success"})))
+/// `/terminal`: nothing is a success too.
+pub async fn terminal() -> Answered {
+    let text = async { walk::terminal(&Bus::open(session::bus_address()).await?).await };
+    match text.await {
+        Ok(text) => Ok(Answer::json(json!({"output": text, "status": "success"}))),
+        Err(error) => Ok(Answer::failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+    }
 }

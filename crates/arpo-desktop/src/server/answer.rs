@@ -21,7 +21,7 @@ pub enum Answer {
     /// Bytes of a kind.
     Bytes(&'static str, Vec<u8>),
     /// A file, to be sent piece by piece.
-    File(OpenFile),
+    File(Box<OpenFile>),
 }
 
 /// A file that is there.
@@ -34,14 +34,14 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Opens a file; a folder is not one.
-    pub async fn open(path: &Path) -> std::io::Result<Self> {
+    pub async fn open(path: &Path) -> std::io::Result<Box<Self>> {
         let file = tokio::fs::File::open(path).await?;
         let about = file.metadata().await?;
         if about.is_dir() {
             return Err(rustix::io::Errno::ISDIR.into());
         }
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        Ok(Self { file, bytes: about.len(), name: name.unwrap_or_default() })
+        Ok(Box::new(Self { file, bytes: about.len(), name: name.unwrap_or_default() }))
     }
 }
 
@@ -95,7 +95,8 @@ impl IntoResponse for Answer {
                 (status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
             }
             Self::Bytes(kind, bytes) => ([(header::CONTENT_TYPE, kind)], bytes).into_response(),
-            Self::File(OpenFile { file, bytes, name }) => {
+            Self::File(open) => {
+                let OpenFile { file, bytes, name } = *open;
                 let body = Body::from_stream(ReaderStream::with_capacity(file, 1 << 16));
                 let mut response = body.into_response();
                 let headers = response.headers_mut();

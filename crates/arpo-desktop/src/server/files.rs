@@ -64,14 +64,15 @@ pub async fn upload(
             Some("file_path") if part.file_name().is_none() => {
                 path = Some(path_of(&part.text().await.map_err(unread)?));
             }
-            Some("file_data") => match &path {
-                Some(path) => written = Some(write(&guest, path, part).await?),
-                None => {
+            Some("file_data") => {
+                if let Some(path) = &path {
+                    written = Some(write(&guest, path, part).await?);
+                } else {
                     let file = apart(tempfile::NamedTempFile::new).await?.map_err(Answer::uncaught)?;
                     write(&guest, file.path(), part).await?;
                     waiting = Some(file);
                 }
-            },
+            }
             _ => {}
         }
     }

@@ -111,19 +111,19 @@ impl Connection {
 pub struct Kept<T> {
     display: String,
     open: fn(&str) -> Result<T, XError>,
-    kept: Mutex<Option<T>>,
+    opened: Mutex<Option<T>>,
 }
 
 impl<T> Kept<T> {
     /// Nothing is opened yet.
     pub fn new(display: &str, open: fn(&str) -> Result<T, XError>) -> Self {
-        Self { display: display.to_owned(), open, kept: Mutex::new(None) }
+        Self { display: display.to_owned(), open, opened: Mutex::new(None) }
     }
 
     /// Works with it; one at a time.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R, XError>) -> Result<R, XError> {
         // what a panic left behind may be half done: start afresh
-        let mut kept = self.kept.lock().unwrap_or_else(|poisoned| {
+        let mut kept = self.opened.lock().unwrap_or_else(|poisoned| {
             let mut kept = PoisonError::into_inner(poisoned);
             *kept = None;
             kept
