@@ -111,6 +111,8 @@ fn connect(host: &mut HostConfig, link: &Link<'_>) -> Option<Vec<String>> {
             // The engine's resolver would carry names out where this machine's own resolver is on its loopback:
             // a server that is not there answers nothing.
             host.dns = Some(vec!["127.0.0.1".into()]);
+            // A name that cannot be found is given up at once, not after ten seconds of an episode.
+            host.dns_options = Some(vec!["timeout:1".into(), "attempts:1".into()]);
             None
         }
         Link::Published(address) => {

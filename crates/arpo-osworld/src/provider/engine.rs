@@ -31,11 +31,11 @@ impl Engine {
     /// Connects to the engine of `DOCKER_HOST`, or of this machine, and agrees on a version with it.
     pub(super) fn connect() -> Result<Self, ProviderError> {
         let host = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty());
-        Self::connect_to(host.as_deref().unwrap_or(DEFAULT_HOST))
+        Self::connect_to(host.as_deref().unwrap_or(DEFAULT_HOST), QUICK)
     }
 
-    /// Connects to the engine at an address.
-    pub(super) fn connect_to(host: &str) -> Result<Self, ProviderError> {
+    /// Connects to the engine at an address, within a time.
+    pub(super) fn connect_to(host: &str, limit: Duration) -> Result<Self, ProviderError> {
         let failed = |error: &Error| connection_error(host, error);
         let docker = Docker::connect_with_host(host).map_err(|error| failed(&error))?;
         // Our own deadlines are the ones that count.
@@ -47,12 +47,12 @@ impl Engine {
             .build()
             .map_err(|error| ProviderError::NoEngine { host: host.to_owned(), problem: error.to_string() })?;
         let mut engine = Self { docker, runtime: Some(runtime), host: host.to_owned() };
-        let agreed = engine.raw(QUICK, Docker::negotiate_version);
+        let agreed = engine.raw(limit, Docker::negotiate_version);
         engine.docker = match agreed {
             Some(Ok(docker)) => docker,
             Some(Err(error)) => return Err(failed(&error)),
             None => {
-                let problem = format!("no answer within {} s", QUICK.as_secs());
+                let problem = format!("no answer within {} s", limit.as_secs_f32());
                 return Err(ProviderError::NoEngine { host: host.to_owned(), problem });
             }
         };
@@ -179,13 +179,25 @@ mod tests {
 
     #[test]
     fn no_engine_is_said_in_one_line() {
-        let error = Engine::connect_to("unix:///nowhere/docker.sock").err().map(|error| error.to_string());
+        let error =
+            Engine::connect_to("unix:///nowhere/docker.sock", QUICK).err().map(|error| error.to_string());
         let text = error.expect("there is no engine");
         assert!(text.starts_with("no Docker engine at unix:///nowhere/docker.sock"), "{text}");
         assert!(text.contains("DOCKER_HOST"), "{text}");
-        let error = Engine::connect_to("tcp://127.0.0.1:1").err().map(|error| error.to_string());
+        let error = Engine::connect_to("tcp://127.0.0.1:1", QUICK).err().map(|error| error.to_string());
         assert!(
             error.expect("nobody listens on port 1").starts_with("no Docker engine at tcp://127.0.0.1:1")
         );
+    }
+
+    #[test]
+    fn an_engine_that_hangs_is_not_waited_for() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let host = format!("tcp://{}", listener.local_addr().expect("its address"));
+        let begun = std::time::Instant::now();
+        let error =
+            Engine::connect_to(&host, Duration::from_millis(300)).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("no answer within 0.3 s")));
+        assert!(begun.elapsed() < Duration::from_secs(3));
     }
 }

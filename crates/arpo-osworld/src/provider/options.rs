@@ -142,7 +142,8 @@ impl Default for Limits {
 /// Whom a desktop may talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// This machine only: no way out, none to other desktops; reached at the container's own address.
+    /// This machine only: no way out, none to other desktops; reached at the container's own address. A server of
+    /// this machine that listens on all its addresses can be reached from a desktop.
     Internal,
     /// The engine's bridge, with a way out; reached at ports of this machine that the engine chooses.
     Bridge,

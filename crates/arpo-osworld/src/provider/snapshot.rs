@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// Repository of snapshots; the tag says whose.
 const REPOSITORY: &str = "arpo-snapshot";
+/// How the names of snapshots begin.
+pub(super) const SNAPSHOT_PREFIX: &str = "arpo-snapshot:";
 
 /// The files of a desktop at some time; removed when it is dropped.
 pub struct Snapshot {

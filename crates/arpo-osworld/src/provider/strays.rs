@@ -4,6 +4,7 @@ use super::engine::{QUICK, SLOW};
 use super::error::ProviderError;
 use super::hosted::Hosted;
 use super::owner::{OWNER_LABEL, Owner};
+use super::snapshot::SNAPSHOT_PREFIX;
 use bollard::errors::Error;
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListImagesOptionsBuilder, ListNetworksOptionsBuilder,
@@ -77,7 +78,9 @@ impl Hosted {
             .engine
             .ask("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
         for found in images {
-            if wanted(&found.labels) {
+            // A container's labels are in every image that is made of it: only those made here are removed.
+            let snapshot = found.repo_tags.iter().all(|tag| tag.starts_with(SNAPSHOT_PREFIX));
+            if snapshot && wanted(&found.labels) {
                 self.remove_image(&found.id)?;
                 removed.images.push(found.repo_tags.into_iter().next().unwrap_or(found.id));
             }

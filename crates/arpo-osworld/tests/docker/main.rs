@@ -5,11 +5,12 @@
 mod bench;
 
 use arpo_osworld::provider::{
-    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares,
+    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares, Vm,
 };
 use bench::{Bench, SERVES, provider, soon};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -264,8 +265,10 @@ fn child_that_holds_a_desktop() {
     let Ok(image) = std::env::var("ARPO_TEST_IMAGE") else { return };
     let container = Container { image, ..Container::default() };
     let options = Options { run: "test".into(), machine: Machine::Container(container) };
-    let desktop = Provider::new(options).and_then(|provider| provider.start(soon())).expect("a desktop");
-    println!("\ndesktop {}", desktop.name());
+    let provider = Provider::new(options).expect("a provider");
+    let desktop = provider.start(soon()).expect("a desktop");
+    let snapshot = provider.snapshot(&desktop, "left", soon()).expect("a snapshot");
+    println!("\ndesktop {}\nimage {}", desktop.name(), snapshot.image());
     std::thread::sleep(Duration::from_mins(2));
 }
 
@@ -279,16 +282,17 @@ fn what_a_killed_process_leaves_is_removed_by_the_next_start() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let name = lines.find_map(|line| line.strip_prefix("desktop ").map(str::to_owned)).expect("a desktop");
+    let mut said = |what: &str| lines.find_map(|line| line.strip_prefix(what).map(str::to_owned));
+    let name = said("desktop ").expect("a desktop");
+    let image = said("image ").expect("a snapshot");
     let network = name.rsplit_once('-').unwrap().0.to_owned();
     // A living process's desktop stays, whoever starts.
     drop(provider(bench.container()));
-    assert!(bench.exists(&name));
+    assert!(bench.exists(&name) && bench.network_exists(&network) && bench.image_exists(&image));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(bench.exists(&name) && bench.network_exists(&network));
     drop(provider(bench.container()));
-    assert!(!bench.exists(&name) && !bench.network_exists(&network));
+    assert!(!bench.exists(&name) && !bench.network_exists(&network) && !bench.image_exists(&image));
 }
 
 #[test]
@@ -301,6 +305,61 @@ fn a_panic_removes_its_desktop() {
     });
     assert!(panicked.join().is_err());
     assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+/// The hypervisor's part played by the same image: what it is given is what OSWorld's would be given.
+#[test]
+fn a_virtual_machine_gets_its_disk_and_ports() {
+    let Some(bench) = Bench::new("vm", SERVES) else { return };
+    let disk = std::env::temp_dir().join(format!("arpo-test-{}:1.qcow2", std::process::id()));
+    let machine = |disk: &Path| Machine::Vm(Vm { image: bench.image.clone(), ..Vm::new(disk.to_owned()) });
+    let text = fails(Provider::new(Options { run: "test".into(), machine: machine(&disk) }));
+    assert!(text.starts_with("no disk image at "), "{text}");
+    std::fs::write(&disk, "sectors").unwrap();
+    let provider =
+        Provider::new(Options { run: "test".into(), machine: machine(&disk) }).expect("a provider");
+    let started = provider.start(soon());
+    std::fs::remove_file(&disk).unwrap();
+    let desktop = started.expect("a machine");
+    assert_eq!(desktop.addresses().host, "127.0.0.1");
+    let see = |command: &str| bench.shell(desktop.name(), command).trim().to_owned();
+    assert_eq!(see("/bin/busybox cat /System.qcow2"), "sectors");
+    assert!(see("echo changed > /System.qcow2 || echo refused").contains("refused"), "the disk is only read");
+    assert_eq!(see("echo $DISK_SIZE $RAM_SIZE $CPU_CORES"), "32G 4G 4");
+    let kvm = Path::new("/dev/kvm").exists();
+    assert_eq!(see("echo $KVM"), if kvm { "" } else { "N" });
+    assert_eq!(see("[ -c /dev/kvm ] && echo yes || echo no"), if kvm { "yes" } else { "no" });
+    let text = fails(provider.snapshot(&desktop, "no", soon()));
+    assert!(text.starts_with("a virtual machine has no snapshots"), "{text}");
+}
+
+/// The real image, if it has been built; `ARPO_TEST_DESKTOP_IMAGE` names another.
+#[test]
+fn the_real_desktop_is_reset_within_two_seconds() {
+    let Some(bench) = Bench::new("real", SERVES) else { return };
+    let image = std::env::var("ARPO_TEST_DESKTOP_IMAGE").unwrap_or(Container::default().image);
+    if !bench.image_exists(&image) {
+        println!("skipped: no image {image}");
+        return;
+    }
+    let begun = Instant::now();
+    let spares = Spares::new(provider(Container { image, ..Container::default() }), 1);
+    let mut desktop = spares.take(soon()).expect("a desktop");
+    println!("cold start in {:?}", begun.elapsed());
+    for _ in 0..3 {
+        let begun = Instant::now();
+        assert!(spares.wait_until_full(soon()));
+        println!("a spare was ready after another {:?}", begun.elapsed());
+        let begun = Instant::now();
+        desktop = spares.renew(desktop, soon()).expect("a fresh desktop");
+        let took = begun.elapsed();
+        println!("warm reset in {took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        let begun = Instant::now();
+        desktop.pause().expect("a pause");
+        desktop.unpause().expect("its end");
+        println!("pause and unpause in {:?}", begun.elapsed());
+    }
 }
 
 #[test]
