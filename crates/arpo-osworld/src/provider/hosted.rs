@@ -132,8 +132,11 @@ impl Hosted {
                 limit: vm.ready_within,
                 interval: Duration::from_secs(1),
                 one_try: Duration::from_secs(10),
+                settles: false,
             },
-            Machine::Container(container) => Patience::quick(container.ready_within),
+            Machine::Container(container) => {
+                Patience { settles: true, ..Patience::quick(container.ready_within) }
+            }
             Machine::Fixed(_) => Patience::quick(Duration::from_secs(30)),
         }
     }

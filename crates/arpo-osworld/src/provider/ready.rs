@@ -1,4 +1,7 @@
-//! Readiness: a desktop is ready when its server gives a screenshot.
+//! Readiness: a desktop is ready when its server gives a screenshot, and ours when the screen stands still, too.
+//!
+//! The server of a container answers as soon as there is a display, which is black until window manager, wallpaper
+//! and panel are drawn. A spare is frozen when it is ready: it would stay black.
 
 use super::desktop::Desktop;
 use super::error::ProviderError;
@@ -14,17 +17,26 @@ pub(super) struct Patience {
     pub(super) interval: Duration,
     /// For one answer.
     pub(super) one_try: Duration,
+    /// Whether its screen is waited for, too.
+    pub(super) settles: bool,
 }
 
 impl Patience {
     /// For something that is there in seconds.
     pub(super) fn quick(limit: Duration) -> Self {
-        Self { limit, interval: Duration::from_millis(100), one_try: Duration::from_secs(5) }
+        Self { limit, interval: Duration::from_millis(100), one_try: Duration::from_secs(5), settles: false }
     }
 }
 
 /// Between looks at whether the container of a silent desktop still runs.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The screen has been the same for so long.
+const STILL: Duration = Duration::from_millis(500);
+/// A screen that is never still, or stays empty, is taken as it is so long after the first answer.
+const STILL_WITHIN: Duration = Duration::from_secs(10);
+/// A screen with one colour on more than this part of it is empty.
+const EMPTY: f64 = 0.995;
 
 /// Waits for the first screenshot. A desktop that has ended is an error at once.
 pub(super) fn wait_until_ready(
@@ -52,7 +64,11 @@ pub(super) fn wait_until_ready(
             });
         }
         match answers(desktop, patience.one_try.min(left)) {
-            Ok(()) => return Ok(()),
+            Ok(screenshot) if patience.settles => {
+                let limit = end.min(Instant::now() + STILL_WITHIN);
+                return wait_until_still(desktop, patience, screenshot, limit, given_up);
+            }
+            Ok(_) => return Ok(()),
             Err(words) => problem = words,
         }
         if Instant::now() >= look_at {
@@ -63,8 +79,46 @@ pub(super) fn wait_until_ready(
     }
 }
 
-/// Whether the server gives a screenshot, within a time.
-pub(super) fn answers(desktop: &Desktop, limit: Duration) -> Result<(), String> {
+/// Waits until the screen stands still with something on it.
+fn wait_until_still(
+    desktop: &Desktop,
+    patience: Patience,
+    first: Vec<u8>,
+    limit: Instant,
+    given_up: &AtomicBool,
+) -> Result<(), ProviderError> {
+    let (mut last, mut since) = (first, Instant::now());
+    while Instant::now() < limit {
+        if given_up.load(Ordering::Acquire) {
+            return Err(ProviderError::Closing { name: desktop.name().to_owned() });
+        }
+        std::thread::sleep(patience.interval);
+        match answers(desktop, patience.one_try) {
+            Ok(screenshot) if screenshot == last => {
+                if since.elapsed() >= STILL && !is_empty(&last) {
+                    return Ok(());
+                }
+            }
+            Ok(screenshot) => (last, since) = (screenshot, Instant::now()),
+            // It answered before: either it has ended, or it is busy.
+            Err(_) => desktop.check()?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether a picture shows next to nothing; what is no picture is somebody else's business.
+fn is_empty(screenshot: &[u8]) -> bool {
+    let Ok(picture) = image::load_from_memory(screenshot) else { return false };
+    let picture = picture.into_rgb8();
+    // The corner is the commonest colour of an empty screen.
+    let Some(corner) = picture.pixels().next() else { return true };
+    let same = picture.pixels().filter(|pixel| *pixel == corner).count();
+    same as f64 > EMPTY * (f64::from(picture.width()) * f64::from(picture.height()))
+}
+
+/// The screenshot that the server gives, within a time.
+pub(super) fn answers(desktop: &Desktop, limit: Duration) -> Result<Vec<u8>, String> {
     let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
     let agent = config.timeout_global(Some(limit)).build().new_agent();
     let mut answer = agent.get(screenshot_url(desktop)).call().map_err(|error| error.to_string())?;
@@ -73,15 +127,36 @@ pub(super) fn answers(desktop: &Desktop, limit: Duration) -> Result<(), String> 
         return Err(format!("status {status}"));
     }
     // The whole of it: a server that breaks off in the middle is not ready.
-    answer
-        .body_mut()
-        .with_config()
-        .limit(1 << 28)
-        .read_to_vec()
-        .map(|_| ())
-        .map_err(|error| error.to_string())
+    answer.body_mut().with_config().limit(1 << 28).read_to_vec().map_err(|error| error.to_string())
 }
 
 fn screenshot_url(desktop: &Desktop) -> String {
     format!("{}/screenshot", desktop.addresses().server_url())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use image::{ImageFormat, Rgb, RgbImage};
+    use std::io::Cursor;
+
+    #[test]
+    fn a_screen_with_only_a_pointer_is_empty() {
+        let shot = |picture: &RgbImage| {
+            let mut file = Cursor::new(Vec::new());
+            picture.write_to(&mut file, ImageFormat::Png).expect("a PNG");
+            file.into_inner()
+        };
+        let mut picture = RgbImage::new(320, 180);
+        for (x, y) in (0..12).flat_map(|x| (0..18).map(move |y| (x, y))) {
+            picture.put_pixel(160 + x, 90 + y, Rgb([255, 255, 255]));
+        }
+        assert!(is_empty(&shot(&picture)));
+        // A panel along the edge.
+        for (x, y) in (0..320).flat_map(|x| (170..180).map(move |y| (x, y))) {
+            picture.put_pixel(x, y, Rgb([30, 40, 50]));
+        }
+        assert!(!is_empty(&shot(&picture)));
+        assert!(!is_empty(b"no picture"));
+    }
 }

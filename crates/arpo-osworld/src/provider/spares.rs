@@ -247,5 +247,5 @@ impl Drop for Removal {
 /// Lets a spare go on and asks it for a screenshot.
 fn woken(spare: &Desktop, deadline: Instant) -> Result<(), String> {
     spare.unpause().map_err(|error| error.to_string())?;
-    answers(spare, WAKE.min(deadline.saturating_duration_since(Instant::now())))
+    answers(spare, WAKE.min(deadline.saturating_duration_since(Instant::now()))).map(|_| ())
 }

@@ -20,6 +20,12 @@ fn answers(addresses: &Addresses, limit: Duration) -> bool {
     config.build().new_agent().get(format!("{}/screenshot", addresses.server_url())).call().is_ok()
 }
 
+fn screenshot(addresses: &Addresses) -> Vec<u8> {
+    let url = format!("{}/screenshot", addresses.server_url());
+    let mut answer = ureq::get(&url).call().expect("an answer");
+    answer.body_mut().read_to_vec().expect("a screenshot")
+}
+
 fn fails<T>(result: Result<T, ProviderError>) -> String {
     result.err().expect("an error").to_string()
 }
@@ -90,6 +96,15 @@ fn a_desktop_that_does_not_come_up_says_why_and_is_removed() {
     assert!(text.contains("did not answer GET") && text.contains("within 2 s"), "{text}");
     assert!(text.ends_with("its last words: waiting"), "{text}");
     assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn a_desktop_is_handed_over_when_its_screen_stands_still() {
+    let drawing =
+        "(for i in 1 2 3 4 5 6 7 8 9; do echo $i > /www/screenshot; /bin/busybox sleep 0.2; done) &";
+    let Some(bench) = Bench::new("still", &format!("{drawing}\n{SERVES}")) else { return };
+    let desktop = provider(bench.container()).start(soon()).expect("a desktop");
+    assert_eq!(screenshot(desktop.addresses()), b"9\n");
 }
 
 #[test]
@@ -355,6 +370,11 @@ fn the_real_desktop_is_reset_within_two_seconds() {
         let took = begun.elapsed();
         println!("warm reset in {took:?}");
         assert!(took < Duration::from_secs(2), "{took:?}");
+        // Fully drawn; only its clock may have moved on.
+        let first = screenshot(desktop.addresses()).len();
+        std::thread::sleep(Duration::from_secs(1));
+        let later = screenshot(desktop.addresses()).len();
+        assert!(first.abs_diff(later) < later / 10, "{first} bytes, then {later}");
         let begun = Instant::now();
         desktop.pause().expect("a pause");
         desktop.unpause().expect("its end");
