@@ -21,6 +21,7 @@ pub struct Desktop {
     addresses: Addresses,
     held: Held,
     paused: AtomicBool,
+    token: Option<String>,
 }
 
 enum Held {
@@ -29,12 +30,12 @@ enum Held {
 }
 
 impl Desktop {
-    pub(super) fn hosted(addresses: Addresses, kept: Kept) -> Self {
-        Self { addresses, held: Held::Container(kept), paused: AtomicBool::new(false) }
+    pub(super) fn hosted(addresses: Addresses, kept: Kept, token: Option<String>) -> Self {
+        Self { addresses, held: Held::Container(kept), paused: AtomicBool::new(false), token }
     }
 
     pub(super) fn fixed(addresses: Addresses, place: Place) -> Self {
-        Self { addresses, held: Held::Fixed(place), paused: AtomicBool::new(false) }
+        Self { addresses, held: Held::Fixed(place), paused: AtomicBool::new(false), token: None }
     }
 
     /// Where it listens.
@@ -119,6 +120,11 @@ impl Desktop {
             Held::Container(mut kept) => kept.remove(),
             Held::Fixed(_) => Ok(()),
         }
+    }
+
+    /// The token its server was given, where that is known here.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     /// The container and its engine, where it is one.

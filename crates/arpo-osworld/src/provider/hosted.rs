@@ -99,7 +99,7 @@ impl Hosted {
             let problem = "it has no address".to_owned();
             return Err(ProviderError::Engine { call: format!("connect desktop {name}"), problem });
         };
-        let desktop = Desktop::hosted(addresses, kept);
+        let desktop = Desktop::hosted(addresses, kept, this.token_of_server());
         wait_until_ready(&desktop, this.patience(), deadline, given_up)?;
         Ok(desktop)
     }
@@ -116,6 +116,13 @@ impl Hosted {
     /// True for OSWorld's virtual machine.
     pub(super) fn is_vm(&self) -> bool {
         matches!(self.options.machine, Machine::Vm(_))
+    }
+
+    fn token_of_server(&self) -> Option<String> {
+        match &self.options.machine {
+            Machine::Container(container) => container.token().map(str::to_owned),
+            Machine::Vm(_) | Machine::Fixed(_) => None,
+        }
     }
 
     fn image(&self) -> &str {

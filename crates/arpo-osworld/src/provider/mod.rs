@@ -21,7 +21,7 @@ mod strays;
 pub use address::Addresses;
 pub use desktop::Desktop;
 pub use error::ProviderError;
-pub use options::{Container, Limits, Machine, Network, Options, Vm};
+pub use options::{Container, Limits, Machine, Network, Options, TOKEN_VARIABLE, Vm};
 pub use owner::{Owner, Standing};
 pub use snapshot::Snapshot;
 pub use spares::Spares;

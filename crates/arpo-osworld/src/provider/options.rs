@@ -30,7 +30,7 @@ pub enum Machine {
 pub struct Container {
     /// The image.
     pub image: String,
-    /// Variables, as `NAME=value`.
+    /// Variables, as `NAME=value`. The token of [`TOKEN_VARIABLE`] is also the one its server is asked with.
     pub environment: Vec<String>,
     /// What it may use.
     pub limits: Limits,
@@ -38,6 +38,17 @@ pub struct Container {
     pub network: Network,
     /// How long it may take until it answers.
     pub ready_within: Duration,
+}
+
+/// The variable from which the server of our image takes the token it asks for.
+pub const TOKEN_VARIABLE: &str = "ARPO_DESKTOP_TOKEN";
+
+impl Container {
+    /// The token that its server asks for, if it is given one.
+    pub fn token(&self) -> Option<&str> {
+        let values = self.environment.iter().filter_map(|variable| variable.split_once('='));
+        values.rev().find(|(name, _)| *name == TOKEN_VARIABLE).map(|(_, value)| value)
+    }
 }
 
 impl Default for Container {
@@ -160,5 +171,27 @@ impl std::str::FromStr for Network {
                 "network is {other:?}: \"internal\" (no way out) or \"bridge\" (the internet)"
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_the_one_the_server_is_given() {
+        let with = |variables: &[&str]| Container {
+            environment: variables.iter().map(|variable| (*variable).to_owned()).collect(),
+            ..Container::default()
+        };
+        assert_eq!(with(&[]).token(), None);
+        assert_eq!(with(&["A=1", "ARPO_DESKTOP_TOKEN=x=y"]).token(), Some("x=y"));
+    }
+
+    #[test]
+    fn a_network_is_one_of_two() {
+        assert_eq!("internal".parse(), Ok(Network::Internal));
+        assert_eq!("bridge".parse(), Ok(Network::Bridge));
+        assert!("host".parse::<Network>().is_err_and(|error| error.to_string().contains("\"internal\"")));
     }
 }

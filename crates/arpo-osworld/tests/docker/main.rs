@@ -5,7 +5,8 @@
 mod bench;
 
 use arpo_osworld::provider::{
-    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares, Vm,
+    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares,
+    TOKEN_VARIABLE, Vm,
 };
 use bench::{Bench, SERVES, provider, soon};
 use std::collections::{HashMap, HashSet};
@@ -22,7 +23,7 @@ fn answers(addresses: &Addresses, limit: Duration) -> bool {
 
 fn screenshot(addresses: &Addresses) -> Vec<u8> {
     let url = format!("{}/screenshot", addresses.server_url());
-    let mut answer = ureq::get(&url).call().expect("an answer");
+    let mut answer = ureq::get(&url).header("Authorization", "Bearer secret").call().expect("an answer");
     answer.body_mut().read_to_vec().expect("a screenshot")
 }
 
@@ -358,9 +359,11 @@ fn the_real_desktop_is_reset_within_two_seconds() {
         return;
     }
     let begun = Instant::now();
-    let spares = Spares::new(provider(Container { image, ..Container::default() }), 1);
+    let environment = vec![format!("{TOKEN_VARIABLE}=secret")];
+    let spares = Spares::new(provider(Container { image, environment, ..Container::default() }), 1);
     let mut desktop = spares.take(soon()).expect("a desktop");
     println!("cold start in {:?}", begun.elapsed());
+    assert!(!answers(desktop.addresses(), Duration::from_secs(5)), "nobody without the token");
     for _ in 0..3 {
         let begun = Instant::now();
         assert!(spares.wait_until_full(soon()));
