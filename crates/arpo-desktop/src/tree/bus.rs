@@ -107,13 +107,11 @@ impl Asker {
         }
         let (owner, path) = (Some(thing.owner.as_str()), thing.path.as_str());
         let call = self.bus.connection.call_method(owner, path, Some(interface), method, body);
-        match tokio::time::timeout(QUESTION_LIMIT, call).await {
-            Ok(answer) => Ok(answer?.body().deserialize()?),
-            Err(_) => {
-                self.hangs.store(true, Ordering::Relaxed);
-                Err(BusError::Hangs)
-            }
-        }
+        let Ok(answer) = tokio::time::timeout(QUESTION_LIMIT, call).await else {
+            self.hangs.store(true, Ordering::Relaxed);
+            return Err(BusError::Hangs);
+        };
+        Ok(answer?.body().deserialize()?)
     }
 
     /// A property of one of a thing's interfaces.
