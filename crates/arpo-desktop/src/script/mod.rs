@@ -122,6 +122,8 @@ enum Value {
     Truth(bool),
     Nothing,
     List(Vec<Value>),
+    /// How a move speeds up and slows down; only its end makes a difference.
+    Easing,
 }
 
 /// The longest time that a script may take for one thing; a longer one is a mistake.
@@ -246,6 +248,10 @@ impl Reader {
                 "True" => Value::Truth(true),
                 "False" => Value::Truth(false),
                 "None" => Value::Nothing,
+                "pyautogui" if self.take(&Token::Mark('.')) => {
+                    let name = self.name()?;
+                    (name == "linear" || name.starts_with("ease")).then_some(Value::Easing)?
+                }
                 _ => return None,
             },
             Token::Mark('[') => Value::List(self.values(']')?),
@@ -332,6 +338,11 @@ impl Arguments {
         }
     }
 
+    /// An easing at its place, which is nothing to know.
+    fn easing(&mut self, place: usize) -> Option<()> {
+        matches!(self.any("tween", place), None | Some(Value::Nothing | Value::Easing)).then_some(())
+    }
+
     /// Names of keys, from one text or a list of them.
     fn keys(&mut self, name: &str, place: usize) -> Option<Vec<String>> {
         let text = |value: Value| if let Value::Text(text) = value { Some(text) } else { None };
@@ -345,7 +356,7 @@ impl Arguments {
     /// Ends the reading of a call: what was not taken is not understood. How pyautogui eases, logs and pauses makes no
     /// difference here.
     fn end(mut self, deeds: Vec<Deed>) -> Option<Vec<Deed>> {
-        self.named.retain(|(name, _)| !matches!(name.as_str(), "logScreenshot" | "_pause" | "tween"));
+        self.named.retain(|(name, _)| !matches!(name.as_str(), "logScreenshot" | "_pause"));
         (self.named.is_empty() && self.placed.iter().all(Option::is_none)).then_some(deeds)
     }
 }
@@ -381,8 +392,16 @@ fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
             arguments.duration("duration", 4)?;
             Deed::Click { at, button, clicks, interval }
         }
-        "moveTo" => Deed::Move { to: arguments.place(0)?, duration: arguments.duration("duration", 2)? },
+        "moveTo" => {
+            arguments.easing(3)?;
+            Deed::Move { to: arguments.place(0)?, duration: arguments.duration("duration", 2)? }
+        }
         "dragTo" => {
+            arguments.easing(3)?;
+            // without it, a drag holds no button
+            if !matches!(arguments.any("mouseDownUp", 7), None | Some(Value::Truth(true))) {
+                return None;
+            }
             let (to, duration) = (arguments.place(0)?, arguments.duration("duration", 2)?);
             Deed::Drag { to, duration, button: arguments.button(4)? }
         }

@@ -59,6 +59,14 @@ fn one_liners_of_osworlds_client() {
                 Deed::Key { key: "shift".into(), down: false },
             ],
         ),
+        (
+            "pyautogui.moveTo(5, 6, 0.5, pyautogui.easeInQuad)",
+            vec![Deed::Move { to: at(5.0, 6.0), duration: Duration::from_millis(500) }],
+        ),
+        (
+            "pyautogui.dragTo(7, 8, duration=1.0, button='left', mouseDownUp=True)",
+            vec![Deed::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left }],
+        ),
         ("pyautogui.PAUSE = 0.5", vec![Deed::Pause(Duration::from_millis(500))]),
         (
             "pyautogui.mouseDown(button='left')",
@@ -86,6 +94,8 @@ fn anything_else_is_for_python_as_a_whole() {
         "pyautogui.click(1, 2, surprise=3)",
         "pyautogui.click(1, 2) pyautogui.click(3, 4)",
         "pyautogui.screenshot('a.png')",
+        "pyautogui.dragTo(1, 2, mouseDownUp=False)",
+        "pyautogui.moveTo(1, 2, 3, pyautogui.size)",
         "time.sleep(-1)",
         "time.sleep(1e9)",
         "pyautogui.click(nan, 2)",
