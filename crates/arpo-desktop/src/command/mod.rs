@@ -11,6 +11,7 @@ pub mod run;
 pub mod words;
 
 use serde_json::Value;
+use std::path::Path;
 
 /// A command as a client asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,19 @@ impl Command {
         })
     }
 
+    /// The same for a guest that calls Python only `python3`, as Debian does.
+    #[must_use]
+    pub fn for_path(mut self, path: &str) -> Self {
+        if let Self::Words(words) = &mut self
+            && let Some(first) = words.first_mut().filter(|first| *first == "python")
+            && !is_in_path("python", path)
+            && is_in_path("python3", path)
+        {
+            "python3".clone_into(first);
+        }
+        self
+    }
+
     /// The program to start and its arguments; none without a program.
     pub fn program(&self) -> Option<(String, Vec<String>)> {
         let shell = |rest: &[String]| {
@@ -96,6 +110,11 @@ impl Command {
             Self::LineWithArguments(words) => words::shown_list(words),
         }
     }
+}
+
+/// Whether a name is that of a program in the folders of a `PATH`.
+pub fn is_in_path(name: &str, path: &str) -> bool {
+    !name.contains('/') && path.split(':').any(|folder| Path::new(folder).join(name).is_file())
 }
 
 /// What Python takes for true.
@@ -144,6 +163,25 @@ mod tests {
         for request in [json!({"command": "a 'b"}), json!({"command": 3}), json!({"command": ["a", 3]})] {
             assert!(Command::from_request(&request, "/").is_err(), "{request}");
         }
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_the_path() {
+        assert!(is_in_path("sh", "/nowhere:/bin"));
+        assert!(!is_in_path("sh", "/nowhere"));
+        assert!(!is_in_path("../bin/sh", "/bin"));
+    }
+
+    #[test]
+    fn python_is_python3_where_that_is_its_only_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let python = || Command::Words(words(&["python", "-c", "python"]));
+        assert_eq!(python().for_path(path), python());
+        std::fs::write(folder.path().join("python3"), "").unwrap();
+        assert_eq!(python().for_path(path), Command::Words(words(&["python3", "-c", "python"])));
+        std::fs::write(folder.path().join("python"), "").unwrap();
+        assert_eq!(python().for_path(path), python());
     }
 
     #[test]

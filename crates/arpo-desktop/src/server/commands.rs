@@ -27,11 +27,16 @@ const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
 /// `/execute`: a command that failed is a success with its exit status.
 pub async fn execute(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
-    let command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    let command = command_of(&request)?;
     match finished(&guest, &command).await? {
         Ok(finished) => Ok(Answer::json(described("success", &finished))),
         Err(error) => Ok(Answer::failure(FAILED, error.to_string())),
     }
+}
+
+fn command_of(request: &Value) -> Result<Command, Answer> {
+    let command = Command::from_request(request, &home()).map_err(Answer::uncaught)?;
+    Ok(command.for_path(&env::var("PATH").unwrap_or_default()))
 }
 
 /// Runs a command, natively where it is a script that is understood.
@@ -69,7 +74,7 @@ fn described(status: &str, finished: &Finished) -> Value {
 
 /// `/setup/launch`: a command that is not waited for.
 pub async fn launch(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
-    let mut command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    let mut command = command_of(&request)?;
     if let Command::Words(words) = &mut command
         && cfg!(target_arch = "aarch64")
         && let Some(browser) = words.iter_mut().find(|word| *word == "google-chrome")
@@ -86,7 +91,7 @@ pub async fn launch(State(guest): Shared, JsonBody(request): JsonBody) -> Answer
 
 /// `/execute_with_verification`: a command, and then a wait for a window or for another command to succeed.
 pub async fn execute_with_verification(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
-    let command = Command::from_request(&request, &home()).map_err(Answer::uncaught)?;
+    let command = command_of(&request)?;
     let finished = match finished(&guest, &command).await? {
         Ok(finished) => finished,
         Err(error) => return Ok(Answer::failure(FAILED, error.to_string())),

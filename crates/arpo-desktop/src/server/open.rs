@@ -6,9 +6,9 @@
 use super::answer::Answer;
 use super::body::JsonBody;
 use super::{Answered, Guest, Shared, home, with_x};
-use crate::command::Command;
 use crate::command::run::{self, Surroundings};
 use crate::command::words::expanded;
+use crate::command::{Command, is_in_path};
 use crate::x11::windows::showing;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -68,21 +68,4 @@ async fn is_shown(guest: &Arc<Guest>, path: &str) -> Result<bool, Answer> {
         tokio::time::sleep(WINDOW_POLL).await;
     }
     Ok(false)
-}
-
-/// Whether a name is that of a program.
-fn is_in_path(name: &str, path: &str) -> bool {
-    !name.contains('/') && path.split(':').any(|folder| Path::new(folder).join(name).is_file())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_looked_for_in_the_path() {
-        assert!(is_in_path("sh", "/nowhere:/bin"));
-        assert!(!is_in_path("sh", "/nowhere"));
-        assert!(!is_in_path("../bin/sh", "/bin"));
-    }
 }

@@ -45,11 +45,19 @@ impl Wanted {
     }
 }
 
-/// The window of a file that was opened: its title has the file's name, or that without its ending.
+/// The window of a file or program that was opened: its title has the name, or that without its ending; letters as
+/// they are before letters in any case, since a program's title has a capital where its name has none.
 pub fn showing<'a>(clients: &'a [Client], file_name: &str) -> Option<&'a Client> {
     let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
     let stem = if stem.is_empty() { file_name } else { stem };
-    clients.iter().find(|client| client.title.contains(file_name) || client.title.contains(stem))
+    let find = |fold: fn(&str) -> String| {
+        let (whole, stem) = (fold(file_name), fold(stem));
+        clients.iter().find(|client| {
+            let title = fold(&client.title);
+            title.contains(&whole) || title.contains(&stem)
+        })
+    };
+    find(str::to_owned).or_else(|| find(str::to_lowercase))
 }
 
 /// A way to the windows.
@@ -181,6 +189,8 @@ mod tests {
         assert_eq!(found("notes.txt"), Some(2));
         assert_eq!(found("Notes.ods"), Some(3));
         assert_eq!(found("Untitled 1.ods"), Some(1));
+        assert_eq!(found("xcalc"), None);
+        assert_eq!(found("libreoffice"), Some(1));
         assert_eq!(found("other.txt"), None);
     }
 }
