@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// What makes a configuration; later ones win.
 #[derive(Args)]
 pub(crate) struct Layers {
-    /// Start from a preset: quick (the default), paper, released
+    /// Start from a preset: quick (the default), paper, released, osworld, osworld-subset32
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Then a TOML file; may be repeated
@@ -25,9 +25,21 @@ pub(crate) struct Layers {
 impl Layers {
     /// The configuration they make.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
-        let default = PRESETS[0].0;
-        let mut layers =
-            vec![Layer::preset(self.preset.as_deref().unwrap_or(default)).map_err(Failure::usage)?];
+        self.resolve_after(PRESETS[0].0, None)
+    }
+
+    /// The same where a command has a default preset of its own, and settings that come right after any preset, with
+    /// their name.
+    pub(crate) fn resolve_after(
+        &self,
+        preset: &str,
+        settings: Option<(&str, &str)>,
+    ) -> Result<Config, Failure> {
+        let preset = self.preset.as_deref().unwrap_or(preset);
+        let mut layers = vec![Layer::preset(preset).map_err(Failure::usage)?];
+        if let Some((name, text)) = settings {
+            layers.push(Layer::toml(name, text).map_err(Failure::usage)?);
+        }
         for path in &self.config {
             let name = path.display().to_string();
             let text = fs::read_to_string(path)

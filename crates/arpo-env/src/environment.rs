@@ -68,6 +68,9 @@ pub trait Environment: Send {
     /// Starts an episode; the seed decides what the task leaves open.
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError>;
 
+    /// What the agent said before the actions that come next; for environments that write episodes down.
+    fn told(&mut self, _response: &str) {}
+
     /// Carries out an action and shows the screen after it.
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError>;
 
@@ -88,6 +91,10 @@ pub trait Environment: Send {
 impl<E: Environment + ?Sized> Environment for Box<E> {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
         (**self).reset(task, seed, deadline)
+    }
+
+    fn told(&mut self, response: &str) {
+        (**self).told(response);
     }
 
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {

@@ -168,6 +168,10 @@ impl<E: Environment> Environment for FaultyDesktop<E> {
         Ok(spoilt(self.inner.reset(task, seed & WORLD, deadline)?, fault))
     }
 
+    fn told(&mut self, response: &str) {
+        self.inner.told(response);
+    }
+
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
         let fault = self.fault(false, deadline)?;
         let stepped = self.inner.step(action, deadline)?;

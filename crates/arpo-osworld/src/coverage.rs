@@ -61,7 +61,11 @@ pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
 
 /// Loads tasks and refuses them if one needs what is not here.
 pub fn load_runnable(tasks: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
-    let tasks = suite::load(tasks, list)?;
+    runnable(suite::load(tasks, list)?)
+}
+
+/// The tasks, unless one needs what is not here.
+pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     for task in &tasks {
         let missing = missing(&task.task);
         if !missing.is_empty() {

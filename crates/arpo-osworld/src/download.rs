@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 use uuid::Uuid;
 
 /// The file of known sums in the cache: `{"address": "sha256 in hex"}`.
@@ -70,21 +72,23 @@ impl Fetch for Internet {
 pub struct Cache {
     root: PathBuf,
     sources: Sources,
-    fetch: Box<dyn Fetch>,
-    checksums: BTreeMap<String, String>,
+    fetch: Arc<dyn Fetch>,
+    checksums: Arc<BTreeMap<String, String>>,
+    /// What one desktop's commands print, where several play the same task at once.
+    outputs: Option<TempDir>,
 }
 
 impl Cache {
     /// A cache over the internet. Known sums are read from its folder.
     pub fn new(root: impl Into<PathBuf>, sources: Sources) -> Result<Self, DownloadError> {
-        Self::with_fetch(root, sources, Box::new(Internet::default()))
+        Self::with_fetch(root, sources, Arc::new(Internet::default()))
     }
 
     /// A cache over anything else.
     pub fn with_fetch(
         root: impl Into<PathBuf>,
         sources: Sources,
-        fetch: Box<dyn Fetch>,
+        fetch: Arc<dyn Fetch>,
     ) -> Result<Self, DownloadError> {
         let root = root.into();
         let path = root.join(CHECKSUMS_FILE);
@@ -94,7 +98,18 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(broken(error.to_string())),
         };
-        Ok(Self { root, sources, fetch, checksums })
+        Ok(Self { root, sources, fetch, checksums: Arc::new(checksums), outputs: None })
+    }
+
+    /// The same cache for one desktop, with a folder of its own for what its commands print.
+    pub fn for_desktop(&self) -> io::Result<Self> {
+        Ok(Self {
+            root: self.root.clone(),
+            sources: self.sources.clone(),
+            fetch: Arc::clone(&self.fetch),
+            checksums: Arc::clone(&self.checksums),
+            outputs: Some(tempfile::tempdir()?),
+        })
     }
 
     /// The folder of a task.
@@ -111,6 +126,14 @@ impl Cache {
     /// Where an evaluator's download lies.
     pub fn evaluation_path(&self, task: &str, name: &str) -> PathBuf {
         self.task_folder(task).join(plain_name(name))
+    }
+
+    /// Where a command's output lies: the desktop's own folder, or the task's.
+    pub fn output_path(&self, task: &str, name: &str) -> PathBuf {
+        match &self.outputs {
+            Some(folder) => folder.path().join(plain_name(name)),
+            None => self.evaluation_path(task, name),
+        }
     }
 
     /// The content of a file, fetched if it is not there. `Err` if it is not what its sum says.

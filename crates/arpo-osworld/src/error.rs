@@ -153,7 +153,17 @@ pub enum SetupError {
         /// What is wrong.
         problem: String,
     },
-    /// A step that failed.
+    /// The desktop was gone, or its browser.
+    #[error("set-up step {index} ({step}): {problem}")]
+    Lost {
+        /// Which, from 0.
+        index: usize,
+        /// Its type.
+        step: String,
+        /// What happened.
+        problem: String,
+    },
+    /// A step that failed, and would on any desktop.
     #[error("set-up step {index} ({step}): {problem}")]
     Failed {
         /// Which, from 0.

@@ -10,6 +10,7 @@
 mod check;
 mod collecting;
 mod layers;
+mod osworld;
 pub mod presets;
 pub mod reference;
 mod run;
@@ -17,6 +18,7 @@ mod sections;
 
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
+pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluationConfig, FontChoice, HeldOut, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
@@ -49,6 +51,10 @@ pub struct Config {
     pub tasks: TasksConfig,
     /// What the embedded desktop looks like, where it is not as the suite is meant.
     pub screen: ScreenConfig,
+    /// OSWorld's tasks and the desktops they are played on, for `tasks.suite = "osworld"`.
+    pub osworld: OsworldConfig,
+    /// A chat server that acts: `arpo eval --policy chat`.
+    pub chat: ChatConfig,
     /// What the agent is shown and how its words are read.
     pub agent: AgentConfig,
     /// How episodes are collected.
@@ -88,6 +94,8 @@ impl Default for Config {
             model: ModelSection::default(),
             tasks: TasksConfig::default(),
             screen: ScreenConfig::default(),
+            osworld: OsworldConfig::default(),
+            chat: ChatConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
             faults: FaultsConfig::default(),

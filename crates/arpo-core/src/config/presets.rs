@@ -1,10 +1,12 @@
 //! The configurations that ship with the program: the TOML files under `configs/`.
 
 /// Names and TOML texts, the default first.
-pub const PRESETS: [(&str, &str); 3] = [
+pub const PRESETS: [(&str, &str); 5] = [
     ("quick", include_str!("../../../../configs/quick.toml")),
     ("paper", include_str!("../../../../configs/paper.toml")),
     ("released", include_str!("../../../../configs/released.toml")),
+    ("osworld", include_str!("../../../../configs/osworld.toml")),
+    ("osworld-subset32", include_str!("../../../../configs/osworld-subset32.toml")),
 ];
 
 /// The TOML text of a preset.

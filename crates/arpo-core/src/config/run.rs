@@ -53,15 +53,15 @@ pub enum DeviceChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TasksConfig {
-    /// Which tasks of the embedded desktop: its small screens or its large ones.
+    /// Which tasks: the embedded desktop's on its small screens or its large ones, or OSWorld's.
     pub suite: SuiteChoice,
     /// Train on the tasks of this JSON file, or of the JSON files of this folder, on the suite's screens; empty for the
     /// suite's own tasks.
     pub files: String,
     /// Train on so many of the training tasks, spread over the applications; 0 for all.
     pub count: usize,
-    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it; `quick`: the list of the quick
-    /// preset; empty for no list.
+    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it, or, for OSWorld, as its own lists
+    /// are; `quick`, `osworld-128`, `osworld-32`: the lists of the presets; empty for no list.
     pub list: String,
     /// Desktops a task is met on: 1 keeps everything that the task leaves open as it was first.
     #[schemars(range(min = 1))]
@@ -82,6 +82,8 @@ pub enum SuiteChoice {
     Pocket,
     /// Overlapping windows on 640x480 pixels and more.
     Desktop,
+    /// OSWorld's, on containers or virtual machines; see `[osworld]`.
+    Osworld,
 }
 
 /// What the embedded desktop looks like, where it is not as the suite is meant.

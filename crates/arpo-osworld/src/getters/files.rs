@@ -70,7 +70,7 @@ fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, Gette
 /// What an `execute` step stored; that it did not is an error of the evaluation.
 fn cache_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let name = fields.text("path")?;
-    let path = context.cache.evaluation_path(context.task, name);
+    let path = context.cache.output_path(context.task, name);
     match std::fs::read(&path) {
         Ok(content) => Ok(State::File(FileState::new(base_name(name), content))),
         Err(error) => Err(GetterError::Raises(format!("{}: {error}", path.display()))),

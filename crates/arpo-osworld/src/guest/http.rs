@@ -5,7 +5,7 @@ use super::{Browser, Command, Guest, Output, Window};
 use crate::error::GuestError;
 use base64::Engine;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a guest listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct HttpGuest {
     patience: Patience,
     token: Option<String>,
     browser: Cdp,
+    /// No call and no pause goes beyond it.
+    deadline: Option<Instant>,
 }
 
 const ANSWER_LIMIT_BYTES: u64 = 1 << 30;
@@ -70,7 +72,7 @@ struct Answer {
 }
 
 /// What is sent.
-enum Body<'a> {
+pub(super) enum Body<'a> {
     None,
     Json(Value),
     Form(&'a [(&'a str, &'a str)]),
@@ -82,7 +84,17 @@ impl HttpGuest {
     pub fn new(host: &str, ports: Ports, patience: Patience, token: Option<String>) -> Self {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
         let browser = Cdp::new(host, ports.chromium);
-        Self { agent, host: host.to_owned(), ports, patience, token, browser }
+        Self { agent, host: host.to_owned(), ports, patience, token, browser, deadline: None }
+    }
+
+    /// From now on nothing takes longer than until then.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    /// As much of a time as the deadline leaves.
+    fn within(&self, time: Duration) -> Duration {
+        self.deadline.map_or(time, |deadline| time.min(deadline.saturating_duration_since(Instant::now())))
     }
 
     /// A call, tried again while there is no answer. A command is sent once only: it may have run.
@@ -101,6 +113,10 @@ impl HttpGuest {
     }
 
     fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<Answer, String> {
+        let limit = self.within(limit);
+        if limit.is_zero() {
+            return Err("the deadline has passed".into());
+        }
         let url = format!("http://{}:{}{path}", self.host, self.ports.server);
         let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let sent = match body {
@@ -138,6 +154,12 @@ impl HttpGuest {
         Ok((answer.status == 200).then_some(answer.body))
     }
 
+    /// An answer that has to be there.
+    pub(super) fn wanted(&self, path: &str, body: &Body<'_>) -> Result<Vec<u8>, GuestError> {
+        let answer = self.call(path, body, self.patience.quick, self.patience.tries)?;
+        if answer.status == 200 { Ok(answer.body) } else { Err(refused(path, &answer)) }
+    }
+
     fn json(&self, path: &str, body: &Body<'_>) -> Result<Option<Value>, GuestError> {
         Ok(self.question(path, body)?.and_then(|body| serde_json::from_slice(&body).ok()))
     }
@@ -148,14 +170,18 @@ impl HttpGuest {
         if answer.status == 200 {
             return Ok(());
         }
-        let text: String = String::from_utf8_lossy(&answer.body).chars().take(500).collect();
-        Err(GuestError::Refused { call: path.to_owned(), status: answer.status, body: text })
+        Err(refused(path, &answer))
     }
 
     fn window_order(&self, path: &str, window: &Window) -> Result<(), GuestError> {
         let body = json!({"window_name": window.name, "strict": window.strict, "by_class": window.by_class});
         self.order(path, &Body::Json(body), self.patience.quick)
     }
+}
+
+fn refused(path: &str, answer: &Answer) -> GuestError {
+    let body = String::from_utf8_lossy(&answer.body).chars().take(500).collect();
+    GuestError::Refused { call: path.to_owned(), status: answer.status, body }
 }
 
 impl Guest for HttpGuest {
@@ -254,6 +280,10 @@ impl Guest for HttpGuest {
 
     fn browser(&self) -> &dyn Browser {
         &self.browser
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(self.within(time));
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod cdp;
 pub mod http;
+mod screen;
 
 use crate::error::GuestError;
 use serde_json::{Value, json};

@@ -57,6 +57,8 @@ const HISTORY_FILE: &str = "history_new.sqlite";
 enum Failure {
     /// The guest said no.
     Refused(String),
+    /// The desktop does not answer.
+    Lost(String),
     /// Nothing more can be done.
     Fatal(String),
 }
@@ -65,7 +67,7 @@ impl From<GuestError> for Failure {
     fn from(error: GuestError) -> Self {
         match error {
             GuestError::Refused { .. } => Self::Refused(error.to_string()),
-            GuestError::Unreachable { .. } => Self::Fatal(error.to_string()),
+            GuestError::Unreachable { .. } => Self::Lost(error.to_string()),
         }
     }
 }
@@ -85,6 +87,9 @@ pub fn run(preparation: &Preparation<'_>, steps: &[Step]) -> Result<Prepared, Se
                 prepared.refused.push(failed(problem).to_string());
             }
             Err(Failure::Refused(problem) | Failure::Fatal(problem)) => return Err(failed(problem)),
+            Err(Failure::Lost(problem)) => {
+                return Err(SetupError::Lost { index, step: steps[index].kind.clone(), problem });
+            }
         }
     }
     Ok(prepared)
@@ -183,7 +188,7 @@ impl Preparation<'_> {
 
     fn store(&self, name: Option<&str>, content: &str) -> Result<(), Failure> {
         let Some(name) = name else { return Ok(()) };
-        let path = self.cache.evaluation_path(self.task, name);
+        let path = self.cache.output_path(self.task, name);
         let written =
             path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
         written.map_err(|error| Failure::Fatal(format!("{}: {error}", path.display())))
@@ -200,7 +205,7 @@ impl Preparation<'_> {
                 Err(error) => last = error.to_string(),
             }
         }
-        Err(Failure::Fatal(format!("the browser does not answer: {last}")))
+        Err(Failure::Lost(format!("the browser does not answer: {last}")))
     }
 
     /// Each address in a new tab; after the first, the tab that was there before is closed.

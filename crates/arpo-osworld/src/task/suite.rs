@@ -1,7 +1,7 @@
 //! A folder of task files, and lists that choose from it.
 //!
 //! A folder is `examples/<domain>/<id>.json` or what is inside `examples`. A list is OSWorld's
-//! `{"domain": ["id", ...]}`, or an array of `{"domain": ..., "id": ...}`.
+//! `{"domain": ["id", ...]}`, an array of `{"domain": ..., "id": ...}`, or lines of `domain/id`.
 
 use super::TaskFile;
 use crate::error::TaskError;
@@ -21,11 +21,10 @@ pub struct SuiteTask {
 
 /// Reads every task of a folder, or those of a list, in the list's order.
 pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
-    let root = folder.join("examples");
-    let root = if root.is_dir() { root } else { folder.to_path_buf() };
     if let Some(list) = list {
-        return read_list(list)?.into_iter().map(|(domain, id)| read_task(&root, domain, &id)).collect();
+        return load_chosen(folder, read_list(list)?);
     }
+    let root = root_of(folder);
     let mut tasks = Vec::new();
     for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
         let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -41,17 +40,39 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
     Ok(tasks)
 }
 
+/// Reads the tasks of these domains and ids.
+pub fn load_chosen(folder: &Path, chosen: Vec<(String, String)>) -> Result<Vec<SuiteTask>, TaskError> {
+    let root = root_of(folder);
+    chosen.into_iter().map(|(domain, id)| read_task(&root, domain, &id)).collect()
+}
+
+fn root_of(folder: &Path) -> PathBuf {
+    let root = folder.join("examples");
+    if root.is_dir() { root } else { folder.to_path_buf() }
+}
+
 /// The domains and ids of a list, in its order.
 pub fn read_list(path: &Path) -> Result<Vec<(String, String)>, TaskError> {
-    let wrong = |problem: String| TaskError::File { path: path.to_path_buf(), problem };
-    let value: Value =
-        serde_json::from_str(&read(path)?).map_err(|error| wrong(format!("not JSON: {error}")))?;
+    parse_list(&read(path)?).map_err(|problem| TaskError::File { path: path.to_path_buf(), problem })
+}
+
+/// The same from its text.
+pub fn parse_list(text: &str) -> Result<Vec<(String, String)>, String> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let parts = |line: &str| match line.split_once('/') {
+            Some((domain, id)) => Ok((domain.to_owned(), id.to_owned())),
+            None => Err(format!("{line:?}: expected JSON, or lines of domain/id")),
+        };
+        return lines.map(parts).collect();
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let mut chosen = Vec::new();
     match value {
         Value::Object(domains) => {
             for (domain, ids) in domains {
-                let ids: Vec<String> = serde_json::from_value(ids)
-                    .map_err(|error| wrong(format!("domain {domain}: {error}")))?;
+                let ids: Vec<String> =
+                    serde_json::from_value(ids).map_err(|error| format!("domain {domain}: {error}"))?;
                 chosen.extend(ids.into_iter().map(|id| (domain.clone(), id)));
             }
         }
@@ -59,12 +80,12 @@ pub fn read_list(path: &Path) -> Result<Vec<(String, String)>, TaskError> {
             for (index, entry) in entries.iter().enumerate() {
                 let field = |name: &str| {
                     let text = entry[name].as_str().map(str::to_owned);
-                    text.ok_or_else(|| wrong(format!("entry {index}: {name} is missing or no text")))
+                    text.ok_or_else(|| format!("entry {index}: {name} is missing or no text"))
                 };
                 chosen.push((field("domain")?, field("id")?));
             }
         }
-        _ => return Err(wrong("neither domains with ids nor a list of tasks".into())),
+        _ => return Err("neither domains with ids nor a list of tasks".into()),
     }
     Ok(chosen)
 }

@@ -47,7 +47,7 @@ impl Fetch for Server {
 fn cache(folder: &std::path::Path, breaks_after: usize, knows_ranges: bool) -> (Cache, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let server = Server { calls: calls.clone(), breaks_after, knows_ranges };
-    (Cache::with_fetch(folder, Sources::default(), Box::new(server)).unwrap(), calls)
+    (Cache::with_fetch(folder, Sources::default(), Arc::new(server)).unwrap(), calls)
 }
 
 #[test]

@@ -1,62 +1,24 @@
 //! The client of a guest, against a server of this test on this host.
 
+use crate::server::serve;
 use arpo_osworld::error::GuestError;
 use arpo_osworld::guest::http::{HttpGuest, Patience, Ports};
 use arpo_osworld::guest::{Command, Guest};
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Answers each request with the first of the answers whose path it has, and keeps the requests.
-fn serve(answers: &'static [(&'static str, u16, &'static str)]) -> (HttpGuest, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let kept = seen.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut request = Vec::new();
-            let mut buffer = [0; 4096];
-            loop {
-                let count = stream.read(&mut buffer).unwrap();
-                request.extend_from_slice(&buffer[..count]);
-                let text = String::from_utf8_lossy(&request).into_owned();
-                let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-                let length = head
-                    .to_lowercase()
-                    .lines()
-                    .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
-                if count == 0 || body.len() >= length.unwrap_or(0) {
-                    break;
-                }
-            }
-            let text = String::from_utf8_lossy(&request).into_owned();
-            let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
-            kept.lock().unwrap().push(text);
-            let answer = answers.iter().find(|(known, ..)| *known == path);
-            let (status, body) = answer.map_or((404, "none"), |(_, status, body)| (*status, *body));
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
+fn guest(answers: &[(&'static str, u16, &str)]) -> (HttpGuest, Arc<Mutex<Vec<String>>>) {
+    let answers = answers.iter().map(|(path, status, body)| (*path, *status, body.as_bytes().to_vec()));
+    let (port, seen) = serve(answers.collect());
     let patience = Patience { tries: 1, interval: Duration::ZERO, ..Patience::default() };
-    let guest = HttpGuest::new(
-        "127.0.0.1",
-        Ports { server: port, ..Ports::default() },
-        patience,
-        Some("secret".into()),
-    );
-    (guest, seen)
+    let ports = Ports { server: port, ..Ports::default() };
+    (HttpGuest::new("127.0.0.1", ports, patience, Some("secret".into())), seen)
 }
 
 #[test]
 fn calls_have_osworld_s_shapes() {
-    let (guest, seen) = serve(&[
+    let (guest, seen) = guest(&[
         ("/execute", 200, r#"{"status": "success", "output": "hi\n", "error": "", "returncode": 0}"#),
         ("/file", 200, "content"),
         ("/accessibility", 200, r#"{"AT": "<a/>"}"#),

@@ -4,11 +4,13 @@
 
 mod cache;
 mod client;
+mod environment;
 mod fake_guest;
 mod getters;
 mod golden;
 mod hostile;
 mod judgement;
+mod server;
 mod setup;
 mod sounds;
 mod suites;

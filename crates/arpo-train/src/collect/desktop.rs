@@ -5,6 +5,7 @@
 
 use super::report::FailureKind;
 use crate::episode::screenshot;
+use crate::policy::Answer;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_engine::Screenshot;
@@ -24,7 +25,7 @@ pub type DesktopFactory = dyn Fn(usize) -> Result<Box<dyn Environment>, Environm
 #[derive(Debug)]
 pub(super) enum Call {
     Reset { task: Arc<Task>, seed: u64, deadline: Instant },
-    Act { actions: Vec<Action>, each: Duration },
+    Act { answer: Arc<Answer>, actions: Vec<Action>, each: Duration },
     Evaluate { deadline: Instant },
 }
 
@@ -152,7 +153,8 @@ fn carry_out(
             let screen = desktop.reset(&task, seed, deadline).map_err(broke)?;
             Ok(Done::Reset(looked(desktop, screen, last)?))
         }
-        Call::Act { actions, each } => {
+        Call::Act { answer, actions, each } => {
+            desktop.told(&answer.text);
             let (mut terminated, mut truncated) = (false, false);
             for action in &actions {
                 let stepped = desktop.step(action, Instant::now() + each).map_err(broke)?;

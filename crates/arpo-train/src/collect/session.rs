@@ -146,12 +146,14 @@ impl<'a> Session<'a> {
     pub(super) fn act_answered(&mut self) {
         let each = self.options.step;
         for (&number, living) in &mut self.living {
-            if let Stage::Answered(actions) = &mut living.stage {
-                let actions = std::mem::take(actions);
-                let limit = each * u32::try_from(actions.len()).unwrap_or(u32::MAX);
-                living.stage = Stage::Acting;
-                self.pool.call(living.place, number, Call::Act { actions, each }, limit);
-            }
+            let (Stage::Answered(actions), Some(answer)) = (&mut living.stage, living.history.answers.last())
+            else {
+                continue;
+            };
+            let (answer, actions) = (Arc::clone(answer), std::mem::take(actions));
+            let limit = each * u32::try_from(actions.len()).unwrap_or(u32::MAX);
+            living.stage = Stage::Acting;
+            self.pool.call(living.place, number, Call::Act { answer, actions, each }, limit);
         }
     }
 

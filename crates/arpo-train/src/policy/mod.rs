@@ -4,16 +4,22 @@
 //! | to change | look in |
 //! |---|---|
 //! | how the built-in engine is asked | [`engine`] |
+//! | how a chat server is asked | [`chat`] |
+//! | tasks solved by hand, from a file | [`script_file`] |
 //! | policies without a model, for tests and benchmarks | [`scripted`] |
 
+pub mod chat;
 pub mod engine;
+pub mod script_file;
 pub mod scripted;
 
 use crate::TrainError;
+use crate::dialogue::Assembled;
 use crate::episode::{History, Transcript};
 use arpo_agent::geometry::Size;
-use arpo_core::trajectory::PolicyVersion;
+use arpo_core::trajectory::{PolicyVersion, TokenSpan};
 
+pub use chat::ChatPolicy;
 pub use engine::EnginePolicy;
 pub use scripted::ScriptedPolicy;
 
@@ -69,4 +75,19 @@ pub trait Policy: Send {
 
     /// An ended episode, all screens answered, in tokens.
     fn transcript(&self, history: &History) -> Result<Transcript, TrainError>;
+}
+
+/// An episode of a policy that has no tokens of its own: those are the bytes of its words.
+fn transcript_in_bytes(history: &History) -> Transcript {
+    let mut tokens: Vec<u32> = history.plan.task.instruction.bytes().map(u32::from).collect();
+    let spans = history
+        .answers
+        .iter()
+        .map(|answer| {
+            let start = tokens.len();
+            tokens.extend(&answer.tokens);
+            TokenSpan { start, end: tokens.len() }
+        })
+        .collect();
+    Transcript { assembled: Assembled { tokens, spans }, first_shown: 0 }
 }

@@ -1,15 +1,14 @@
 //! Policies without a model: whatever a function says, after a set number of passes of a set time. Tokens are the bytes
 //! of the words.
 
-use super::{Answer, Policy, Question, Ticket};
+use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
 use crate::TrainError;
 use crate::demonstrations::{deadline, words};
-use crate::dialogue::Assembled;
 use crate::episode::{History, Transcript, on_screen};
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
 use arpo_core::action::Action;
-use arpo_core::trajectory::{EpisodeId, PolicyVersion, TokenSpan};
+use arpo_core::trajectory::{EpisodeId, PolicyVersion};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::look::ScreenOptions;
@@ -138,16 +137,6 @@ impl Policy for ScriptedPolicy {
     }
 
     fn transcript(&self, history: &History) -> Result<Transcript, TrainError> {
-        let mut tokens: Vec<u32> = history.plan.task.instruction.bytes().map(u32::from).collect();
-        let spans = history
-            .answers
-            .iter()
-            .map(|answer| {
-                let start = tokens.len();
-                tokens.extend(&answer.tokens);
-                TokenSpan { start, end: tokens.len() }
-            })
-            .collect();
-        Ok(Transcript { assembled: Assembled { tokens, spans }, first_shown: 0 })
+        Ok(transcript_in_bytes(history))
     }
 }

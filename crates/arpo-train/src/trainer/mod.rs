@@ -12,6 +12,7 @@
 pub mod evaluation;
 mod iteration;
 mod line;
+pub mod osworld;
 mod player;
 pub mod setup;
 pub mod state;

@@ -1,5 +1,6 @@
 //! What a run is made of, from its configuration: the model, the agent around it, the tasks, the desktops.
 
+use super::osworld;
 use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
@@ -12,7 +13,6 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::environment::Environment;
 use arpo_env::faults::{FaultCounts, FaultyDesktop};
 use arpo_env::look::{Font, ScreenOptions, Theme};
 use arpo_env::tasks::{Part, Suite, own};
@@ -67,19 +67,23 @@ pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     Ok(Loaded { config: dimensions, weights, side_files, agent })
 }
 
+/// The words around a task.
+pub fn style(config: &Config) -> ConversationStyle {
+    match config.agent.prompt {
+        PromptStyle::Uitars => ConversationStyle::uitars(config.agent.max_screenshots),
+        PromptStyle::Short => {
+            ConversationStyle { max_screenshots: config.agent.max_screenshots, ..pocket_style() }
+        }
+    }
+}
+
 /// How the model reads and speaks.
 pub fn agent(
     config: &Config,
     dimensions: &ModelConfig,
     side_files: &BTreeMap<String, Vec<u8>>,
 ) -> Result<Agent, TrainError> {
-    let style = match config.agent.prompt {
-        PromptStyle::Uitars => ConversationStyle::uitars(config.agent.max_screenshots),
-        PromptStyle::Short => {
-            ConversationStyle { max_screenshots: config.agent.max_screenshots, ..pocket_style() }
-        }
-    };
-    let mut agent = Agent::new(dimensions, side_files, Path::new(&config.model.base), style)?;
+    let mut agent = Agent::new(dimensions, side_files, Path::new(&config.model.base), style(config))?;
     agent.processor.limits.min = config.agent.min_pixels;
     agent.processor.limits.max = config.agent.max_pixels;
     Ok(agent)
@@ -140,17 +144,23 @@ pub fn world_seed(world: u64, sampling_seed: u64, faulty: bool) -> u64 {
     world & lower | if faulty { sampling_seed & !lower } else { 0 }
 }
 
-/// The suite.
-pub fn suite(config: &Config) -> Suite {
+/// The embedded desktop's suite; none for OSWorld.
+pub fn suite(config: &Config) -> Option<Suite> {
     match config.tasks.suite {
-        SuiteChoice::Pocket => Suite::Pocket,
-        SuiteChoice::Desktop => Suite::Desktop,
+        SuiteChoice::Pocket => Some(Suite::Pocket),
+        SuiteChoice::Desktop => Some(Suite::Desktop),
+        SuiteChoice::Osworld => None,
     }
 }
 
 /// The screen that episodes are played on: the suite's, with what the configuration wants otherwise.
 pub fn screen(config: &Config) -> Result<ScreenOptions, TrainError> {
-    let mut screen = suite(config).screen();
+    let suite = suite(config).ok_or_else(|| {
+        TrainError::Options(
+            "`tasks.suite` = \"osworld\" has no embedded desktop: expected \"pocket\" or \"desktop\"".into(),
+        )
+    })?;
+    let mut screen = suite.screen();
     let wanted = &config.screen;
     if wanted.width > 0 {
         screen.width = wanted.width;
@@ -177,30 +187,44 @@ pub fn screen(config: &Config) -> Result<ScreenOptions, TrainError> {
 
 /// Desktops of the suite, and how episodes are played on them. Faults that the configuration asks for are counted.
 pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
-    let screen = screen(config)?;
+    let factory: Arc<DesktopFactory> = if config.tasks.suite == SuiteChoice::Osworld {
+        osworld::factory(config, None)?
+    } else {
+        let screen = screen(config)?;
+        Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?)))
+    };
+    Ok(collector_of(config, factory, faults))
+}
+
+/// The same with desktops that are made otherwise.
+pub fn collector_of(config: &Config, make: Arc<DesktopFactory>, faults: &Arc<FaultCounts>) -> Collector {
     let (played, counts, seed) = (config.faults.clone(), Arc::clone(faults), config.seed);
-    let factory: Arc<DesktopFactory> = Arc::new(move |_| {
-        let desktop = EmbeddedDesktop::new(screen.clone())?;
+    let faulty: Arc<DesktopFactory> = Arc::new(move |place| {
+        let desktop = make(place)?;
         Ok(if played.any() {
             Box::new(FaultyDesktop::new(desktop, played.clone(), seed, Arc::clone(&counts)))
         } else {
-            Box::new(desktop) as Box<dyn Environment>
+            desktop
         })
     });
-    Ok(Collector::new(factory, config.collect.desktops, CollectOptions::from(&config.collect)))
+    Collector::new(faulty, config.collect.desktops, CollectOptions::from(&config.collect))
 }
 
 /// The tasks to train on: the suite's or the user's own; of them those of a list, or so many of them, the applications taking turns.
 pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
     let own;
-    let all = if config.tasks.files.is_empty() {
-        suite(config).tasks(Part::Train)
+    let all = if config.tasks.suite == SuiteChoice::Osworld {
+        own = osworld::tasks(config)?;
+        &own
+    } else if let (Some(suite), true) = (suite(config), config.tasks.files.is_empty()) {
+        suite.tasks(Part::Train)
     } else {
         own = own::read(Path::new(&config.tasks.files), screen(config)?)
             .map_err(|problem| TrainError::Options(format!("`tasks.files`: {problem}")))?;
         &own
     };
-    let tasks: Vec<Arc<Task>> = if config.tasks.list.is_empty() {
+    let chosen = config.tasks.list.is_empty() || config.tasks.suite == SuiteChoice::Osworld;
+    let tasks: Vec<Arc<Task>> = if chosen {
         all.iter().map(|task| Arc::new(task.clone())).collect()
     } else {
         listed(&config.tasks.list, all)?
@@ -230,7 +254,8 @@ fn spread(tasks: Vec<Arc<Task>>, wanted: usize) -> Vec<Arc<Task>> {
 
 /// The tasks that are never trained on.
 pub fn held_out_tasks(config: &Config) -> Vec<Arc<Task>> {
-    suite(config).tasks(Part::HeldOut).iter().map(|task| Arc::new(task.clone())).collect()
+    let tasks = suite(config).map_or(&[][..], |suite| suite.tasks(Part::HeldOut));
+    tasks.iter().map(|task| Arc::new(task.clone())).collect()
 }
 
 /// The list that the program carries.

@@ -1,0 +1,129 @@
+//! The options of OSWorld's own evaluation script for UI-TARS, under their own names, so that an old command line can
+//! be pasted. Each is another way to say a key of the configuration; what says nothing here is taken and left.
+
+use crate::Failure;
+use arpo_core::config::{Config, SuiteChoice};
+use arpo_train::policy::chat::ChatPolicy;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Servers of the original's launcher: this many ports beside each other.
+const SERVERS: u16 = 8;
+/// To find out which of them are there.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The original's options.
+#[derive(Args)]
+#[command(next_help_heading = "Options of OSWorld's script, under its names")]
+pub(super) struct OriginalArguments {
+    /// No window is shown in any case
+    #[arg(long)]
+    headless: bool,
+    /// `screenshot` is what there is
+    #[arg(long = "observation_type", value_name = "WHAT")]
+    observation_type: Option<String>,
+    /// `pyautogui` is what there is
+    #[arg(long = "action_space", value_name = "WHAT")]
+    action_space: Option<String>,
+    /// The same as `--set collect.max_steps=...`
+    #[arg(long = "max_steps", value_name = "TURNS")]
+    max_steps: Option<usize>,
+    /// The same as `--set osworld.give_up_at=...`: what is said at this turn is giving up
+    #[arg(long = "max_trajectory_length", value_name = "TURNS")]
+    max_trajectory_length: Option<usize>,
+    /// The same as `--set evaluation.temperature=...`
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f64>,
+    /// The same as `--set chat.top_p=...`
+    #[arg(long = "top_p", value_name = "SHARE")]
+    top_p: Option<f64>,
+    /// The same as `--set agent.max_tokens=...`
+    #[arg(long = "max_tokens", value_name = "TOKENS")]
+    max_tokens: Option<usize>,
+    /// The same as `--set collect.desktops=...`
+    #[arg(long = "num_envs", value_name = "DESKTOPS")]
+    num_envs: Option<usize>,
+    /// Seconds after every action; the same as `--set osworld.pause_seconds=...`
+    #[arg(long = "sleep_after_execution", value_name = "SECONDS")]
+    sleep_after_execution: Option<f64>,
+    /// The list of tasks; the same as `--set tasks.list=...`
+    #[arg(long = "test_all_meta_path", value_name = "FILE")]
+    test_all_meta_path: Option<String>,
+    /// The folder of task files; the same as `--set osworld.tasks=...`
+    #[arg(long = "test_config_base_dir", value_name = "DIR")]
+    test_config_base_dir: Option<String>,
+    /// The virtual machine's disk; the same as `--set osworld.desktop=vm --set osworld.vm_disk=...`
+    #[arg(long = "path_to_vm", value_name = "FILE")]
+    path_to_vm: Option<String>,
+    /// Where results are written
+    #[arg(long = "result_dir", value_name = "DIR")]
+    pub(super) result_dir: Option<PathBuf>,
+    /// The name of the first trial
+    #[arg(long = "trial-id", value_name = "NUMBER")]
+    pub(super) trial_id: Option<u32>,
+    /// Chat servers at this host act
+    #[arg(long = "server_ip", value_name = "URL")]
+    server_ip: Option<String>,
+    /// The first of eight ports they may listen on
+    #[arg(long = "server_port", value_name = "PORT", default_value_t = 9000)]
+    server_port: u16,
+}
+
+impl OriginalArguments {
+    /// A chat server acts.
+    pub(super) fn by_chat(&self) -> bool {
+        self.server_ip.is_some()
+    }
+
+    /// Only OSWorld has what is said here.
+    pub(super) fn is_osworld(&self) -> bool {
+        [&self.test_all_meta_path, &self.test_config_base_dir, &self.path_to_vm, &self.server_ip]
+            .iter()
+            .any(|given| given.is_some())
+    }
+
+    /// The configuration with what is said here.
+    pub(super) fn apply(&self, config: &mut Config) -> Result<(), Failure> {
+        for (option, value, only) in [
+            ("observation_type", &self.observation_type, "screenshot"),
+            ("action_space", &self.action_space, "pyautogui"),
+        ] {
+            if let Some(value) = value.as_deref().filter(|value| *value != only) {
+                return Err(Failure::usage(format!(
+                    "--{option} {value}: expected {only}, there is no other"
+                )));
+            }
+        }
+        if self.is_osworld() {
+            config.tasks.suite = SuiteChoice::Osworld;
+        }
+        set(&mut config.collect.max_steps, self.max_steps.as_ref());
+        set(&mut config.osworld.give_up_at, self.max_trajectory_length.as_ref());
+        set(&mut config.evaluation.temperature, self.temperature.as_ref());
+        set(&mut config.chat.top_p, self.top_p.as_ref());
+        set(&mut config.agent.max_tokens, self.max_tokens.as_ref());
+        set(&mut config.collect.desktops, self.num_envs.as_ref());
+        set(&mut config.osworld.pause_seconds, self.sleep_after_execution.as_ref());
+        set(&mut config.tasks.list, self.test_all_meta_path.as_ref());
+        set(&mut config.osworld.tasks, self.test_config_base_dir.as_ref());
+        if let Some(disk) = &self.path_to_vm {
+            config.osworld.desktop = arpo_core::config::DesktopChoice::Vm;
+            config.osworld.vm_disk.clone_from(disk);
+        }
+        if let Some(host) = &self.server_ip {
+            // the original expects all eight; those that are there are enough
+            let ports = (0..SERVERS).map(|offset| self.server_port.saturating_add(offset));
+            let host = host.trim_end_matches('/');
+            let candidates = ports.map(|port| format!("{host}:{port}/v1")).collect();
+            config.chat.servers = ChatPolicy::living(candidates, PROBE).map_err(Failure::failed)?.join(" ");
+        }
+        Ok(())
+    }
+}
+
+fn set<T: Clone>(key: &mut T, given: Option<&T>) {
+    if let Some(given) = given {
+        key.clone_from(given);
+    }
+}

@@ -1,0 +1,112 @@
+//! OSWorld's tasks, trial by trial, with result folders as OSWorld writes them. Tasks that have a result are skipped.
+
+use super::{EvalArguments, Who, policy, show, who};
+use crate::{Failure, write_json};
+use arpo_core::config::Config;
+use arpo_core::task::Task;
+use arpo_core::trajectory::Outcome;
+use arpo_osworld::results::record::Trial;
+use arpo_osworld::results::table::Results;
+use arpo_train::collect::CollectEvent;
+use arpo_train::policy::Policy;
+use arpo_train::trainer::evaluation::{Examination, examine};
+use arpo_train::trainer::osworld::{Recorded, factory};
+use arpo_train::trainer::setup;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What judging has otherwise than training, as in OSWorld's script.
+pub(super) const SETTINGS: &str = "\
+collect.desktops = 8
+osworld.settle_seconds = 10.0
+osworld.pause_seconds = 1.0
+osworld.calls_tolerated = 3
+osworld.give_up_at = 15
+";
+
+const RESULTS: &str = "results";
+
+pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
+    let tasks = setup::training_tasks(config).map_err(Failure::usage)?;
+    let mut policy = policy(arguments, config, &tasks)?;
+    let root = arguments.original.result_dir.clone().unwrap_or_else(|| PathBuf::from(RESULTS));
+    let first = arguments.original.trial_id.unwrap_or(0);
+    let model = model_name(arguments, config);
+    let trials = u32::try_from(arguments.samples.unwrap_or(1)).map_err(Failure::usage)?;
+    let mut unjudged = Vec::new();
+    for number in first..first + trials {
+        let trial = Trial::new(&root, "screenshot", &model, &number.to_string());
+        unjudged.extend(play(arguments, config, &trial, u64::from(number), &tasks, policy.as_mut())?);
+    }
+    let folder = root.join("pyautogui").join("screenshot").join(&model);
+    let summary = Results::read(&folder).map_err(Failure::failed)?.summary();
+    if arguments.json {
+        write_json(&summary, out)?;
+    } else {
+        show::print(&summary, out)?;
+        writeln!(out, "results in {}", folder.display())?;
+    }
+    if unjudged.is_empty() {
+        return Ok(());
+    }
+    out.flush()?;
+    Err(Failure::failed(format!(
+        "{} without a result, see above; the same command tries them again: {}",
+        unjudged.len(),
+        unjudged.join(", ")
+    )))
+}
+
+/// What the folder of results is named after.
+fn model_name(arguments: &EvalArguments, config: &Config) -> String {
+    let name = match who(arguments) {
+        Who::Chat => &config.chat.model,
+        Who::Script => "script",
+        _ => &config.model.base,
+    };
+    let last = Path::new(name).file_name();
+    last.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Plays what has no result yet; returns what has none afterwards.
+fn play(
+    arguments: &EvalArguments,
+    config: &Config,
+    trial: &Trial,
+    number: u64,
+    tasks: &[Arc<Task>],
+    policy: &mut dyn Policy,
+) -> Result<Vec<String>, Failure> {
+    let is_finished = |task: &&Arc<Task>| trial.is_finished(&task.application, task.id.as_str());
+    let open: Vec<Arc<Task>> = tasks.iter().filter(|task| !is_finished(task)).cloned().collect();
+    let say = |words: String| drop(writeln!(std::io::stderr(), "{words}"));
+    say(format!("trial {number}: {} of {} tasks to play", open.len(), tasks.len()));
+    if open.is_empty() {
+        return Ok(vec![]);
+    }
+    let recorded = Recorded { trial: trial.clone(), film: arguments.film };
+    let mut config = config.clone();
+    config.collect.desktops = config.collect.desktops.min(open.len());
+    let factory = factory(&config, Some(recorded)).map_err(Failure::failed)?;
+    let mut collector = setup::collector_of(&config, factory, &Arc::default());
+    let mut tell = |event| match event {
+        CollectEvent::Ended { task, score: Some(score), running, waiting } => {
+            say(format!("{score:.2}  {task}  ({running} running, {waiting} waiting)"));
+        }
+        CollectEvent::Ended { .. } => {}
+        CollectEvent::Failed { desktop, kind, reason } => say(format!("desktop {desktop}: {kind}: {reason}")),
+    };
+    let examination = Examination::of(&config, number, 1);
+    let examined =
+        examine(&mut collector, policy, &open, &examination, &mut tell).map_err(Failure::failed)?;
+    for (task, episodes) in open.iter().zip(&examined.episodes) {
+        // an episode that ended with words nobody can read is not judged, and worth nothing
+        let unreadable = |outcome: &Outcome| matches!(outcome, Outcome::Unparsable { .. });
+        if episodes.iter().any(|played| unreadable(&played.trajectory.outcome)) && !is_finished(&task) {
+            let finished = trial.finish(&task.application, task.id.as_str(), 0.0);
+            finished.map_err(|error| Failure::failed(format!("{}: {error}", trial.folder().display())))?;
+        }
+    }
+    Ok(open.iter().filter(|task| !is_finished(task)).map(|task| task.id.to_string()).collect())
+}

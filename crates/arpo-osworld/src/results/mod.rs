@@ -1,0 +1,19 @@
+//! Result folders as OSWorld writes them, and the tables that are made of them.
+//!
+//! `<root>/<action space>/<observation>/<model>/<trial>/<domain>/<task id>/` holds `result.txt`, `traj.jsonl`, a
+//! `step_*.png` for every action and, if it was recorded, `recording.mp4`.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | what is written of an episode | [`record`] |
+//! | how folders are read and counted | [`table`] |
+
+pub mod record;
+pub mod table;
+
+/// The score, the last file of a finished task.
+pub const SCORE_FILE: &str = "result.txt";
+/// A line for every action.
+pub const ACTIONS_FILE: &str = "traj.jsonl";
+/// The film of the episode.
+pub const RECORDING_FILE: &str = "recording.mp4";

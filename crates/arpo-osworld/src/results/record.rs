@@ -1,0 +1,170 @@
+//! What is written of an episode while it is played.
+//!
+//! The score comes last and is renamed into place: a folder with a score is whole, and a folder without one is begun
+//! anew. Other files of a task's folder are not touched.
+
+use super::{ACTIONS_FILE, RECORDING_FILE, SCORE_FILE};
+use jiff::Zoned;
+use serde_json::{Value, json};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// One pass over a list of tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    folder: PathBuf,
+}
+
+/// An action as it is written down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acted<'a> {
+    /// The response it is from, counted from 1.
+    pub turn: usize,
+    /// What the desktop was sent.
+    pub action: &'a str,
+    /// What the agent said.
+    pub response: &'a str,
+    /// The agent ended the episode with it.
+    pub done: bool,
+    /// `{"done": true}`, `{"fail": true}` or nothing.
+    pub info: Value,
+    /// The screen after it, as PNG.
+    pub screenshot: &'a [u8],
+}
+
+impl Trial {
+    /// The folder of a trial under a folder of results.
+    pub fn new(root: &Path, observation: &str, model: &str, trial: &str) -> Self {
+        Self { folder: root.join("pyautogui").join(observation).join(model).join(trial) }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn task(&self, domain: &str, task: &str) -> PathBuf {
+        self.folder.join(domain).join(task)
+    }
+
+    /// The task has its score.
+    pub fn is_finished(&self, domain: &str, task: &str) -> bool {
+        self.task(domain, task).join(SCORE_FILE).is_file()
+    }
+
+    /// Begins the record of a task; what an unfinished attempt left is removed.
+    pub fn begin(&self, domain: &str, task: &str) -> io::Result<Record> {
+        let folder = self.task(domain, task);
+        fs::create_dir_all(&folder)?;
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if is_ours(&path) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(Record { folder })
+    }
+
+    /// Writes the score of a task that its desktop did not judge.
+    pub fn finish(&self, domain: &str, task: &str, score: f64) -> io::Result<()> {
+        Record { folder: self.task(domain, task) }.score(score)
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let picture = name.starts_with("step_") && name.ends_with(".png");
+    picture || [ACTIONS_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
+}
+
+/// The folder of a task that is being played.
+#[derive(Debug)]
+pub struct Record {
+    folder: PathBuf,
+}
+
+impl Record {
+    /// Writes an action and the screen after it.
+    pub fn acted(&self, acted: &Acted<'_>, now: &Zoned) -> io::Result<()> {
+        // microseconds keep apart the actions of one response, which share their number
+        let time = now.strftime("%Y%m%d@%H%M%S%6f").to_string();
+        let picture = format!("step_{}_{time}.png", acted.turn);
+        fs::write(self.folder.join(&picture), acted.screenshot)?;
+        self.line(&json!({
+            "step_num": acted.turn,
+            "action_timestamp": time,
+            "action": acted.action,
+            "response": acted.response,
+            "reward": 0,
+            "done": acted.done,
+            "info": acted.info,
+            "screenshot_file": picture,
+        }))
+    }
+
+    /// Writes why the episode came to nothing.
+    pub fn error(&self, problem: &str) -> io::Result<()> {
+        self.line(&json!({"Error": problem}))
+    }
+
+    /// Writes the film.
+    pub fn recording(&self, film: &[u8]) -> io::Result<()> {
+        fs::write(self.folder.join(RECORDING_FILE), film)
+    }
+
+    /// Writes the score: the task is finished.
+    pub fn score(&self, score: f64) -> io::Result<()> {
+        let part = self.folder.join(format!("{SCORE_FILE}.part"));
+        fs::write(&part, format!("{score:?}\n"))?;
+        fs::rename(part, self.folder.join(SCORE_FILE))
+    }
+
+    fn line(&self, line: &Value) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.folder.join(ACTIONS_FILE))?;
+        writeln!(file, "{line}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_finished_by_its_score_and_an_unfinished_one_begun_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let trial = Trial::new(root.path(), "screenshot", "ui-tars", "0");
+        assert!(trial.folder().ends_with("pyautogui/screenshot/ui-tars/0"));
+        let acted = Acted {
+            turn: 1,
+            action: "DONE",
+            response: "Action: finished()",
+            done: true,
+            info: json!({"done": true}),
+            screenshot: b"png",
+        };
+        let begin = || trial.begin("os", "task").unwrap();
+        begin().acted(&acted, &Zoned::now()).unwrap();
+        fs::write(trial.folder().join("os/task/notes.txt"), "mine").unwrap();
+        assert!(!trial.is_finished("os", "task"));
+
+        let record = begin();
+        let names = || {
+            let entries = fs::read_dir(trial.folder().join("os/task")).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(), ["notes.txt"]);
+        record.acted(&acted, &Zoned::now()).unwrap();
+        record.acted(&acted, &Zoned::now()).unwrap();
+        record.score(1.0).unwrap();
+        assert!(trial.is_finished("os", "task"));
+        assert_eq!(names().len(), 5, "two pictures, the lines, the score and the user's own: {:?}", names());
+        let lines = fs::read_to_string(trial.folder().join("os/task/traj.jsonl")).unwrap();
+        let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["step_num"], &first["action"]), (&json!(1), &json!("DONE")));
+        assert_eq!(fs::read_to_string(trial.folder().join("os/task/result.txt")).unwrap(), "1.0\n");
+    }
+}

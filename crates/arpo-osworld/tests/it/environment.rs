@@ -1,0 +1,173 @@
+//! A task played on a guest that only says what this test lets it say.
+
+use crate::server::serve;
+use arpo_core::action::{Action, ModelBox};
+use arpo_core::task::{Task, TaskId};
+use arpo_env::environment::{Environment, EnvironmentError};
+use arpo_osworld::download::{Cache, Sources};
+use arpo_osworld::environment::{OsworldDesktop, PlayOptions, Shared};
+use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
+use arpo_osworld::results::record::Trial;
+use arpo_osworld::task::TaskFile;
+use arpo_osworld::task::suite::SuiteTask;
+use image::{ImageFormat, RgbImage};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const ID: &str = "bb5e4c0d";
+
+struct Played {
+    desktop: OsworldDesktop,
+    requests: Arc<Mutex<Vec<String>>>,
+    results: TempDir,
+    _cache: TempDir,
+}
+
+fn png() -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    RgbImage::from_pixel(64, 48, image::Rgb([7, 8, 9])).write_to(&mut bytes, ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+/// A desktop whose commands print `yes`, and a task that wants it.
+fn played(evaluator: &str, options: PlayOptions) -> Played {
+    let said = br#"{"status": "success", "output": "yes", "error": "", "returncode": 0}"#;
+    let (port, requests) = serve(vec![
+        ("/screenshot", 200, png()),
+        ("/screen_size", 200, br#"{"width": 64, "height": 48}"#.to_vec()),
+        ("/execute", 200, said.to_vec()),
+        ("/setup/launch", 200, b"launched".to_vec()),
+    ]);
+    let text = format!(
+        r#"{{"id": "{ID}", "instruction": "Say yes.", "evaluator": {evaluator},
+             "config": [{{"type": "launch", "parameters": {{"command": ["xterm"]}}}}]}}"#
+    );
+    let task = SuiteTask { domain: "os".into(), task: TaskFile::parse(&text).unwrap() };
+    let address = Addresses::parse(&format!("http://127.0.0.1:{port}")).unwrap();
+    let machine = Machine::Fixed(vec![address]);
+    let provider = Provider::new(Options { run: "test".into(), machine }).unwrap();
+    let (cache, results) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shared = Shared {
+        tasks: BTreeMap::from([(ID.to_owned(), task)]),
+        desktops: Spares::new(provider, 0),
+        cache: Cache::new(cache.path(), Sources { offline: true, ..Sources::default() }).unwrap(),
+        options: PlayOptions { pause: Duration::ZERO, freeze: false, ..options },
+        trial: Some(Trial::new(results.path(), "screenshot", "test", "0")),
+    };
+    Played { desktop: OsworldDesktop::new(Arc::new(shared)), requests, results, _cache: cache }
+}
+
+impl Played {
+    fn reset(&mut self) {
+        let screen = self.desktop.reset(&task(ID), 0, soon()).unwrap();
+        assert_eq!(screen.image.dimensions(), (64, 48));
+    }
+
+    fn act(&mut self, action: &Action) -> bool {
+        self.desktop.told("Action: as the test says");
+        self.desktop.step(action, soon()).unwrap().terminated
+    }
+
+    fn result(&self, name: &str) -> String {
+        let folder = self.results.path().join("pyautogui/screenshot/test/0/os").join(ID);
+        std::fs::read_to_string(folder.join(name)).unwrap()
+    }
+}
+
+fn task(id: &str) -> Task {
+    Task {
+        id: TaskId::new(id),
+        instruction: String::new(),
+        application: "os".into(),
+        setup: serde_json::Value::Null,
+        evaluator: serde_json::Value::Null,
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+const WANTS_YES: &str = r#"{"func": "exact_match",
+    "result": {"type": "vm_command_line", "command": ["answer"]},
+    "expected": {"type": "rule", "rules": {"expected": "yes"}}}"#;
+
+fn finished() -> Action {
+    Action::Finished { content: None }
+}
+
+#[test]
+fn a_task_is_set_up_acted_on_judged_and_written_down() {
+    let mut played = played(WANTS_YES, PlayOptions::default());
+    played.reset();
+    let place = ModelBox { x1: 10.0, y1: 20.0, x2: 10.0, y2: 20.0 };
+    assert!(!played.act(&Action::Click { start_box: place }));
+    assert!(played.act(&finished()));
+    assert_eq!(played.desktop.step(&Action::Wait {}, soon()).unwrap_err(), EnvironmentError::NoEpisode);
+    assert!((played.desktop.evaluate(soon()).unwrap() - 1.0).abs() < 1e-12);
+    let requests = played.requests.lock().unwrap().join("\n");
+    assert!(requests.contains("/setup/launch"), "the set-up ran");
+    assert!(requests.contains("pyautogui.FAILSAFE = False"), "the action has OSWorld's beginning");
+    assert!(requests.contains("pyautogui.click(10.0, 20.0, button='left')"), "{requests}");
+    drop(requests);
+    assert_eq!(played.result("result.txt"), "1.0\n");
+    let lines = played.result("traj.jsonl");
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["step_num"], &lines[1]["step_num"]), (&1.into(), &2.into()));
+    assert_eq!(lines[1]["action"], "DONE");
+    let picture = lines[0]["screenshot_file"].as_str().unwrap();
+    assert!(Path::new(picture).extension().is_some_and(|end| end == "png"));
+}
+
+#[test]
+fn giving_up_is_worth_something_only_where_nothing_can_be_done() {
+    let infeasible = r#"{"func": "infeasible"}"#;
+    let score = |evaluator, actions: &[Action], options| {
+        let mut played = played(evaluator, options);
+        played.reset();
+        let mut over = false;
+        for action in actions {
+            over = played.act(action);
+        }
+        (over, played.desktop.evaluate(soon()).unwrap())
+    };
+    let fail = [Action::ErrorEnv {}];
+    let scores = |evaluator, actions: &[Action], options: &PlayOptions, wanted: (bool, f64)| {
+        let (over, found) = score(evaluator, actions, options.clone());
+        assert!(
+            over == wanted.0 && (found - wanted.1).abs() < 1e-12,
+            "{evaluator} {actions:?}: {over} {found}"
+        );
+    };
+    let plain = PlayOptions::default();
+    scores(infeasible, &fail, &plain, (true, 1.0));
+    scores(infeasible, &[finished()], &plain, (true, 0.0));
+    scores(WANTS_YES, &fail, &plain, (true, 0.0));
+    // a call for the user is giving up, unless it is tolerated
+    let call = Action::CallUser {};
+    scores(infeasible, std::slice::from_ref(&call), &plain, (true, 1.0));
+    let patient = PlayOptions { calls_tolerated: 1, ..plain.clone() };
+    scores(infeasible, std::slice::from_ref(&call), &patient, (false, 0.0));
+    scores(infeasible, &[call.clone(), call], &patient, (true, 1.0));
+    // at the limit whatever is said is giving up; in the hard mode it is not
+    let limited = PlayOptions { give_up_at: Some(2), ..plain.clone() };
+    scores(infeasible, &[Action::Wait {}, Action::Wait {}], &limited, (true, 1.0));
+    scores(infeasible, &[Action::Wait {}, Action::Wait {}], &plain, (false, 0.0));
+}
+
+#[test]
+fn what_is_wrong_is_the_task_s_the_desktop_s_or_the_time_s() {
+    let mut played = played(WANTS_YES, PlayOptions::default());
+    assert_eq!(played.desktop.evaluate(soon()).unwrap_err(), EnvironmentError::NoEpisode);
+    let unknown = played.desktop.reset(&task("unknown"), 0, soon()).unwrap_err();
+    assert!(matches!(unknown, EnvironmentError::BadTask { .. }), "{unknown}");
+    played.reset();
+    let late = played.desktop.step(&finished(), Instant::now()).unwrap_err();
+    assert!(matches!(late, EnvironmentError::Deadline { during: "step" }), "{late}");
+}

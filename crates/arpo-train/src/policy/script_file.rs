@@ -1,0 +1,81 @@
+//! Tasks solved by hand: a JSON file with the responses of each task, said one after the other.
+//!
+//! `{"task id": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Places are pixels
+//! of the screen. A response without `Action:` is the action alone. When all is said, the agent has finished; a task
+//! with an empty list is left alone.
+
+use crate::TrainError;
+use crate::episode::History;
+use crate::policy::ScriptedPolicy;
+use arpo_agent::parse::parse;
+use arpo_core::task::Task;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FINISHED: &str = "Action: finished(content='')";
+
+/// What is said in each task, by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptFile {
+    responses: BTreeMap<String, Vec<String>>,
+}
+
+impl ScriptFile {
+    /// Reads a file; every response in it is one that can be read.
+    pub fn read(path: &Path) -> Result<Self, TrainError> {
+        let wrong = |problem: String| TrainError::Options(format!("{}: {problem}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut responses: BTreeMap<String, Vec<String>> = serde_json::from_str(text)
+            .map_err(|error| format!("{error}; expected {{\"task id\": [\"response\", ...]}}"))?;
+        for (task, said) in &mut responses {
+            for (number, response) in said.iter_mut().enumerate() {
+                if !response.contains("Action:") {
+                    *response = format!("Action: {response}");
+                }
+                parse(response).map_err(|error| format!("task {task}, response {}: {error}", number + 1))?;
+            }
+        }
+        Ok(Self { responses })
+    }
+
+    /// The policy that says it, on tasks that all have a script.
+    pub fn policy(self, tasks: &[Arc<Task>]) -> Result<ScriptedPolicy, TrainError> {
+        let without: Vec<&str> = tasks
+            .iter()
+            .map(|task| task.id.as_str())
+            .filter(|id| !self.responses.contains_key(*id))
+            .collect();
+        if !without.is_empty() {
+            return Err(TrainError::Options(format!(
+                "no script for {}; a task that is to be left alone has an empty list",
+                without.join(", ")
+            )));
+        }
+        Ok(ScriptedPolicy::new(move |history| Ok(self.next(history)), Duration::ZERO))
+    }
+
+    fn next(&self, history: &History) -> String {
+        let said = self.responses.get(history.plan.task.id.as_str());
+        said.and_then(|said| said.get(history.answers.len())).map_or(FINISHED, String::as_str).to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_said_is_found_when_the_file_is_read() {
+        let file = ScriptFile::parse(r#"{"a": ["click(start_box='(1,2)')"], "b": []}"#).unwrap();
+        assert_eq!(file.responses["a"], ["Action: click(start_box='(1,2)')"]);
+        let problem = |text| ScriptFile::parse(text).unwrap_err();
+        assert!(problem(r#"{"a": ["wait()", "click("]}"#).starts_with("task a, response 2: "));
+        assert!(problem("[]").contains("expected {\"task id\""));
+    }
+}

@@ -1,0 +1,149 @@
+//! OSWorld as a configuration wants it: its tasks, and desktops to play them on.
+
+use crate::TrainError;
+use crate::collect::DesktopFactory;
+use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
+use arpo_core::task::{Task, TaskId};
+use arpo_osworld::coverage::runnable;
+use arpo_osworld::download::{Cache, Sources};
+use arpo_osworld::environment::{OsworldDesktop, PlayOptions, Shared};
+use arpo_osworld::provider::{Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, Vm};
+use arpo_osworld::results::record::Trial;
+use arpo_osworld::task::Generation;
+use arpo_osworld::task::suite::{self, SuiteTask};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// The lists that the program carries.
+const LISTS: [(&str, &str); 2] = [
+    ("osworld-128", include_str!("../../../../configs/osworld-128.txt")),
+    ("osworld-32", include_str!("../../../../configs/osworld-32.txt")),
+];
+
+/// The task files that a configuration names; an error if one needs what is not here.
+pub fn files(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+    let folder = Path::new(&config.osworld.tasks);
+    if !folder.is_dir() {
+        return Err(TrainError::Options(format!(
+            "`osworld.tasks` = {:?}: no such folder; expected the one of OSWorld that holds `examples`",
+            config.osworld.tasks
+        )));
+    }
+    let list = &config.tasks.list;
+    let tasks = match LISTS.iter().find(|(name, _)| name == list) {
+        Some((name, text)) => {
+            let chosen = suite::parse_list(text)
+                .map_err(|problem| TrainError::Options(format!("`tasks.list` = {name:?}: {problem}")))?;
+            suite::load_chosen(folder, chosen)
+        }
+        None => suite::load(folder, (!list.is_empty()).then_some(Path::new(list))),
+    };
+    tasks.and_then(runnable).map_err(|error| TrainError::Options(error.to_string()))
+}
+
+/// The tasks as every environment's are; how they are prepared and judged stays in their files.
+pub fn tasks(config: &Config) -> Result<Vec<Task>, TrainError> {
+    let task = |SuiteTask { domain, task }: SuiteTask| Task {
+        id: TaskId::new(task.id),
+        instruction: task.instruction,
+        application: domain,
+        setup: serde_json::Value::Null,
+        evaluator: serde_json::Value::Null,
+    };
+    Ok(files(config)?.into_iter().map(task).collect())
+}
+
+/// Makes desktops that take their containers from one store, and write episodes down where there is a trial.
+pub fn factory(config: &Config, record: Option<Recorded>) -> Result<Arc<DesktopFactory>, TrainError> {
+    let wanted = &config.osworld;
+    let problem = |error: &dyn std::fmt::Display| TrainError::Options(error.to_string());
+    let tasks = files(config)?.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+    let sources = Sources {
+        offline: wanted.offline,
+        mirror: (!wanted.mirror.is_empty()).then(|| wanted.mirror.clone()),
+        ..Sources::default()
+    };
+    let cache = Cache::new(&wanted.cache, sources).map_err(|error| problem(&error))?;
+    let options = Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted)? };
+    let provider = Provider::new(options).map_err(|error| problem(&error))?;
+    let spares = if provider.starts_fresh() { wanted.spares } else { 0 };
+    let (trial, film) = record.map_or((None, false), |record| (Some(record.trial), record.film));
+    let shared = Arc::new(Shared {
+        tasks,
+        desktops: Spares::new(provider, spares),
+        cache,
+        options: PlayOptions { film, ..play_options(wanted) },
+        trial,
+    });
+    Ok(Arc::new(move |_| Ok(Box::new(OsworldDesktop::new(Arc::clone(&shared))))))
+}
+
+/// Where episodes are written down.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The folder of the trial.
+    pub trial: Trial,
+    /// Film them, too.
+    pub film: bool,
+}
+
+fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
+    let some = |number: f64| (number > 0.0).then_some(number);
+    let network = match wanted.network {
+        NetworkChoice::Internal => Network::Internal,
+        NetworkChoice::Bridge => Network::Bridge,
+    };
+    Ok(match wanted.desktop {
+        DesktopChoice::Container => Machine::Container(Container {
+            image: wanted.image.clone(),
+            limits: Limits {
+                memory_bytes: some(wanted.memory_gib).map(|gib| (gib * GIB) as u64),
+                cpus: some(wanted.processors),
+                processes: (wanted.processes > 0).then_some(wanted.processes),
+                ..Limits::default()
+            },
+            network,
+            environment: token(wanted)
+                .map(|token| format!("ARPO_DESKTOP_TOKEN={token}"))
+                .into_iter()
+                .collect(),
+            ..Container::default()
+        }),
+        DesktopChoice::Vm => {
+            Machine::Vm(Vm { image: wanted.vm_image.clone(), ..Vm::new(PathBuf::from(&wanted.vm_disk)) })
+        }
+        DesktopChoice::Running => {
+            let addresses = wanted.running.split_whitespace().map(Addresses::parse);
+            let addresses: Result<Vec<Addresses>, _> = addresses.collect();
+            Machine::Fixed(
+                addresses.map_err(|error| TrainError::Options(format!("`osworld.running`: {error}")))?,
+            )
+        }
+    })
+}
+
+fn token(wanted: &OsworldConfig) -> Option<String> {
+    (!wanted.token.is_empty()).then(|| wanted.token.clone())
+}
+
+fn play_options(wanted: &OsworldConfig) -> PlayOptions {
+    PlayOptions {
+        settle: Duration::from_secs_f64(wanted.settle_seconds),
+        pause: Duration::from_secs_f64(wanted.pause_seconds),
+        freeze: wanted.freeze && wanted.desktop != DesktopChoice::Running,
+        calls_tolerated: wanted.calls_tolerated,
+        give_up_at: (wanted.give_up_at > 0).then_some(wanted.give_up_at),
+        generation: match wanted.generation {
+            GenerationChoice::Task => None,
+            GenerationChoice::ArpoEra => Some(Generation::ArpoEra),
+            GenerationChoice::Verified => Some(Generation::Verified),
+        },
+        password: wanted.password.clone(),
+        token: token(wanted),
+        python: (!wanted.python.is_empty()).then(|| PathBuf::from(&wanted.python)),
+        film: false,
+    }
+}
