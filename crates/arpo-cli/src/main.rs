@@ -38,7 +38,7 @@ enum Command {
     /// Train an agent
     Train(train::TrainArguments),
     /// Say how well an agent does, by task and by application
-    Eval(eval::EvalArguments),
+    Eval(Box<eval::EvalArguments>),
     /// Select the tasks worth training on, by rollouts of the base model
     Select(select::SelectArguments),
     /// Collect episodes to disk

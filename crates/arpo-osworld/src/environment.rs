@@ -307,8 +307,12 @@ impl Episode {
         record.acted(&acted, &Zoned::now()).map_err(|error| broken(&error))
     }
 
+    /// An engine may fail to stop a busy desktop, which then goes on: a loss of nothing but processor time.
     fn freeze(&self, options: &PlayOptions) -> Result<(), EnvironmentError> {
-        if options.freeze { self.desktop.pause().map_err(|error| broken(&error)) } else { Ok(()) }
+        if options.freeze && self.desktop.pause().is_err() {
+            return self.desktop.check().map_err(|error| broken(&error));
+        }
+        Ok(())
     }
 
     fn thaw(&self, options: &PlayOptions) -> Result<(), EnvironmentError> {

@@ -12,7 +12,7 @@ mod show;
 
 use crate::config::Layers;
 use crate::{Failure, write_json};
-use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
+use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::statistics::Success;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
@@ -51,18 +51,11 @@ pub(crate) struct EvalArguments {
     /// What a script says in each task: JSON, `{"task id": ["response", ...]}`
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// OSWorld: play on desktops that run already; may be repeated
-    #[arg(long, value_name = "http://HOST:PORT")]
-    vm: Vec<String>,
-    /// OSWorld: no giving up on the agent's behalf at the last turn; the same as `--set osworld.give_up_at=0`
-    #[arg(long)]
-    hard: bool,
-    /// OSWorld: film every episode
-    #[arg(long)]
-    film: bool,
     /// Print the table of a folder of results, and play nothing
     #[arg(long, value_name = "DIR")]
     show: Option<PathBuf>,
+    #[command(flatten)]
+    osworld: osworld::OsworldArguments,
     #[command(flatten)]
     original: original::OriginalArguments,
     /// On which tasks
@@ -182,7 +175,7 @@ fn who(arguments: &EvalArguments) -> Who {
 
 fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     let osworld = arguments.suite == Some(SuiteName::Osworld)
-        || !arguments.vm.is_empty()
+        || !arguments.osworld.vm.is_empty()
         || arguments.original.is_osworld();
     let mut config = if osworld {
         arguments.layers.resolve_after("osworld", Some(("arpo eval", osworld::SETTINGS)))?
@@ -195,20 +188,12 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
         Some(SuiteName::Osworld) => config.tasks.suite = SuiteChoice::Osworld,
         None => {}
     }
-    if !arguments.vm.is_empty() {
-        config.osworld.desktop = DesktopChoice::Running;
-        config.osworld.running = arguments.vm.join(" ");
-        // one desktop is one episode at a time
-        config.collect.desktops = config.collect.desktops.min(arguments.vm.len());
-    }
     if let Some(model) = &arguments.model {
         let name = if who(arguments) == Who::Chat { &mut config.chat.model } else { &mut config.model.base };
         name.clone_from(model);
     }
     arguments.original.apply(&mut config)?;
-    if arguments.hard {
-        config.osworld.give_up_at = 0;
-    }
+    arguments.osworld.apply(&mut config);
     Ok(config)
 }
 

@@ -115,8 +115,8 @@ impl OriginalArguments {
             // the original expects all eight; those that are there are enough
             let ports = (0..SERVERS).map(|offset| self.server_port.saturating_add(offset));
             let host = host.trim_end_matches('/');
-            let candidates = ports.map(|port| format!("{host}:{port}/v1")).collect();
-            config.chat.servers = ChatPolicy::living(candidates, PROBE).map_err(Failure::failed)?.join(" ");
+            let candidates: Vec<String> = ports.map(|port| format!("{host}:{port}/v1")).collect();
+            config.chat.servers = ChatPolicy::living(&candidates, PROBE).map_err(Failure::failed)?.join(" ");
         }
         Ok(())
     }

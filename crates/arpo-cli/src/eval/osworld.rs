@@ -2,7 +2,7 @@
 
 use super::{EvalArguments, Who, policy, show, who};
 use crate::{Failure, write_json};
-use arpo_core::config::Config;
+use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::Outcome;
 use arpo_osworld::results::record::Trial;
@@ -12,6 +12,7 @@ use arpo_train::policy::Policy;
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::osworld::{Recorded, factory};
 use arpo_train::trainer::setup;
+use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,37 @@ osworld.give_up_at = 15
 ";
 
 const RESULTS: &str = "results";
+
+/// What only OSWorld's tasks take.
+#[derive(Args)]
+#[command(next_help_heading = "OSWorld")]
+pub(super) struct OsworldArguments {
+    /// Play on desktops that run already; may be repeated
+    #[arg(long, value_name = "http://HOST:PORT")]
+    pub(super) vm: Vec<String>,
+    /// No giving up on the agent's behalf at the last turn; the same as `--set osworld.give_up_at=0`
+    #[arg(long)]
+    hard: bool,
+    /// Film every episode
+    #[arg(long)]
+    film: bool,
+}
+
+impl OsworldArguments {
+    /// The configuration with what is said here.
+    pub(super) fn apply(&self, config: &mut Config) {
+        if !self.vm.is_empty() {
+            config.tasks.suite = SuiteChoice::Osworld;
+            config.osworld.desktop = DesktopChoice::Running;
+            config.osworld.running = self.vm.join(" ");
+            // one desktop is one episode at a time
+            config.collect.desktops = config.collect.desktops.min(self.vm.len());
+        }
+        if self.hard {
+            config.osworld.give_up_at = 0;
+        }
+    }
+}
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
     let tasks = setup::training_tasks(config).map_err(Failure::usage)?;
@@ -85,7 +117,7 @@ fn play(
     if open.is_empty() {
         return Ok(vec![]);
     }
-    let recorded = Recorded { trial: trial.clone(), film: arguments.film };
+    let recorded = Recorded { trial: trial.clone(), film: arguments.osworld.film };
     let mut config = config.clone();
     config.collect.desktops = config.collect.desktops.min(open.len());
     let factory = factory(&config, Some(recorded)).map_err(Failure::failed)?;

@@ -89,7 +89,7 @@ fn task(id: &str) -> Task {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_mins(1)
 }
 
 const WANTS_YES: &str = r#"{"func": "exact_match",

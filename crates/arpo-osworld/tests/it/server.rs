@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 /// Answers each request with the first of the answers whose path it has, and keeps the requests.
-pub fn serve(answers: Vec<(&'static str, u16, Vec<u8>)>) -> (u16, Arc<Mutex<Vec<String>>>) {
+pub(crate) fn serve(answers: Vec<(&'static str, u16, Vec<u8>)>) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -82,7 +82,7 @@ impl ChatPolicy {
     }
 
     /// The servers that answer, of those that might be there.
-    pub fn living(candidates: Vec<String>, limit: Duration) -> Result<Vec<String>, TrainError> {
+    pub fn living(candidates: &[String], limit: Duration) -> Result<Vec<String>, TrainError> {
         let agent = ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build().new_agent();
         let answers = |server: &String| agent.get(format!("{server}/models")).call().is_ok();
         let living: Vec<String> = candidates.iter().filter(|server| answers(server)).cloned().collect();
@@ -281,7 +281,7 @@ mod tests {
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let mut stream = stream.unwrap();
-                let (mut request, mut buffer) = (Vec::new(), [0; 1 << 16]);
+                let (mut request, mut buffer) = (Vec::new(), [0; 1 << 12]);
                 let body = loop {
                     let count = stream.read(&mut buffer).unwrap();
                     request.extend_from_slice(&buffer[..count]);
@@ -378,6 +378,6 @@ mod tests {
         );
         policy.ask(question(0)).unwrap();
         assert!(policy.advance().unwrap_err().to_string().starts_with(&address));
-        assert!(ChatPolicy::living(vec![address], Duration::from_secs(2)).is_err());
+        assert!(ChatPolicy::living(&[address], Duration::from_secs(2)).is_err());
     }
 }
