@@ -41,6 +41,8 @@ pub struct OsworldConfig {
     /// Containers started ahead, so that a reset does not wait for one.
     #[schemars(range(max = 1000))]
     pub spares: usize,
+    /// The container desktop's time zone. Not UTC, because a task of OSWorld asks for that.
+    pub time_zone: String,
     /// Seconds after the set-up of a task, before the first screenshot.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub settle_seconds: f64,
@@ -82,6 +84,7 @@ impl Default for OsworldConfig {
             processors: 0.0,
             processes: 1024,
             spares: 1,
+            time_zone: "America/New_York".into(),
             settle_seconds: 1.0,
             pause_seconds: 0.5,
             freeze: true,

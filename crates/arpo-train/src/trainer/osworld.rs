@@ -7,7 +7,9 @@ use arpo_core::task::{Task, TaskId};
 use arpo_osworld::coverage::runnable;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{OsworldDesktop, PlayOptions, Shared};
-use arpo_osworld::provider::{Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, Vm};
+use arpo_osworld::provider::{
+    Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, TOKEN_VARIABLE, Vm,
+};
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite::{self, SuiteTask};
@@ -106,10 +108,7 @@ fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
                 ..Limits::default()
             },
             network,
-            environment: token(wanted)
-                .map(|token| format!("ARPO_DESKTOP_TOKEN={token}"))
-                .into_iter()
-                .collect(),
+            environment: environment(wanted),
             ..Container::default()
         }),
         DesktopChoice::Vm => {
@@ -123,6 +122,11 @@ fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
             )
         }
     })
+}
+
+fn environment(wanted: &OsworldConfig) -> Vec<String> {
+    let zone = (!wanted.time_zone.is_empty()).then(|| format!("ARPO_TIMEZONE={}", wanted.time_zone));
+    zone.into_iter().chain(token(wanted).map(|token| format!("{TOKEN_VARIABLE}={token}"))).collect()
 }
 
 fn token(wanted: &OsworldConfig) -> Option<String> {
