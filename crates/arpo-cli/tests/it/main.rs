@@ -5,5 +5,6 @@
 mod bench_collect;
 mod commands;
 mod env_commands;
+mod osworld_eval;
 mod structure;
 mod training;

@@ -51,6 +51,14 @@ fn presets_hold_the_published_constants() {
         assert_eq!((config.agent.max_screenshots, config.loss.kl_coefficient), (15, 0.0));
     }
     assert_eq!((paper.reward.format_weight, paper.loss.clip_dual), (1.0, 0.0));
+    let (full, subset) = (preset("osworld"), preset("osworld-subset32"));
+    assert_eq!((full.collect.tasks, full.collect.desktops, full.iterations), (16, 128, 120));
+    assert_eq!((subset.collect.tasks, subset.collect.desktops, subset.iterations), (2, 16, 240));
+    for config in [&full, &subset] {
+        assert_eq!((&config.loss, &config.replay), (&paper.loss, &paper.replay));
+        assert_eq!((config.collect.group_size, config.collect.max_steps), (8, 15));
+        assert_eq!((config.optimiser.learning_rate, config.agent.max_pixels), (1e-6, 2_116_800));
+    }
     assert_eq!((released.reward.format_weight, released.loss.clip_dual), (0.5, 3.0));
 }
 
@@ -138,7 +146,7 @@ fn files_are_answered_with_their_name_and_line() {
     assert!(unknown.starts_with("my.toml: `speed` = 1: there is no such key; "), "{unknown}");
     assert_eq!(
         Layer::preset("fast").unwrap_err().to_string(),
-        "--preset: there is no preset \"fast\": expected one of quick, paper, released"
+        "--preset: there is no preset \"fast\": expected one of quick, paper, released, osworld, osworld-subset32"
     );
 }
 

@@ -31,17 +31,17 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The first window that is meant.
+    /// The first window that is meant. Task files say "Google Chrome"; where the browser is Debian's build of it, its
+    /// titles say "Chromium".
     pub fn find<'a>(&self, clients: &'a [Client]) -> Option<&'a Client> {
-        clients.iter().find(|client| {
-            let class = || format!("{}.{}", client.instance, client.class);
-            let text = if self.by_class { class() } else { client.title.clone() };
-            if self.strict {
-                text == self.name
-            } else {
-                text.to_lowercase().contains(&self.name.to_lowercase())
-            }
-        })
+        let named = |name: &str| {
+            clients.iter().find(|client| {
+                let class = || format!("{}.{}", client.instance, client.class);
+                let text = if self.by_class { class() } else { client.title.clone() };
+                if self.strict { text == name } else { text.to_lowercase().contains(&name.to_lowercase()) }
+            })
+        };
+        named(&self.name).or_else(|| named(&self.name.replace("Google Chrome", "Chromium")))
     }
 }
 
@@ -165,6 +165,7 @@ mod tests {
             client(1, "Untitled 1 - LibreOffice Calc", "libreoffice", "libreoffice-calc"),
             client(2, "notes.txt - Mousepad", "mousepad", "Mousepad"),
             client(3, "Notes", "xterm", "XTerm"),
+            client(4, "New Tab - Chromium", "chromium", "Chromium"),
         ]
     }
 
@@ -181,6 +182,7 @@ mod tests {
         assert_eq!(find("mousepad.m", false, true), Some(2));
         assert_eq!(find("mousepad", true, true), None);
         assert_eq!(find("gimp", false, false), None);
+        assert_eq!(find("Google Chrome", false, false), Some(4), "Chromium is what there is");
     }
 
     #[test]

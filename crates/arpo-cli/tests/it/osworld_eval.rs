@@ -1,0 +1,143 @@
+//! `arpo eval` on OSWorld's tasks, with a guest of this test's own that says yes to everything.
+
+use crate::commands::arpo;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+const SOLVED: &str = "aaaaaaaa-0000-0000-0000-000000000000";
+const HOPELESS: &str = "bbbbbbbb-0000-0000-0000-000000000000";
+
+/// A guest whose commands print `yes`.
+fn guest() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::from_pixel(64, 48, image::Rgb([7, 8, 9]))
+        .write_to(&mut png, image::ImageFormat::Png)
+        .unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+            let path = loop {
+                let count = stream.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..count]);
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let head = text.split("\r\n\r\n").next().unwrap_or_default().to_lowercase();
+                let length =
+                    head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let whole = text.find("\r\n\r\n").map_or(usize::MAX, |end| end + 4 + length.unwrap_or(0));
+                if count == 0 || request.len() >= whole {
+                    break text.split(' ').nth(1).unwrap_or_default().to_owned();
+                }
+            };
+            let body: &[u8] = match path.as_str() {
+                "/screenshot" => png.get_ref(),
+                "/screen_size" => br#"{"width": 64, "height": 48}"#,
+                _ => br#"{"status": "success", "output": "yes", "error": "", "returncode": 0}"#,
+            };
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        }
+    });
+    address
+}
+
+fn write_tasks(folder: &Path) {
+    let evaluators = [
+        (
+            SOLVED,
+            r#"{"func": "exact_match", "result": {"type": "vm_command_line", "command": ["answer"]},
+                "expected": {"type": "rule", "rules": {"expected": "yes"}}}"#,
+        ),
+        (HOPELESS, r#"{"func": "infeasible"}"#),
+    ];
+    fs::create_dir_all(folder.join("examples/os")).unwrap();
+    for (id, evaluator) in evaluators {
+        let text =
+            format!(r#"{{"id": "{id}", "instruction": "Say yes.", "config": [], "evaluator": {evaluator}}}"#);
+        fs::write(folder.join(format!("examples/os/{id}.json")), text).unwrap();
+    }
+    fs::write(folder.join("list.json"), format!(r#"{{"os": ["{SOLVED}", "{HOPELESS}"]}}"#)).unwrap();
+    let script = format!(r#"{{"{SOLVED}": ["click(start_box='(10,20)')"], "{HOPELESS}": []}}"#);
+    fs::write(folder.join("script.json"), script).unwrap();
+}
+
+#[test]
+fn tasks_are_played_written_down_resumed_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    write_tasks(folder.path());
+    let (address, list, tasks) = (guest(), path("list.json"), path(""));
+    let (script, results) = (path("script.json"), path("results"));
+    let settings =
+        ["osworld.settle_seconds=0", "osworld.pause_seconds=0", "osworld.offline=true"].map(str::to_owned);
+    let cache = format!("osworld.cache={}", path("cache"));
+    let mut words = vec!["eval", "--vm", &address, "--script", &script, "--result_dir", &results, "--hard"];
+    words.extend(["--test_all_meta_path", &list, "--test_config_base_dir", &tasks, "--trial-id", "3"]);
+    for setting in settings.iter().chain([&cache]) {
+        words.extend(["--set", setting]);
+    }
+    let first = arpo(&words);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(first.stdout.contains("os                       2  0.500"), "{}", first.stdout);
+    let of = |task: &str| folder.path().join("results/pyautogui/screenshot/script/3/os").join(task);
+    assert_eq!(fs::read_to_string(of(SOLVED).join("result.txt")).unwrap(), "1.0\n");
+    assert_eq!(fs::read_to_string(of(HOPELESS).join("result.txt")).unwrap(), "0.0\n");
+    let lines = fs::read_to_string(of(SOLVED).join("traj.jsonl")).unwrap();
+    assert!(lines.lines().next().unwrap().contains("pyautogui.click(10.0, 20.0, button='left')"), "{lines}");
+    assert!(lines.lines().nth(1).unwrap().contains("\"DONE\""), "{lines}");
+
+    // what has a result is not played again; what has none is
+    fs::remove_file(of(HOPELESS).join("result.txt")).unwrap();
+    let again = arpo(&words);
+    assert!(again.stderr.contains("1 of 2 tasks to play"), "{}", again.stderr);
+    let shown = arpo(&["eval", "--show", &results]);
+    assert_eq!((shown.code, shown.stdout.lines().count()), (0, 3), "{}", shown.stdout);
+}
+
+/// The original's whole command line is understood; what stops it is that no server is there.
+#[test]
+fn an_old_command_line_can_be_pasted() {
+    let mut words = vec!["eval", "--headless", "--observation_type", "screenshot", "--max_steps", "15"];
+    words.extend(["--max_trajectory_length", "15", "--temperature", "0.6", "--model", "ui-tars"]);
+    words.extend([
+        "--action_space",
+        "pyautogui",
+        "--num_envs",
+        "8",
+        "--result_dir",
+        "none",
+        "--trial-id",
+        "0",
+    ]);
+    words.extend([
+        "--test_all_meta_path",
+        "none.json",
+        "--server_ip",
+        "http://127.0.0.1",
+        "--server_port",
+        "1",
+    ]);
+    let ran = arpo(&words);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("error: no chat server answers at http://127.0.0.1:1/v1, "),
+        "{}",
+        ran.stderr
+    );
+    let other = arpo(&["eval", "--action_space", "computer_13", "--suite", "osworld"]);
+    assert_eq!((other.code, other.stderr.contains("expected pyautogui")), (2, true), "{}", other.stderr);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let nowhere =
+        arpo(&["eval", "--suite", "osworld", "--set", "osworld.tasks=/nowhere", "--policy", "chat"]);
+    assert_eq!(nowhere.code, 2);
+    assert!(nowhere.stderr.contains("`osworld.tasks` = \"/nowhere\": no such folder"), "{}", nowhere.stderr);
+    assert_eq!(arpo(&["eval", "--show", "/nowhere"]).code, 1);
+}
