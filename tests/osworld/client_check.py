@@ -1,8 +1,8 @@
 """Shows that OSWorld's own Python client works against our server inside a guest.
 
-Usage: python client_check.py URL [--no-accessibility]
-URL is where `arpo-desktop` listens, such as http://127.0.0.1:5000, with a display, a window manager and the editor
-mousepad in the guest. It must be allowed to use /tmp there. Each line of the output is one thing that was tried; the
+Usage: python client_check.py URL [--editor PROGRAM] [--no-accessibility]
+URL is where `arpo-desktop` listens, such as http://127.0.0.1:5000, with a display, a window manager and an editor
+(gedit, as in the container desktop, or another) in the guest. It must be allowed to use /tmp there. Each line of the output is one thing that was tried; the
 exit status is 1 if any of them failed.
 Made with Python 3.11, requests 2.32.5, requests-toolbelt 1.0.0 and desktop-env 1.0.2, the last installed without what
 it depends on (`pip install --no-deps`): its controllers are used as they are, and the packages that they import for
@@ -42,6 +42,7 @@ from desktop_env.controllers.python import PythonController  # noqa: E402
 from desktop_env.controllers.setup import SetupController  # noqa: E402
 
 address = urlsplit(sys.argv[1])
+EDITOR = sys.argv[sys.argv.index("--editor") + 1] if "--editor" in sys.argv else "gedit"
 controller = PythonController(address.hostname, address.port)
 controller.retry_times, controller.retry_interval = 1, 0
 cache = tempfile.mkdtemp()
@@ -133,7 +134,7 @@ def type_into_editor():
     text = "Größe <3 'quoted' \"twice\" 漢字"
     steps = [
         {"type": "execute", "parameters": {"command": ["touch", NOTE]}},
-        {"type": "launch", "parameters": {"command": ["mousepad", NOTE]}},
+        {"type": "launch", "parameters": {"command": [EDITOR, NOTE]}},
     ]
     assert setup.setup(steps)
     soon(lambda: window_size() and None)
@@ -149,7 +150,7 @@ def type_into_editor():
 
 
 def window_size():
-    controller_said = controller.get_vm_window_size("mousepad")
+    controller_said = controller.get_vm_window_size(EDITOR)
     assert controller_said and controller_said["width"] > 50, controller_said
     return f"{controller_said['width']}x{controller_said['height']}"
 
@@ -169,7 +170,7 @@ def close():
 
     def gone():
         # without such a window OSWorld's server fails, and its client then has nothing to say
-        assert controller.get_vm_window_size("mousepad") is None, "the window is still there"
+        assert controller.get_vm_window_size(EDITOR) is None, "the window is still there"
 
     soon(gone)
     setup.setup([{"type": "execute", "parameters": {"command": ["rm", "-f", NOTE]}}])
