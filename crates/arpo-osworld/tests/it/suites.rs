@@ -50,14 +50,16 @@ fn a_suite_with_an_unknown_metric_does_not_load() {
 }
 
 #[test]
-fn lists_of_both_kinds_and_what_is_wrong_with_them() {
+fn lists_of_every_kind_and_what_is_wrong_with_them() {
     let folder = suite();
     let list = folder.path().join("list.json");
     fs::write(&list, r#"[{"domain": "os", "id": "good", "func": []}]"#).unwrap();
     assert_eq!(coverage::of_folder(folder.path(), Some(&list)).unwrap().total, 1);
+    fs::write(&list, "# by hand\nos/good\n").unwrap();
+    assert_eq!(coverage::of_folder(folder.path(), Some(&list)).unwrap().total, 1);
     for (text, part) in [
         ("[{}]", "entry 0: domain"),
-        ("5", "neither"),
+        ("5", "lines of domain/id"),
         ("{", "not JSON"),
         (r#"{"os": ["gone"]}"#, "gone.json"),
     ] {
