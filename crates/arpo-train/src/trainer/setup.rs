@@ -5,6 +5,7 @@ use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
 use crate::collect::{CollectOptions, Collector, DesktopFactory};
+use crate::memory::available_gib;
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
@@ -61,10 +62,22 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
 /// Loads the model that the configuration names.
 pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     let (kind, device) = place(config)?;
+    check_memory(config, device, available_gib())?;
     let Checkpoint { config: dimensions, weights, side_files } =
         base_model::load(&config.model.base, kind, device)?;
     let agent = Arc::new(agent(config, &dimensions, &side_files)?);
     Ok(Loaded { config: dimensions, weights, side_files, agent })
+}
+
+/// The cache is taken at once: more than a machine has would end the program without a word.
+fn check_memory(config: &Config, device: Device, available: Option<f64>) -> Result<(), TrainError> {
+    let wanted = config.model.cache_gib;
+    match available {
+        Some(available) if device == Device::Cpu && wanted > available => Err(TrainError::Options(format!(
+            "`model.cache_gib` = {wanted}: expected less than the {available:.1} GiB that this machine has free, or a GPU"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The words around a task.
@@ -276,4 +289,20 @@ fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
                 .ok_or_else(|| TrainError::Options(format!("{path}: {name:?} is none of the training tasks")))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_larger_than_the_machine_is_refused() {
+        let mut config = Config::default();
+        config.model.cache_gib = 22.0;
+        let problem = check_memory(&config, Device::Cpu, Some(20.0)).unwrap_err().to_string();
+        assert!(problem.starts_with("`model.cache_gib` = 22: expected less than the 20.0 GiB"), "{problem}");
+        assert!(check_memory(&config, Device::Cpu, Some(30.0)).is_ok());
+        assert!(check_memory(&config, Device::Cuda(0), Some(20.0)).is_ok());
+        assert!(check_memory(&config, Device::Cpu, None).is_ok());
+    }
 }
