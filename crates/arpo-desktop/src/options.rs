@@ -27,7 +27,7 @@ pub struct Options {
     pub display: String,
 
     /// Which generation of OSWorld's server to be like.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, env = "ARPO_DESKTOP_GENERATION")]
     pub generation: Generation,
 
     /// Answer only requests that carry this, as `Authorization: Bearer TOKEN`.

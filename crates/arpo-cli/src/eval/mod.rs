@@ -176,7 +176,8 @@ fn who(arguments: &EvalArguments) -> Who {
 fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     let osworld = arguments.suite == Some(SuiteName::Osworld)
         || !arguments.osworld.vm.is_empty()
-        || arguments.original.is_osworld();
+        || arguments.original.is_osworld()
+        || arguments.layers.resolve()?.tasks.suite == SuiteChoice::Osworld;
     let mut config = if osworld {
         arguments.layers.resolve_after("osworld", Some(("arpo eval", osworld::SETTINGS)))?
     } else {
@@ -197,12 +198,16 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     Ok(config)
 }
 
+fn key(config: &Config) -> Option<String> {
+    std::env::var(&config.chat.key_variable).ok().filter(|key| !key.is_empty())
+}
+
 fn chat(config: &Config) -> ChatPolicy {
     let chat = &config.chat;
     let options = ChatOptions {
         servers: chat.servers.split_whitespace().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         model: chat.model.clone(),
-        key: std::env::var(&chat.key_variable).ok().filter(|key| !key.is_empty()),
+        key: key(config),
         temperature: config.evaluation.temperature,
         top_p: (chat.top_p < 1.0).then_some(chat.top_p),
         max_tokens: config.agent.max_tokens,

@@ -2,10 +2,10 @@
 //! be pasted. Each is another way to say a key of the configuration; what says nothing here is taken and left.
 
 use crate::Failure;
-use arpo_core::config::{Config, SuiteChoice};
+use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
 use arpo_train::policy::chat::ChatPolicy;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Servers of the original's launcher: this many ports beside each other.
@@ -97,6 +97,11 @@ impl OriginalArguments {
         }
         if self.is_osworld() {
             config.tasks.suite = SuiteChoice::Osworld;
+            // the original would fail at tasks that cannot be judged when it comes to them
+            config.osworld.skip_missing = true;
+            if Path::new(&config.osworld.vm_disk).is_file() {
+                config.osworld.desktop = DesktopChoice::Vm;
+            }
         }
         set(&mut config.collect.max_steps, self.max_steps.as_ref());
         set(&mut config.osworld.give_up_at, self.max_trajectory_length.as_ref());
@@ -108,7 +113,7 @@ impl OriginalArguments {
         set(&mut config.tasks.list, self.test_all_meta_path.as_ref());
         set(&mut config.osworld.tasks, self.test_config_base_dir.as_ref());
         if let Some(disk) = &self.path_to_vm {
-            config.osworld.desktop = arpo_core::config::DesktopChoice::Vm;
+            config.osworld.desktop = DesktopChoice::Vm;
             config.osworld.vm_disk.clone_from(disk);
         }
         if let Some(host) = &self.server_ip {
@@ -116,7 +121,9 @@ impl OriginalArguments {
             let ports = (0..SERVERS).map(|offset| self.server_port.saturating_add(offset));
             let host = host.trim_end_matches('/');
             let candidates: Vec<String> = ports.map(|port| format!("{host}:{port}/v1")).collect();
-            config.chat.servers = ChatPolicy::living(&candidates, PROBE).map_err(Failure::failed)?.join(" ");
+            config.chat.servers = ChatPolicy::living(&candidates, super::key(config).as_deref(), PROBE)
+                .map_err(Failure::failed)?
+                .join(" ");
         }
         Ok(())
     }

@@ -8,9 +8,11 @@ use arpo_core::trajectory::Outcome;
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::table::Results;
 use arpo_train::collect::CollectEvent;
+use arpo_train::episode::PlayedEpisode;
 use arpo_train::policy::Policy;
+use arpo_train::policy::chat::NO_ANSWER;
 use arpo_train::trainer::evaluation::{Examination, examine};
-use arpo_train::trainer::osworld::{Recorded, factory};
+use arpo_train::trainer::osworld::{Recorded, desktops, left_out};
 use arpo_train::trainer::setup;
 use clap::Args;
 use std::io::Write;
@@ -19,7 +21,9 @@ use std::sync::Arc;
 
 /// What judging has otherwise than training, as in OSWorld's script.
 pub(super) const SETTINGS: &str = "\
+agent.max_tokens = 4096
 collect.desktops = 8
+collect.refills = 2
 osworld.settle_seconds = 10.0
 osworld.pause_seconds = 1.0
 osworld.calls_tolerated = 3
@@ -61,6 +65,9 @@ impl OsworldArguments {
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
     let tasks = setup::training_tasks(config).map_err(Failure::usage)?;
+    for task in left_out(config).map_err(Failure::usage)? {
+        say(&format!("left out: {task}"));
+    }
     let mut policy = policy(arguments, config, &tasks)?;
     let root = arguments.original.result_dir.clone().unwrap_or_else(|| PathBuf::from(RESULTS));
     let first = arguments.original.trial_id.unwrap_or(0);
@@ -72,15 +79,18 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         unjudged.extend(play(arguments, config, &trial, u64::from(number), &tasks, policy.as_mut())?);
     }
     let folder = root.join("pyautogui").join("screenshot").join(&model);
-    let summary = Results::read(&folder).map_err(Failure::failed)?.summary();
-    if arguments.json {
-        write_json(&summary, out)?;
-    } else {
-        show::print(&summary, out)?;
-        writeln!(out, "results in {}", folder.display())?;
+    let summary = Results::read(&folder).map(|results| results.summary());
+    match (&summary, arguments.json) {
+        (Ok(summary), true) => write_json(summary, out)?,
+        (Ok(summary), false) => {
+            show::print(summary, out)?;
+            writeln!(out, "results in {}", folder.display())?;
+        }
+        // nothing was judged, which is said below
+        (Err(_), _) => {}
     }
     if unjudged.is_empty() {
-        return Ok(());
+        return summary.map(drop).map_err(Failure::failed);
     }
     out.flush()?;
     Err(Failure::failed(format!(
@@ -88,6 +98,10 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         unjudged.len(),
         unjudged.join(", ")
     )))
+}
+
+fn say(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 /// What the folder of results is named after.
@@ -112,33 +126,47 @@ fn play(
 ) -> Result<Vec<String>, Failure> {
     let is_finished = |task: &&Arc<Task>| trial.is_finished(&task.application, task.id.as_str());
     let open: Vec<Arc<Task>> = tasks.iter().filter(|task| !is_finished(task)).cloned().collect();
-    let say = |words: String| drop(writeln!(std::io::stderr(), "{words}"));
-    say(format!("trial {number}: {} of {} tasks to play", open.len(), tasks.len()));
+    say(&format!("trial {number}: {} of {} tasks to play", open.len(), tasks.len()));
     if open.is_empty() {
         return Ok(vec![]);
     }
     let recorded = Recorded { trial: trial.clone(), film: arguments.osworld.film };
     let mut config = config.clone();
     config.collect.desktops = config.collect.desktops.min(open.len());
-    let factory = factory(&config, Some(recorded)).map_err(Failure::failed)?;
-    let mut collector = setup::collector_of(&config, factory, &Arc::default());
-    let mut tell = |event| match event {
-        CollectEvent::Ended { task, score: Some(score), running, waiting } => {
-            say(format!("{score:.2}  {task}  ({running} running, {waiting} waiting)"));
-        }
-        CollectEvent::Ended { .. } => {}
-        CollectEvent::Failed { desktop, kind, reason } => say(format!("desktop {desktop}: {kind}: {reason}")),
-    };
+    let desktops = desktops(&config, Some(recorded)).map_err(Failure::failed)?;
+    let mut collector = setup::collector_of(&config, Arc::clone(&desktops.make), &Arc::default());
     let examination = Examination::of(&config, number, 1);
-    let examined =
-        examine(&mut collector, policy, &open, &examination, &mut tell).map_err(Failure::failed)?;
+    let examined = examine(&mut collector, policy, &open, &examination, &mut tell);
+    drop(collector);
+    // whatever happened: nothing stays on the engine
+    let closed = desktops.close();
+    let examined = examined.map_err(Failure::failed)?;
+    closed.map_err(Failure::failed)?;
     for (task, episodes) in open.iter().zip(&examined.episodes) {
         // an episode that ended with words nobody can read is not judged, and worth nothing
-        let unreadable = |outcome: &Outcome| matches!(outcome, Outcome::Unparsable { .. });
-        if episodes.iter().any(|played| unreadable(&played.trajectory.outcome)) && !is_finished(&task) {
+        if episodes.iter().any(is_unreadable) && !is_finished(&task) {
             let finished = trial.finish(&task.application, task.id.as_str(), 0.0);
             finished.map_err(|error| Failure::failed(format!("{}: {error}", trial.folder().display())))?;
         }
     }
     Ok(open.iter().filter(|task| !is_finished(task)).map(|task| task.id.to_string()).collect())
+}
+
+/// It ended with words that nobody can read; without any words it is not the agent's fault.
+fn is_unreadable(played: &PlayedEpisode) -> bool {
+    let last = played.trajectory.steps.last();
+    let answered = last.is_some_and(|step| !step.response.starts_with(NO_ANSWER));
+    answered && matches!(played.trajectory.outcome, Outcome::Unparsable { .. })
+}
+
+fn tell(event: CollectEvent) {
+    match event {
+        CollectEvent::Ended { task, score: Some(score), running, waiting } => {
+            say(&format!("{score:.2}  {task}  ({running} running, {waiting} waiting)"));
+        }
+        CollectEvent::Ended { .. } => {}
+        CollectEvent::Failed { desktop, kind, reason } => {
+            say(&format!("desktop {desktop}: {kind}: {reason}"));
+        }
+    }
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct OsworldConfig {
     /// The folder of task files: the one that holds `examples`.
     pub tasks: String,
+    /// Leave out tasks that need a metric, getter or set-up step that is not here, and name them; otherwise they are an
+    /// error.
+    pub skip_missing: bool,
     /// What a desktop is.
     pub desktop: DesktopChoice,
     /// The container desktop's image; `desktop/build` makes it.
@@ -70,6 +73,7 @@ impl Default for OsworldConfig {
     fn default() -> Self {
         Self {
             tasks: "evaluation_examples".into(),
+            skip_missing: false,
             desktop: DesktopChoice::Container,
             image: "arpo-desktop:latest".into(),
             vm_image: "happysixd/osworld-docker".into(),

@@ -9,6 +9,7 @@ use super::options::{Machine, Network, Options};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};
 use super::ready::{Patience, wait_until_ready};
 use super::snapshot::Snapshot;
+use super::strays::Strays;
 use bollard::models::{ContainerCreateBody, NetworkCreateRequest};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions,
@@ -214,12 +215,18 @@ impl Hosted {
     }
 }
 
+impl Hosted {
+    /// Removes everything of this provider.
+    pub(super) fn remove_all(&self) -> Result<Strays, ProviderError> {
+        self.remove_labelled(&format!("{PROVIDER_LABEL}={}", self.token), |_| true)
+    }
+}
+
 impl Drop for Hosted {
     /// Every desktop is gone by now: each of them holds this. What is left are containers of calls that were given
     /// up while the engine was still at work, and the network.
     fn drop(&mut self) {
-        let label = format!("{PROVIDER_LABEL}={}", self.token);
-        let _ = self.remove_labelled(&label, |_| true);
+        let _ = self.remove_all();
     }
 }
 

@@ -93,6 +93,14 @@ impl Provider {
         }
     }
 
+    /// Removes every desktop of this provider, whoever still holds it, and its network.
+    pub fn remove_all(&self) -> Result<Strays, ProviderError> {
+        match &self.source {
+            Source::Hosted(hosted) => hosted.remove_all(),
+            Source::Fixed(_) => Ok(Strays::default()),
+        }
+    }
+
     /// What was removed when this provider was made.
     pub fn strays_at_start(&self) -> &Strays {
         &self.strays

@@ -160,6 +160,18 @@ impl Spares {
 
 impl Drop for Spares {
     fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl Spares {
+    /// Starts no more, and removes every desktop, also those that a thread that hangs still holds.
+    pub fn close(&self) -> Result<(), ProviderError> {
+        self.let_go();
+        self.provider().remove_all().map(drop)
+    }
+
+    fn let_go(&self) {
         self.inner.closing.store(true, Ordering::Release);
         let ready = std::mem::take(&mut self.inner.lock().ready);
         drop(ready);

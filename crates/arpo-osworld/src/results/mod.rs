@@ -17,3 +17,5 @@ pub const SCORE_FILE: &str = "result.txt";
 pub const ACTIONS_FILE: &str = "traj.jsonl";
 /// The film of the episode.
 pub const RECORDING_FILE: &str = "recording.mp4";
+/// Remarks: steps of the set-up that the guest refused, films that were not made.
+pub const LOG_FILE: &str = "runtime.log";

@@ -3,7 +3,7 @@
 //! The score comes last and is renamed into place: a folder with a score is whole, and a folder without one is begun
 //! anew. Other files of a task's folder are not touched.
 
-use super::{ACTIONS_FILE, RECORDING_FILE, SCORE_FILE};
+use super::{ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE};
 use jiff::Zoned;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
@@ -75,7 +75,7 @@ impl Trial {
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let picture = name.starts_with("step_") && name.ends_with(".png");
-    picture || [ACTIONS_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
+    picture || [ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
 }
 
 /// The folder of a task that is being played.
@@ -106,6 +106,12 @@ impl Record {
     /// Writes why the episode came to nothing.
     pub fn error(&self, problem: &str) -> io::Result<()> {
         self.line(&json!({"Error": problem}))
+    }
+
+    /// Writes a remark beside the actions.
+    pub fn note(&self, remark: &str, now: &Zoned) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.folder.join(LOG_FILE))?;
+        writeln!(file, "{} {remark}", now.strftime("%Y-%m-%d %H:%M:%S"))
     }
 
     /// Writes the film.

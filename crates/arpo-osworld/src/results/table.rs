@@ -68,6 +68,11 @@ impl Results {
     pub fn read(folder: &Path) -> Result<Self, String> {
         let mut results = Self { trials: BTreeMap::new() };
         results.walk(folder, DEEPEST)?;
+        let models: BTreeSet<&Path> = results.trials.keys().filter_map(|trial| trial.parent()).collect();
+        if models.len() > 1 {
+            let names: Vec<String> = models.iter().map(|model| model.display().to_string()).collect();
+            return Err(format!("results of several models, expected one of {}", names.join(", ")));
+        }
         if results.trials.is_empty() {
             return Err(format!(
                 "{}: no {SCORE_FILE} in it; expected a folder of results, or one above it",
@@ -203,6 +208,15 @@ mod tests {
         assert!((summary.pass_at[&2] - 2.0 / 3.0).abs() < 1e-12);
         let one = Results::read(&root.join("0")).unwrap().summary();
         assert!(one.pass_at.is_empty() && one.trials.len() == 1);
+    }
+
+    #[test]
+    fn models_are_not_mixed() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "ours/0/os/a", "1\n");
+        write(root.path(), "theirs/0/os/a", "0\n");
+        assert!(Results::read(root.path()).unwrap_err().starts_with("results of several models"));
+        assert!(Results::read(&root.path().join("ours")).is_ok());
     }
 
     #[test]

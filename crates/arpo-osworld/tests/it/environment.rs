@@ -155,10 +155,32 @@ fn giving_up_is_worth_something_only_where_nothing_can_be_done() {
     let patient = PlayOptions { calls_tolerated: 1, ..plain.clone() };
     scores(infeasible, std::slice::from_ref(&call), &patient, (false, 0.0));
     scores(infeasible, &[call.clone(), call], &patient, (true, 1.0));
-    // at the limit whatever is said is giving up; in the hard mode it is not
+    // at the limit an action is giving up, but not what ends the episode or waits; in the hard mode nothing is
     let limited = PlayOptions { give_up_at: Some(2), ..plain.clone() };
-    scores(infeasible, &[Action::Wait {}, Action::Wait {}], &limited, (true, 1.0));
-    scores(infeasible, &[Action::Wait {}, Action::Wait {}], &plain, (false, 0.0));
+    let press = Action::Press { key: "enter".into() };
+    scores(infeasible, &[press.clone(), press.clone()], &limited, (true, 1.0));
+    scores(infeasible, &[press.clone(), press.clone()], &plain, (false, 0.0));
+    scores(infeasible, &[press.clone(), Action::Wait {}], &limited, (false, 0.0));
+    scores(WANTS_YES, &[press, finished()], &limited, (true, 1.0));
+}
+
+/// As in OSWorld's agent, whatever else a response says.
+#[test]
+fn an_action_that_ends_or_waits_stands_for_its_whole_response() {
+    let mut played = played(WANTS_YES, PlayOptions::default());
+    played.reset();
+    let press = Action::Press { key: "enter".into() };
+    played.desktop.told("Action: press(key='enter')\n\nwait()");
+    for action in [&press, &Action::Wait {}] {
+        assert!(!played.desktop.step(action, soon()).unwrap().terminated);
+    }
+    played.desktop.told("Action: press(key='enter')\n\nfinished()");
+    assert!(played.desktop.step(&press, soon()).unwrap().terminated);
+    let requests = played.requests.lock().unwrap().join("\n");
+    assert!(!requests.contains("pyautogui.press"), "{requests}");
+    let lines = played.result("traj.jsonl");
+    let actions: Vec<&str> = ["WAIT", "DONE"].into_iter().filter(|action| lines.contains(action)).collect();
+    assert_eq!((lines.lines().count(), actions.len()), (2, 2), "{lines}");
 }
 
 #[test]

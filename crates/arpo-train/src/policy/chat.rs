@@ -2,6 +2,8 @@
 //!
 //! For judging only: a chat server tells neither tokens nor their log-probabilities. A response that cannot be read is
 //! asked for again at temperature 1, and the last one that cannot ends the episode, as in OSWorld's agent for UI-TARS.
+//! Where no server answers, the episode ends without a judgement ([`NO_ANSWER`]); after several in a row the policy gives
+//! up.
 
 use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
 use crate::TrainError;
@@ -43,6 +45,12 @@ pub struct ChatOptions {
     pub tries: u32,
 }
 
+/// The beginning of a response that no server gave.
+pub const NO_ANSWER: &str = "(no answer) ";
+/// So many questions in a row, for each server, without an answer: nobody is there.
+const GIVE_UP_AFTER: usize = 4;
+/// How long a pass waits for an answer, so that questions that come meanwhile are asked.
+const PASS: Duration = Duration::from_millis(50);
 /// Between requests after one that got no answer.
 const AFTER_NO_ANSWER: Duration = Duration::from_secs(2);
 /// Pictures kept encoded: a question shows its last ones again.
@@ -54,6 +62,7 @@ pub struct ChatPolicy {
     asking: Arc<Asking>,
     given: usize,
     unanswered: usize,
+    failures_in_row: usize,
     /// Questions given up come back under an old round.
     round: u64,
     answers: Receiver<(u64, Ticket, Result<String, String>)>,
@@ -78,13 +87,24 @@ impl ChatPolicy {
             .new_agent();
         let (sender, answers) = channel();
         let asking = Arc::new(Asking { options, style, agent, pictures: Mutex::default() });
-        Self { asking, given: 0, unanswered: 0, round: 0, answers, sender }
+        Self { asking, given: 0, unanswered: 0, failures_in_row: 0, round: 0, answers, sender }
     }
 
     /// The servers that answer, of those that might be there.
-    pub fn living(candidates: &[String], limit: Duration) -> Result<Vec<String>, TrainError> {
+    pub fn living(
+        candidates: &[String],
+        key: Option<&str>,
+        limit: Duration,
+    ) -> Result<Vec<String>, TrainError> {
         let agent = ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build().new_agent();
-        let answers = |server: &String| agent.get(format!("{server}/models")).call().is_ok();
+        let answers = |server: &String| {
+            let request = agent.get(format!("{server}/models"));
+            let request = match key {
+                Some(key) => request.header("Authorization", format!("Bearer {key}")),
+                None => request,
+            };
+            request.call().is_ok()
+        };
         let living: Vec<String> = candidates.iter().filter(|server| answers(server)).cloned().collect();
         if living.is_empty() {
             return Err(TrainError::Options(format!(
@@ -103,11 +123,13 @@ impl fmt::Debug for ChatPolicy {
 }
 
 impl Asking {
-    /// A response that can be read; or none, and why.
-    fn respond(&self, server: &str, history: &History) -> Result<String, String> {
+    /// A response that can be read; or none, and why. Every further try is at the next server.
+    fn respond(&self, first: usize, history: &History) -> Result<String, String> {
         let messages = self.messages(history)?;
+        let servers = &self.options.servers;
         let (mut temperature, mut unreadable, mut problem) = (self.options.temperature, None, String::new());
         for attempt in 0..self.options.tries.max(1) {
+            let server = &servers[(first + attempt as usize) % servers.len()];
             match self.request(server, &messages, temperature) {
                 Ok(text) if parse(&text).is_ok() => return Ok(text),
                 Ok(text) => {
@@ -115,7 +137,7 @@ impl Asking {
                     unreadable = Some(text);
                 }
                 Err(error) => {
-                    problem = error;
+                    problem = format!("{server}: {error}");
                     if attempt + 1 < self.options.tries {
                         std::thread::sleep(AFTER_NO_ANSWER);
                     }
@@ -126,7 +148,7 @@ impl Asking {
         unreadable
             .map(|text| format!("{text}\nAction: finished(content='')"))
             .filter(|text| parse(text).is_ok())
-            .ok_or_else(|| format!("{server}: {problem}"))
+            .ok_or(problem)
     }
 
     fn request(&self, server: &str, messages: &Value, temperature: f64) -> Result<String, String> {
@@ -207,12 +229,11 @@ impl Asking {
 
 impl Policy for ChatPolicy {
     fn ask(&mut self, question: Question) -> Result<(), TrainError> {
-        let servers = &self.asking.options.servers;
-        let server = servers[self.given % servers.len()].clone();
+        let first = self.given;
         self.given += 1;
         let (asking, sender, round) = (Arc::clone(&self.asking), self.sender.clone(), self.round);
         let Question { ticket, history } = question;
-        let ask = move || drop(sender.send((round, ticket, asking.respond(&server, &history))));
+        let ask = move || drop(sender.send((round, ticket, asking.respond(first, &history))));
         std::thread::Builder::new()
             .name("question".into())
             .spawn(ask)
@@ -226,21 +247,25 @@ impl Policy for ChatPolicy {
     }
 
     fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
+        let Ok(first) = self.answers.recv_timeout(PASS) else { return Ok(vec![]) };
         let mut answers = Vec::new();
-        while answers.is_empty() && self.unanswered > 0 {
-            // every question ends within its tries and their limits, so that this does
-            let Ok(first) = self.answers.recv() else { break };
-            for (round, ticket, answered) in std::iter::once(first).chain(self.answers.try_iter()) {
-                if round != self.round {
-                    continue;
-                }
-                self.unanswered -= 1;
-                let text = answered.map_err(TrainError::Options)?;
-                let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
-                let logp = vec![0.0; tokens.len()];
-                answers
-                    .push((ticket, Answer { text, tokens, logp, complete: true, version: PolicyVersion(0) }));
+        for (round, ticket, answered) in std::iter::once(first).chain(self.answers.try_iter()) {
+            if round != self.round {
+                continue;
             }
+            self.unanswered -= 1;
+            let complete = answered.is_ok();
+            self.failures_in_row = if complete { 0 } else { self.failures_in_row + 1 };
+            let text = match answered {
+                Ok(text) => text,
+                Err(problem) if self.failures_in_row >= GIVE_UP_AFTER * self.asking.options.servers.len() => {
+                    return Err(TrainError::Options(format!("no chat server answers any more: {problem}")));
+                }
+                Err(problem) => format!("{NO_ANSWER}{problem}"),
+            };
+            let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+            let logp = vec![0.0; tokens.len()];
+            answers.push((ticket, Answer { text, tokens, logp, complete, version: PolicyVersion(0) }));
         }
         Ok(answers)
     }
@@ -340,7 +365,17 @@ mod tests {
         let (address, requests) = server(said);
         let mut policy = ChatPolicy::new(options(address), ConversationStyle::uitars(15));
         policy.ask(question(7)).unwrap();
-        (policy.advance().unwrap(), requests)
+        (answers(&mut policy).unwrap(), requests)
+    }
+
+    /// The next answers, however many passes they take.
+    fn answers(policy: &mut ChatPolicy) -> Result<Vec<(Ticket, Answer)>, TrainError> {
+        loop {
+            let answers = policy.advance()?;
+            if !answers.is_empty() {
+                return Ok(answers);
+            }
+        }
     }
 
     #[test]
@@ -369,15 +404,21 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_is_named() {
+    fn a_server_that_is_gone_ends_episodes_and_then_everything() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("http://127.0.0.1:{port}/v1");
         let mut policy = ChatPolicy::new(
             ChatOptions { tries: 1, ..options(address.clone()) },
             ConversationStyle::uitars(15),
         );
+        for number in 1..GIVE_UP_AFTER as u64 {
+            policy.ask(question(number)).unwrap();
+            let answer = answers(&mut policy).unwrap().remove(0).1;
+            assert!(!answer.complete && answer.text.starts_with(&format!("{NO_ANSWER}{address}: ")));
+        }
         policy.ask(question(0)).unwrap();
-        assert!(policy.advance().unwrap_err().to_string().starts_with(&address));
-        assert!(ChatPolicy::living(&[address], Duration::from_secs(2)).is_err());
+        let problem = answers(&mut policy).unwrap_err().to_string();
+        assert!(problem.starts_with("no chat server answers any more: http"), "{problem}");
+        assert!(ChatPolicy::living(&[address], None, Duration::from_secs(2)).is_err());
     }
 }

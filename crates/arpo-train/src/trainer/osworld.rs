@@ -4,7 +4,7 @@ use crate::TrainError;
 use crate::collect::DesktopFactory;
 use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 use arpo_core::task::{Task, TaskId};
-use arpo_osworld::coverage::runnable;
+use arpo_osworld::coverage::{missing, runnable};
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{OsworldDesktop, PlayOptions, Shared};
 use arpo_osworld::provider::{
@@ -13,6 +13,7 @@ use arpo_osworld::provider::{
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite::{self, SuiteTask};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,14 @@ const LISTS: [(&str, &str); 2] = [
 
 /// The task files that a configuration names; an error if one needs what is not here.
 pub fn files(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+    let mut tasks = listed(config)?;
+    if config.osworld.skip_missing {
+        tasks.retain(|task| missing(&task.task).is_empty());
+    }
+    runnable(tasks).map_err(|error| TrainError::Options(error.to_string()))
+}
+
+fn listed(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
     let folder = Path::new(&config.osworld.tasks);
     if !folder.is_dir() {
         return Err(TrainError::Options(format!(
@@ -43,7 +52,19 @@ pub fn files(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
         }
         None => suite::load(folder, (!list.is_empty()).then_some(Path::new(list))),
     };
-    tasks.and_then(runnable).map_err(|error| TrainError::Options(error.to_string()))
+    tasks.map_err(|error| TrainError::Options(error.to_string()))
+}
+
+/// The tasks that are left out because something they need is not here, each with what that is.
+pub fn left_out(config: &Config) -> Result<Vec<String>, TrainError> {
+    if !config.osworld.skip_missing {
+        return Ok(vec![]);
+    }
+    let lacking = |SuiteTask { domain, task }: SuiteTask| {
+        let missing: Vec<String> = missing(&task).into_iter().collect();
+        (!missing.is_empty()).then(|| format!("{domain}/{}: {}", task.id, missing.join(", ")))
+    };
+    Ok(listed(config)?.into_iter().filter_map(lacking).collect())
 }
 
 /// The tasks as every environment's are; how they are prepared and judged stays in their files.
@@ -59,17 +80,24 @@ pub fn tasks(config: &Config) -> Result<Vec<Task>, TrainError> {
 }
 
 /// Makes desktops that take their containers from one store, and write episodes down where there is a trial.
-pub fn factory(config: &Config, record: Option<Recorded>) -> Result<Arc<DesktopFactory>, TrainError> {
+pub fn desktops(config: &Config, record: Option<Recorded>) -> Result<Desktops, TrainError> {
     let wanted = &config.osworld;
     let problem = |error: &dyn std::fmt::Display| TrainError::Options(error.to_string());
-    let tasks = files(config)?.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+    let tasks: BTreeMap<String, SuiteTask> =
+        files(config)?.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+    let verified = match wanted.generation {
+        GenerationChoice::Verified => true,
+        GenerationChoice::ArpoEra => false,
+        GenerationChoice::Task => tasks.values().any(|task| task.task.generation == Generation::Verified),
+    };
     let sources = Sources {
         offline: wanted.offline,
         mirror: (!wanted.mirror.is_empty()).then(|| wanted.mirror.clone()),
         ..Sources::default()
     };
     let cache = Cache::new(&wanted.cache, sources).map_err(|error| problem(&error))?;
-    let options = Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted)? };
+    let options =
+        Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted, verified)? };
     let provider = Provider::new(options).map_err(|error| problem(&error))?;
     let spares = if provider.starts_fresh() { wanted.spares } else { 0 };
     let (trial, film) = record.map_or((None, false), |record| (Some(record.trial), record.film));
@@ -80,7 +108,23 @@ pub fn factory(config: &Config, record: Option<Recorded>) -> Result<Arc<DesktopF
         options: PlayOptions { film, ..play_options(wanted) },
         trial,
     });
-    Ok(Arc::new(move |_| Ok(Box::new(OsworldDesktop::new(Arc::clone(&shared))))))
+    let lent = Arc::clone(&shared);
+    let make: Arc<DesktopFactory> = Arc::new(move |_| Ok(Box::new(OsworldDesktop::new(Arc::clone(&lent)))));
+    Ok(Desktops { make, shared })
+}
+
+/// Desktops of a run.
+pub struct Desktops {
+    /// Makes them.
+    pub make: Arc<DesktopFactory>,
+    shared: Arc<Shared>,
+}
+
+impl Desktops {
+    /// Removes all of them, also those that a thread that hangs still holds.
+    pub fn close(self) -> Result<(), TrainError> {
+        self.shared.desktops.close().map_err(|error| TrainError::Options(error.to_string()))
+    }
 }
 
 /// Where episodes are written down.
@@ -92,7 +136,7 @@ pub struct Recorded {
     pub film: bool,
 }
 
-fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
+fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, TrainError> {
     let some = |number: f64| (number > 0.0).then_some(number);
     let network = match wanted.network {
         NetworkChoice::Internal => Network::Internal,
@@ -108,7 +152,7 @@ fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
                 ..Limits::default()
             },
             network,
-            environment: environment(wanted),
+            environment: environment(wanted, verified),
             ..Container::default()
         }),
         DesktopChoice::Vm => {
@@ -124,9 +168,13 @@ fn machine(wanted: &OsworldConfig) -> Result<Machine, TrainError> {
     })
 }
 
-fn environment(wanted: &OsworldConfig) -> Vec<String> {
+fn environment(wanted: &OsworldConfig, verified: bool) -> Vec<String> {
+    let generation = verified.then(|| "ARPO_DESKTOP_GENERATION=verified".to_owned());
     let zone = (!wanted.time_zone.is_empty()).then(|| format!("ARPO_TIMEZONE={}", wanted.time_zone));
-    zone.into_iter().chain(token(wanted).map(|token| format!("{TOKEN_VARIABLE}={token}"))).collect()
+    zone.into_iter()
+        .chain(generation)
+        .chain(token(wanted).map(|token| format!("{TOKEN_VARIABLE}={token}")))
+        .collect()
 }
 
 fn token(wanted: &OsworldConfig) -> Option<String> {

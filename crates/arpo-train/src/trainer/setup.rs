@@ -201,7 +201,7 @@ pub fn screen(config: &Config) -> Result<ScreenOptions, TrainError> {
 /// Desktops of the suite, and how episodes are played on them. Faults that the configuration asks for are counted.
 pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
     let factory: Arc<DesktopFactory> = if config.tasks.suite == SuiteChoice::Osworld {
-        osworld::factory(config, None)?
+        osworld::desktops(config, None)?.make
     } else {
         let screen = screen(config)?;
         Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?)))
