@@ -3,7 +3,7 @@
 
     tests/osworld/endure.py TASKS LIST FOLDER      # OSWorld's task folder, 25 of its tasks, where results go
 
-Needs root, a Docker engine, the image arpo-desktop:latest and target/release/arpo; standard library only. Every episode
+Needs root, a Docker engine, the image arpo-desktop:latest and target/release/arpo (or $ARPO); standard library only. Every episode
 has to end with a score, and nothing may be left on the engine. Prints what was done to desktops and what came of it.
 """
 
@@ -71,7 +71,7 @@ def main():
     script = Path(folder) / "script.json"
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(json.dumps({task: ["wait()", "wait()", "error_env()"] for task in ids}))
-    arpo = Path(__file__).parent / "../../target/release/arpo"
+    arpo = os.environ.get("ARPO", Path(__file__).parent / "../../target/release/arpo")
     limits = {"reset": 90, "step": 30, "evaluate": 60}
     command = [arpo, "eval", "--suite", "osworld", "--script", script, "--result_dir", folder, "--hard"]
     command += ["--samples", str(TRIALS), "--num_envs", str(DESKTOPS), "--set", f"tasks.list={chosen}"]
