@@ -3,8 +3,8 @@
 
     tests/osworld/endure.py TASKS LIST FOLDER      # OSWorld's task folder, 25 of its tasks, where results go
 
-Needs root, a Docker engine, the image arpo-desktop:latest and target/release/arpo (or $ARPO); standard library only. Every episode
-has to end with a score, and nothing may be left on the engine. Prints what was done to desktops and what came of it.
+Needs root, a Docker engine, the image arpo-desktop:latest and target/release/arpo (or $ARPO); standard library only.
+Every episode has to end with a score, and nothing may be left on the engine. Prints what was done to desktops and what came of it.
 """
 
 import json
