@@ -139,9 +139,10 @@ fn play(
     let examined = examine(&mut collector, policy, &open, &examination, &mut tell);
     drop(collector);
     // whatever happened: nothing stays on the engine
-    let closed = desktops.close();
+    if let Err(error) = desktops.close() {
+        say(&format!("{error}; the next start removes what is left"));
+    }
     let examined = examined.map_err(Failure::failed)?;
-    closed.map_err(Failure::failed)?;
     for (task, episodes) in open.iter().zip(&examined.episodes) {
         // an episode that ended with words nobody can read is not judged, and worth nothing
         if episodes.iter().any(is_unreadable) && !is_finished(&task) {
