@@ -80,6 +80,8 @@ def main():
     command = [arpo, "eval", "--suite", "osworld", "--script", script, "--result_dir", folder, "--hard"]
     command += ["--samples", str(TRIALS), "--num_envs", str(DESKTOPS), "--set", f"tasks.list={chosen}"]
     command += ["--set", f"osworld.tasks={tasks}", "--set", "osworld.offline=true", "--set", "osworld.settle_seconds=1"]
+    # as often as training does: at this rate of faults one episode in thirty loses three desktops in a row
+    command += ["--set", "collect.refills=8"]
     for call, seconds in limits.items():
         command += ["--set", f"collect.{call}_seconds={seconds}"]
     done, over, began = Counter(), threading.Event(), time.monotonic()
