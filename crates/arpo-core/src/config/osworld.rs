@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct OsworldConfig {
     /// The folder of task files: the one that holds `examples`.
     pub tasks: String,
-    /// Leave out tasks that need a metric, getter or set-up step that is not here, and name them; otherwise they are an
-    /// error.
+    /// Leave out tasks that need a metric, getter or set-up step that is not here, which `arpo eval` names; otherwise
+    /// they are an error.
     pub skip_missing: bool,
     /// What a desktop is.
     pub desktop: DesktopChoice,

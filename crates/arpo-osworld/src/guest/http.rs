@@ -269,7 +269,8 @@ impl Guest for HttpGuest {
         let url = format!("http://{}:{}/requests/status.xml", self.host, self.ports.vlc);
         let lost = |problem: String| GuestError::Unreachable { call: "VLC's status".into(), problem };
         let secret = base64::engine::general_purpose::STANDARD.encode(":password");
-        let request = self.agent.get(&url).config().timeout_global(Some(self.patience.quick)).build();
+        let limit = self.within(self.patience.quick);
+        let request = self.agent.get(&url).config().timeout_global(Some(limit)).build();
         let response = request.header("Authorization", format!("Basic {secret}")).call();
         let mut response = response.map_err(|error| lost(error.to_string()))?;
         if response.status().as_u16() != 200 {

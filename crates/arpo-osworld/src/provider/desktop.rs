@@ -58,33 +58,31 @@ impl Desktop {
 
     /// Stops its clock and its processes while the policy thinks. A running guest is not paused.
     pub fn pause(&self) -> Result<(), ProviderError> {
-        let Held::Container(kept) = &self.held else { return Ok(()) };
-        if self.paused.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let id = kept.name.clone();
-        let answer = kept
-            .hosted
-            .engine
-            .ask("pause a desktop", QUICK, |docker| async move { docker.pause_container(&id).await });
-        kept.explained(answer)?;
-        self.paused.store(true, Ordering::Release);
-        Ok(())
+        self.set_paused(true)
     }
 
     /// Lets it go on.
     pub fn unpause(&self) -> Result<(), ProviderError> {
+        self.set_paused(false)
+    }
+
+    fn set_paused(&self, paused: bool) -> Result<(), ProviderError> {
         let Held::Container(kept) = &self.held else { return Ok(()) };
-        if !self.paused.load(Ordering::Acquire) {
+        if self.is_paused() == paused {
             return Ok(());
         }
-        let id = kept.name.clone();
-        let answer = kept
-            .hosted
-            .engine
-            .ask("unpause a desktop", QUICK, |docker| async move { docker.unpause_container(&id).await });
+        let (id, engine) = (kept.name.clone(), &kept.hosted.engine);
+        let answer = if paused {
+            engine.ask("pause a desktop", QUICK, |docker| async move { docker.pause_container(&id).await })
+        } else {
+            engine.ask(
+                "unpause a desktop",
+                QUICK,
+                |docker| async move { docker.unpause_container(&id).await },
+            )
+        };
         kept.explained(answer)?;
-        self.paused.store(false, Ordering::Release);
+        self.paused.store(paused, Ordering::Release);
         Ok(())
     }
 
