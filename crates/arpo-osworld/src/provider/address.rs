@@ -30,23 +30,35 @@ impl Addresses {
         Self { host: host.to_owned(), server, chromium, vlc, vnc }
     }
 
-    /// A running guest's `http://host[:port]`; the other ports are the usual ones.
+    /// A running guest's `http://host[:port]`, the other ports being the usual ones, or all four as OSWorld writes
+    /// them, `http://host:server:chromium:vnc:vlc`.
     pub fn parse(url: &str) -> Result<Self, ProviderError> {
-        let wrong =
-            || ProviderError::Option(format!("{url:?} is no running guest: give it as http://host:port"));
+        let wrong = || {
+            ProviderError::Option(format!(
+                "{url:?} is no running guest: give it as http://host:port, or http://host:server:chromium:vnc:vlc"
+            ))
+        };
         let rest = url.trim().strip_prefix("http://").ok_or_else(wrong)?.trim_end_matches('/');
-        let (host, port) = match rest.rsplit_once(':') {
-            // The last colon of a bare IPv6 number in brackets is no port's.
-            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-            _ => (rest, None),
+        // The colons of an IPv6 number in brackets are no port's.
+        let end = rest.rfind(']').map_or(0, |bracket| bracket + 1);
+        let (host, ports) = match rest[end..].find(':') {
+            Some(colon) => (&rest[..end + colon], &rest[end + colon + 1..]),
+            None => (rest, ""),
         };
         let numbered = host.starts_with('[') && host.ends_with(']');
         if host.is_empty() || host.contains(['/', '@', '?', '#', ' ']) || (host.contains(':') && !numbered) {
             return Err(wrong());
         }
+        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(wrong);
         let mut addresses = Self::of_host(host);
-        if let Some(port) = port {
-            addresses.server = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        match ports.split(':').collect::<Vec<_>>()[..] {
+            [""] if rest == host => {}
+            [server] => addresses.server = port(server)?,
+            [server, chromium, vnc, vlc] => {
+                (addresses.server, addresses.chromium) = (port(server)?, port(chromium)?);
+                (addresses.vnc, addresses.vlc) = (port(vnc)?, port(vlc)?);
+            }
+            _ => return Err(wrong()),
         }
         Ok(addresses)
     }
@@ -127,6 +139,8 @@ mod tests {
         assert_eq!(parsed("http://desk/").as_deref(), Some("http://desk:5000"));
         assert_eq!(parsed("http://[::1]:5001").as_deref(), Some("http://[::1]:5001"));
         assert_eq!(parsed("http://[::1]").as_deref(), Some("http://[::1]:5000"));
+        let second = Addresses::parse("http://desk:5001:9223:8007:8081").expect("four ports");
+        assert_eq!((second.server, second.chromium, second.vnc, second.vlc), (5001, 9223, 8007, 8081));
         for wrong in [
             "desk:5000",
             "https://desk",
