@@ -4,18 +4,22 @@
 //! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
 //! second copy is never made. No tensor is needed for it, so this is a crate of its own.
 
+mod enlarge;
+mod patches;
+mod reduce;
+
 use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
-use fast_image_resize::images::{TypedImage, TypedImageRef};
-use fast_image_resize::pixels::U8x3;
-use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use image::{DynamicImage, ImageFormat, RgbImage};
 use rayon::prelude::*;
 use serde::Deserialize;
-use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 3;
+
+/// Pixels of a patch's side, and patches of a feature's: those of every Qwen2.5-VL.
+const PATCH: usize = 14;
+const MERGE: usize = 2;
 
 /// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
 const LARGEST_SIDE: u32 = 16_384;
@@ -62,10 +66,14 @@ impl Grid {
 pub struct ImageProcessor {
     /// How many pixels a resized image may have.
     pub limits: PixelLimits,
-    patch: usize,
-    merge: usize,
-    /// What each grey level of each channel becomes.
-    levels: Box<[[f32; 256]; CHANNELS]>,
+    scales: [Scale; CHANNELS],
+}
+
+/// What the grey levels of a channel become: `factor * grey + offset`, rounded once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Scale {
+    factor: f64,
+    offset: f64,
 }
 
 /// The patches of one image.
@@ -134,109 +142,49 @@ impl ImageProcessor {
     }
 
     fn from_file(file: &ProcessorFile) -> Result<Self, String> {
-        let &ProcessorFile { patch_size: patch, merge_size: merge, rescale_factor, .. } = file;
-        if patch * merge != arpo_agent::geometry::SIDE_FACTOR as usize {
-            return Err(format!("patches of {patch} merged by {merge}: expected 28 pixels together"));
+        let (patch, merge) = (file.patch_size, file.merge_size);
+        if (patch, merge) != (PATCH, MERGE) {
+            return Err(format!(
+                "patches of {patch} pixels merged by {merge}: expected {PATCH} and {MERGE}, as Qwen2.5-VL has them"
+            ));
         }
         let size = file.size.as_ref();
         let min = file.min_pixels.or(size.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
         let max = file.max_pixels.or(size.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
-        let level = |channel: usize, grey: usize| {
-            ((grey as f64 * rescale_factor - file.image_mean[channel]) / file.image_std[channel]) as f32
-        };
-        let levels = std::array::from_fn(|channel| std::array::from_fn(|grey| level(channel, grey)));
-        Ok(Self { limits: PixelLimits { min, max }, patch, merge, levels: Box::new(levels) })
+        let scales = std::array::from_fn(|channel| {
+            let (mean, deviation) = (file.image_mean[channel], file.image_std[channel]);
+            Scale { factor: file.rescale_factor / deviation, offset: -mean / deviation }
+        });
+        Ok(Self { limits: PixelLimits { min, max }, scales })
     }
 
     /// The size in patches at which an image of this size is seen.
     pub fn grid(&self, width: u32, height: u32) -> Result<Grid, ImageError> {
         let size = smart_resize(Size { width, height }, self.limits)
             .map_err(|error| ImageError::Image(error.to_string()))?;
-        Ok(Grid { height: size.height as usize / self.patch, width: size.width as usize / self.patch })
+        Ok(Grid { height: size.height as usize / PATCH, width: size.width as usize / PATCH })
     }
 
     /// The patches of one image.
     pub fn process(&self, image: &RgbImage) -> Result<Patches, ImageError> {
         let grid = self.grid(image.width(), image.height())?;
-        let (width, height) = (grid.width * self.patch, grid.height * self.patch);
-        if (image.width() as usize, image.height() as usize) == (width, height) {
-            return Ok(Patches { grid, pixels: self.patches(image.as_raw(), grid) });
-        }
-        // taken, not borrowed: while the resizer waits for its helpers this thread may begin another image
-        let mut scratch = SCRATCH.take();
-        let patches = resize(image, width as u32, height as u32, &mut scratch)
-            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))
-            .map(|resized| Patches { grid, pixels: self.patches(resized, grid) });
-        SCRATCH.set(scratch);
-        patches
+        let from = (image.width() as usize, image.height() as usize);
+        let to = (grid.width * PATCH, grid.height * PATCH);
+        let pixels = if from == to {
+            patches::of_rows(image.as_raw(), grid, &self.scales)
+        } else if enlarge::can(from, to) {
+            patches::of_enlarged(image.as_raw(), from, grid, &self.scales)
+        } else {
+            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, &self.scales))
+                .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?
+        };
+        Ok(Patches { grid, pixels })
     }
 
     /// The patches of several images, each on a core of its own.
     pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
         images.par_iter().map(|image| self.process(image)).collect()
     }
-
-    /// Rows of RGB into patches: features from left to right and top to bottom, each feature's patches likewise.
-    fn patches(&self, rgb: &[u8], grid: Grid) -> Vec<f32> {
-        let (patch, merge) = (self.patch, self.merge);
-        let row_bytes = grid.width * patch * CHANNELS;
-        let plane = patch * patch;
-        // filled in order, so that nothing has to be there before
-        let mut pixels = Vec::with_capacity(grid.patches() * CHANNELS * plane);
-        for feature_row in 0..grid.height / merge {
-            for feature_column in 0..grid.width / merge {
-                for (row, column) in (0..merge).flat_map(|row| (0..merge).map(move |column| (row, column))) {
-                    let (top, left) =
-                        ((feature_row * merge + row) * patch, (feature_column * merge + column) * patch);
-                    for (channel, levels) in self.levels.iter().enumerate() {
-                        for line in top..top + patch {
-                            let start = line * row_bytes + left * CHANNELS;
-                            let source = rgb[start..start + patch * CHANNELS].chunks_exact(CHANNELS);
-                            pixels.extend(source.map(|colour| levels[colour[channel] as usize]));
-                        }
-                    }
-                }
-            }
-        }
-        pixels
-    }
-}
-
-/// What a resize needs besides its result; kept for the next one of the same thread, because fresh memory costs as much
-/// as the arithmetic.
-#[derive(Default)]
-struct Scratch {
-    resizer: Resizer,
-    across: Vec<u8>,
-    resized: Vec<u8>,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Scratch> = Cell::default();
-}
-
-/// Bicubic with a = -0.5, widened for reductions: first across, then down, with whole grey levels between, because
-/// overshoot is cut off there too and the order shows at sharp edges.
-fn resize<'a>(
-    image: &RgbImage,
-    width: u32,
-    height: u32,
-    scratch: &'a mut Scratch,
-) -> Result<&'a [u8], Box<dyn std::error::Error>> {
-    let options =
-        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
-    let bytes = |width: u32, height: u32| width as usize * height as usize * CHANNELS;
-    let Scratch { resizer, across, resized } = scratch;
-    across.resize(bytes(width, image.height()), 0);
-    resized.resize(bytes(width, height), 0);
-    // typed, or the resizer is compiled for every kind of pixel there is: minutes
-    let source = TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw())?;
-    let mut target = TypedImage::<U8x3>::from_buffer(width, image.height(), across)?;
-    resizer.resize_typed(&source, &mut target, &options)?;
-    let source = TypedImageRef::<U8x3>::from_buffer(width, image.height(), across)?;
-    let mut target = TypedImage::<U8x3>::from_buffer(width, height, resized)?;
-    resizer.resize_typed(&source, &mut target, &options)?;
-    Ok(resized)
 }
 
 /// A PNG's pixels.
