@@ -12,6 +12,10 @@ use arpo_torch::shim::{causal_from_the_end, counts_from_the_end};
 use std::cell::OnceCell;
 use tch::{Device, Kind, Tensor};
 
+/// Older tokens are kept apart in multiples of so many: each multiple costs the library that attends to them a search
+/// for its plan, once.
+const OLDER_STEP: usize = 4096;
+
 /// One sequence of a pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span<'a> {
@@ -41,9 +45,19 @@ enum PartKind {
     /// Sequences with one new token each.
     Steps(Steps),
     /// One sequence with several.
-    Several { pages: Tensor, tokens: i64, mask: Option<Tensor> },
+    Several(Several),
     /// Sequences with several each.
     Together(Together),
+}
+
+#[derive(Debug)]
+struct Several {
+    /// Pages that all of its new tokens see, if they are kept apart.
+    older: Option<Tensor>, // [1, pages], i64
+    /// The rest, with the new tokens at the end, and how many tokens are in them.
+    newer: Tensor, // [1, pages], i64
+    tokens: i64,
+    mask: Option<Tensor>,
 }
 
 #[derive(Debug)]
@@ -81,7 +95,7 @@ impl Routes {
         let alike = |a: &Span, b: &Span| (a.new == 1) == (b.new == 1) && (a.new == 1 || fill_up);
         let parts = spans.chunk_by(alike).map(|group| {
             let kind = match group {
-                [span] if span.new > 1 => several(span, cache, device),
+                [span] if span.new > 1 => PartKind::Several(Several::new(span, cache, device)),
                 [first, ..] if first.new > 1 => PartKind::Together(Together::new(group, cache, device)),
                 group => PartKind::Steps(Steps::new(group, cache, device)),
             };
@@ -103,10 +117,7 @@ impl Routes {
                 first += part.rows;
                 match &part.kind {
                     PartKind::Steps(steps) => steps.attend(cache, layer, &q),
-                    PartKind::Several { pages, tokens, mask } => {
-                        let [k, v] = cache.read(layer, pages).map(|x| x.narrow(2, 0, *tokens));
-                        attend_several(&q, &k, &v, mask.as_ref())
-                    }
+                    PartKind::Several(several) => several.attend(cache, layer, &q),
                     PartKind::Together(together) => together.attend(cache, layer, &q),
                 }
             })
@@ -211,38 +222,51 @@ impl Steps {
     }
 }
 
-fn several(span: &Span, cache: &KeyValueCache, device: Device) -> PartKind {
-    let tokens = (span.past + span.new) as i64;
-    let used = (tokens as usize).div_ceil(cache.page_tokens());
-    let pages: Vec<i64> = span.pages[..used].iter().map(|&page| page as i64).collect();
-    // a fresh sequence needs no mask, nor does attention that counts from the end
-    let needed = span.past > 0 && !counts_from_the_end(cache.kind(), device);
-    let mask = needed.then(|| {
-        let last = Tensor::arange_start(span.past as i64, tokens, (Kind::Int64, device));
-        Tensor::arange(tokens, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last.unsqueeze(1))
-    });
-    PartKind::Several { pages: Tensor::from_slice(&pages).unsqueeze(0).to_device(device), tokens, mask }
-}
+impl Several {
+    fn new(span: &Span, cache: &KeyValueCache, device: Device) -> Self {
+        let (all, page_tokens) = ((span.past + span.new), cache.page_tokens());
+        let from_the_end = counts_from_the_end(cache.kind(), device);
+        let apart = if from_the_end && OLDER_STEP.is_multiple_of(page_tokens) {
+            span.past / OLDER_STEP * OLDER_STEP
+        } else {
+            0
+        };
+        let pages = |pages: &[PageId]| {
+            let pages: Vec<i64> = pages.iter().map(|&page| page as i64).collect();
+            Tensor::from_slice(&pages).unsqueeze(0).to_device(device)
+        };
+        let (older, newer) = span.pages[..all.div_ceil(page_tokens)].split_at(apart / page_tokens);
+        // a fresh sequence needs no mask, nor does attention that counts from the end
+        let mask = (span.past > 0 && !from_the_end).then(|| {
+            let last = Tensor::arange_start(span.past as i64, all as i64, (Kind::Int64, device));
+            Tensor::arange(all as i64, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last.unsqueeze(1))
+        });
+        let older = (!older.is_empty()).then(|| pages(older));
+        Self { older, newer: pages(newer), tokens: (all - apart) as i64, mask }
+    }
 
-/// Queries `[new, heads, width]` over keys and values `[1, key_value_heads, tokens, width]`, each seeing up to itself.
-fn attend_several(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
-    let (new, heads, shared, width) = (q.size()[0], q.size()[1], k.size()[1], q.size()[2]);
-    let attended = match mask {
-        None if counts_from_the_end(q.kind(), q.device()) => {
-            causal_from_the_end(&q.transpose(0, 1).unsqueeze(0), k, v)
-        }
-        None => {
-            let q = q.transpose(0, 1).unsqueeze(0);
-            let no_mask = None::<&Tensor>;
-            Tensor::scaled_dot_product_attention(&q, k, v, no_mask, 0.0, true, None, heads != shared)
-        }
-        Some(mask) => {
-            // the heads that share a key are rows of one product
-            let group = heads / shared;
-            let q = q.transpose(0, 1).reshape([1, shared, group * new, width]);
-            let mask = mask.repeat([group, 1]);
-            Tensor::scaled_dot_product_attention(&q, k, v, Some(&mask), 0.0, false, None, false)
-        }
-    };
-    attended.reshape([heads, new, width]).transpose(0, 1).reshape([new, -1])
+    /// Queries `[new, heads, width]`, each seeing up to itself: `[new, heads * width]`.
+    fn attend(&self, cache: &KeyValueCache, layer: usize, q: &Tensor) -> Tensor {
+        let [k, v] = cache.read(layer, &self.newer).map(|x| x.narrow(2, 0, self.tokens));
+        let (new, heads, shared, width) = (q.size()[0], q.size()[1], k.size()[1], q.size()[2]);
+        let q = q.transpose(0, 1).unsqueeze(0);
+        let attended = match &self.mask {
+            None if counts_from_the_end(q.kind(), q.device()) => {
+                let older = self.older.as_ref().map(|pages| cache.read(layer, pages));
+                causal_from_the_end(&q, older.as_ref(), [&k, &v])
+            }
+            None => {
+                let no_mask = None::<&Tensor>;
+                Tensor::scaled_dot_product_attention(&q, &k, &v, no_mask, 0.0, true, None, heads != shared)
+            }
+            Some(mask) => {
+                // the heads that share a key are rows of one product
+                let group = heads / shared;
+                let q = q.reshape([1, shared, group * new, width]);
+                let mask = mask.repeat([group, 1]);
+                Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&mask), 0.0, false, None, false)
+            }
+        };
+        attended.reshape([heads, new, width]).transpose(0, 1).reshape([new, -1])
+    }
 }

@@ -9,7 +9,7 @@ use crate::attention::{Routes, Span};
 use crate::cache::KeyValueCache;
 use crate::pages::PageTable;
 use crate::pictures::{FeatureStore, KnownFeatures, Screenshot};
-use crate::sampling::sample;
+use crate::sampling::Draft;
 use crate::sequence::{Ended, Request, Sequence};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_image::{ImageError, ImageProcessor};
@@ -243,11 +243,12 @@ impl Engine {
         if self.running.is_empty() {
             return Ok(vec![]);
         }
-        let logits = no_grad(|| self.logits())?;
-        let drawn = {
+        let draft = {
             let mut rows: Vec<_> = self.running.iter_mut().map(|(_, one)| one.next_choice()).collect();
-            no_grad(|| sample(&logits, &mut rows, &self.forbidden))
+            Draft::new(&mut rows, self.model.device())
         };
+        let logits = no_grad(|| self.logits())?;
+        let drawn = no_grad(|| draft.sample(&logits, &self.forbidden));
         let mut completed = Vec::new();
         let mut going_on = Vec::with_capacity(self.running.len());
         for ((id, mut sequence), drawn) in std::mem::take(&mut self.running).into_iter().zip(drawn) {

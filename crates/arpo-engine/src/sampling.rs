@@ -83,52 +83,103 @@ pub(crate) struct Choice<'a> {
     pub(crate) dictated: Option<u32>,
 }
 
-/// One token for each row of logits `[rows, vocabulary]`.
-pub(crate) fn sample(logits: &Tensor, rows: &mut [Choice], forbidden: &Forbidden) -> Vec<Drawn> {
-    let device = logits.device();
-    let temperatures: Vec<f32> = rows
-        .iter()
-        .map(|row| if row.sampling.temperature > 0.0 { row.sampling.temperature as f32 } else { 1.0 })
-        .collect();
-    let temperatures = Tensor::from_slice(&temperatures).to_device(device).unsqueeze(1);
-    let logp = forbidden.log_distribution(logits, &temperatures);
-    let draws: Vec<f64> = rows.iter_mut().map(|row| row.draws.next()).collect();
+/// How the rows of a pass are drawn. It is made before the pass: what is sent to a device later waits for the pass to end,
+/// and the device then for it.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    temperatures: Tensor, // [rows, 1]
+    parts: Vec<Part>,
+    /// Rows whose tokens are taken in any case.
+    dictated: Vec<(i64, u32)>,
+}
 
-    let places = |wanted: fn(&Sampling) -> bool| -> Vec<i64> {
-        (0..).zip(rows.iter()).filter(|(_, row)| wanted(row.sampling)).map(|(place, _)| place).collect()
-    };
-    let greedy = places(|sampling| sampling.temperature <= 0.0);
-    let restricted = places(Sampling::is_restricted);
-    let free = places(|sampling| sampling.temperature > 0.0 && !sampling.is_restricted());
-    let tokens = Tensor::zeros([rows.len() as i64], (Kind::Int64, device));
-    let fill = |places: &[i64], choose: &dyn Fn(&Tensor) -> Tensor| {
-        if places.is_empty() {
-            return;
+/// Rows that are drawn in the same way.
+#[derive(Debug)]
+struct Part {
+    /// Which ones, if not all.
+    rows: Option<Tensor>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The most likely token.
+    Greedy,
+    /// From the whole distribution, by these numbers.
+    Free { draws: Tensor },
+    /// After top-k and top-p.
+    Restricted { draws: Tensor, most: Tensor, share: Tensor },
+}
+
+impl Draft {
+    pub(crate) fn new(rows: &mut [Choice], device: Device) -> Self {
+        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
+        let temperatures = rows
+            .iter()
+            .map(|row| if row.sampling.temperature > 0.0 { row.sampling.temperature } else { 1.0 })
+            .collect();
+        let draws: Vec<f64> = rows.iter_mut().map(|row| row.draws.next()).collect();
+        let part = |wanted: fn(&Sampling) -> bool, way: &dyn Fn(&[usize]) -> Way| {
+            let places: Vec<usize> = (0..rows.len()).filter(|&row| wanted(rows[row].sampling)).collect();
+            let numbers = || places.iter().map(|&place| place as i64).collect::<Vec<_>>();
+            let some = places.len() < rows.len();
+            (!places.is_empty()).then(|| Part {
+                rows: some.then(|| Tensor::from_slice(&numbers()).to_device(device)),
+                way: way(&places),
+            })
+        };
+        let drawn = |places: &[usize]| column(places.iter().map(|&row| draws[row]).collect());
+        let limits = |places: &[usize], limit: fn(&Sampling) -> f64| {
+            column(places.iter().map(|&row| limit(rows[row].sampling)).collect())
+        };
+        let greedy = part(|one| one.temperature <= 0.0, &|_| Way::Greedy);
+        let free = part(|one| one.temperature > 0.0 && !one.is_restricted(), &|places| Way::Free {
+            draws: drawn(places),
+        });
+        let restricted = part(Sampling::is_restricted, &|places| Way::Restricted {
+            draws: drawn(places),
+            most: limits(places, |one| one.top_k.map_or(f64::INFINITY, |k| k as f64)),
+            share: limits(places, |one| one.top_p.unwrap_or(1.0)),
+        });
+        Self {
+            temperatures: column(temperatures).to_kind(Kind::Float),
+            parts: [greedy, free, restricted].into_iter().flatten().collect(),
+            dictated: (0..).zip(rows.iter()).filter_map(|(row, one)| Some((row, one.dictated?))).collect(),
         }
-        let all = places.len() == rows.len();
-        let index = Tensor::from_slice(places).to_device(device);
-        let chosen = if all { choose(&logp) } else { choose(&logp.index_select(0, &index)) };
-        let _ = tokens.shallow_clone().index_copy_(0, &index, &chosen);
-    };
-    let drawn = |places: &[i64]| {
-        let numbers: Vec<f64> = places.iter().map(|&row| draws[row as usize]).collect();
-        Tensor::from_slice(&numbers).to_device(device).unsqueeze(1)
-    };
-    fill(&greedy, &|logp| logp.argmax(-1, false));
-    fill(&free, &|logp| draw(&logp.exp().to_kind(Kind::Double), &drawn(&free)));
-    fill(&restricted, &|logp| {
-        let limits: Vec<&Sampling> = restricted.iter().map(|&row| rows[row as usize].sampling).collect();
-        draw_restricted(logp, &drawn(&restricted), &limits, device)
-    });
-
-    for (place, token) in (0..).zip(rows.iter()).filter_map(|(place, row)| Some((place, row.dictated?))) {
-        let _ = tokens.get(place).fill_(i64::from(token));
     }
 
-    let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
-    let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
-    let logp: Vec<f32> = logp.try_into().expect("one number for each row");
-    tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
+    /// One token for each row of logits `[rows, vocabulary]`.
+    pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
+        let logp = forbidden.log_distribution(logits, &self.temperatures);
+        let tokens = Tensor::zeros([logits.size()[0]], (Kind::Int64, logits.device()));
+        for Part { rows, way } in &self.parts {
+            match rows {
+                None => tokens.shallow_clone().copy_(&way.choose(&logp)),
+                Some(rows) => {
+                    let chosen = way.choose(&logp.index_select(0, rows));
+                    let _ = tokens.shallow_clone().index_copy_(0, rows, &chosen);
+                }
+            }
+        }
+        for &(row, token) in &self.dictated {
+            let _ = tokens.get(row).fill_(i64::from(token));
+        }
+        let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
+        let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
+        let logp: Vec<f32> = logp.try_into().expect("one number for each row");
+        tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
+    }
+}
+
+impl Way {
+    /// A token for each row.
+    fn choose(&self, logp: &Tensor) -> Tensor {
+        match self {
+            Self::Greedy => logp.argmax(-1, false),
+            Self::Free { draws } => draw(&logp.exp().to_kind(Kind::Double), draws),
+            Self::Restricted { draws, most, share } => draw_restricted(logp, draws, most, share),
+        }
+    }
 }
 
 /// For each row the first place where the running sum of probabilities passes the draw's share of the whole.
@@ -139,19 +190,14 @@ fn draw(probabilities: &Tensor, draws: &Tensor) -> Tensor {
 }
 
 /// The same after top-k, then top-p.
-fn draw_restricted(logp: &Tensor, draws: &Tensor, limits: &[&Sampling], device: Device) -> Tensor {
-    let vocabulary = logp.size()[1];
-    let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
-    let most =
-        column(limits.iter().map(|limit| limit.top_k.map_or(vocabulary as f64, |k| k as f64)).collect());
-    let share = column(limits.iter().map(|limit| limit.top_p.unwrap_or(1.0)).collect());
+fn draw_restricted(logp: &Tensor, draws: &Tensor, most: &Tensor, share: &Tensor) -> Tensor {
     let (sorted, tokens) = logp.exp().to_kind(Kind::Double).sort(-1, true);
-    let rank = Tensor::arange(vocabulary, (Kind::Double, device)).unsqueeze(0);
-    let sorted = sorted * rank.lt_tensor(&most).to_kind(Kind::Double);
+    let rank = Tensor::arange(logp.size()[1], (Kind::Double, logp.device())).unsqueeze(0);
+    let sorted = sorted * rank.lt_tensor(most).to_kind(Kind::Double);
     let sorted = &sorted / sorted.sum_dim_intlist([1i64].as_slice(), true, None::<Kind>);
     // a token stays while those before it have not reached the share; the first always does
     let before = sorted.cumsum(-1, Kind::Double) - &sorted;
-    let kept = &sorted * before.lt_tensor(&share).to_kind(Kind::Double);
+    let kept = &sorted * before.lt_tensor(share).to_kind(Kind::Double);
     let place = draw(&kept, draws);
     tokens.gather(1, &place.unsqueeze(1), false).squeeze_dim(1)
 }
@@ -183,7 +229,7 @@ mod tests {
         let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
         let logits = Tensor::from_slice(logits).unsqueeze(0).repeat([count as i64, 1]);
         let mut shares = vec![0.0; logits.size()[1] as usize];
-        for drawn in sample(&logits, &mut rows, &forbidden) {
+        for drawn in Draft::new(&mut rows, Device::Cpu).sample(&logits, &forbidden) {
             shares[drawn.token as usize] += 1.0 / count as f64;
         }
         shares
@@ -218,14 +264,11 @@ mod tests {
         samplings[2].temperature = 0.7;
         let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
         let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
-        let together = sample(&logits, &mut rows, &forbidden);
+        let together = Draft::new(&mut rows, Device::Cpu).sample(&logits, &forbidden);
         for row in 0..3 {
             let mut draws = samplings[row].draws();
-            let alone = sample(
-                &logits.narrow(0, row as i64, 1),
-                &mut [choice((&samplings[row], &mut draws))],
-                &forbidden,
-            );
+            let draft = Draft::new(&mut [choice((&samplings[row], &mut draws))], Device::Cpu);
+            let alone = draft.sample(&logits.narrow(0, row as i64, 1), &forbidden);
             assert_eq!(alone[0].token, together[row].token);
             assert!((alone[0].logp - together[row].logp).abs() < 1e-6);
         }

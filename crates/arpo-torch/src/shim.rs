@@ -8,9 +8,11 @@ use torch_sys::C_tensor;
 const ERROR_LENGTH: usize = 512;
 
 unsafe extern "C" {
-    fn arpo_flash_attention(
+    fn arpo_attention_from_the_end(
         out: *mut *mut C_tensor,
         q: *const C_tensor,
+        older_k: *const C_tensor,
+        older_v: *const C_tensor,
         k: *const C_tensor,
         v: *const C_tensor,
         error: *mut c_char,
@@ -31,13 +33,16 @@ pub fn counts_from_the_end(kind: Kind, device: Device) -> bool {
     matches!(device, Device::Cuda(_)) && matches!(kind, Kind::BFloat16 | Kind::Half)
 }
 
-/// Attention of the last tokens of a sequence: q `[1, heads, new, width]` over k and v `[1, shared, all, width]`, each
-/// seeing up to itself. The result is shaped as q.
-pub fn causal_from_the_end(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+/// Attention of the last tokens of a sequence: q `[1, heads, new, width]` over keys and values
+/// `[1, shared, tokens, width]`, each seeing up to itself. `older` are keys and values before these: it is quicker to have
+/// them apart, in as few different lengths as can be. The result is shaped as q.
+pub fn causal_from_the_end(q: &Tensor, older: Option<&[Tensor; 2]>, [k, v]: [&Tensor; 2]) -> Tensor {
+    let [older_k, older_v] = older.map_or([ptr::null(); 2], |older| older.each_ref().map(|x| x.as_ptr()));
     let mut out = ptr::null_mut();
-    // SAFETY: three live tensors, a place for the result, a buffer of the length told.
-    checked("flash attention", |error| unsafe {
-        arpo_flash_attention(&raw mut out, q.as_ptr(), k.as_ptr(), v.as_ptr(), error, ERROR_LENGTH)
+    // SAFETY: live tensors, two of which may be null, a place for the result, a buffer of the length told.
+    checked("attention", |error| unsafe {
+        let (q, k, v) = (q.as_ptr(), k.as_ptr(), v.as_ptr());
+        arpo_attention_from_the_end(&raw mut out, q, older_k, older_v, k, v, error, ERROR_LENGTH)
     })
     .unwrap_or_else(|problem| panic!("{problem}"));
     // SAFETY: a tensor on the heap that nobody else owns.

@@ -114,7 +114,8 @@ fn number_kind(device: Device) -> Kind {
 
 fn warn_without_kernels(device: Device) {
     if device != Device::Cpu
-        && let Some(problem) = own_kernels::problem().or_else(own_kernels::paged::problem)
+        && let Some(problem) =
+            own_kernels::problem().or_else(own_kernels::paged::problem).or_else(own_kernels::row::problem)
     {
         let _ = writeln!(std::io::stderr(), "warning: no CUDA kernels of our own: {problem}");
     }

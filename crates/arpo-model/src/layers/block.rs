@@ -85,8 +85,7 @@ impl Block {
         attend: impl FnOnce(&Projected) -> Tensor,
     ) -> Tensor {
         let middle = self.out.forward_onto(x, &attend(&self.project(x, rotary)));
-        let gate_up = self.gate_up.product(&self.norm2.forward(&middle));
-        self.down.forward_onto(&middle, &swiglu::forward(&gate_up, self.gate_up.bias()))
+        self.down.forward_onto(&middle, &swiglu::product(&self.gate_up, &self.norm2.forward(&middle)))
     }
 
     /// The same, keeping what the backward pass will need.

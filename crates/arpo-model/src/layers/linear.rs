@@ -1,5 +1,6 @@
 //! Parameters, and the one operation that has most of them.
 
+use arpo_torch::kernels::row;
 use tch::Tensor;
 
 /// A parameter and, while it is trained, the buffer its gradient is added to.
@@ -27,12 +28,14 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        x.linear(&self.weight.value, self.bias())
+        row::product(x, &self.weight.value, self.bias())
+            .unwrap_or_else(|| x.linear(&self.weight.value, self.bias()))
     }
 
     /// y without the bias, which is left to what comes next.
     pub(crate) fn product(&self, x: &Tensor) -> Tensor {
-        x.linear(&self.weight.value, None::<&Tensor>)
+        row::product(x, &self.weight.value, None)
+            .unwrap_or_else(|| x.linear(&self.weight.value, None::<&Tensor>))
     }
 
     pub(crate) fn bias(&self) -> Option<&Tensor> {
@@ -42,7 +45,8 @@ impl Linear {
     /// residual + y, in the same product where there is no bias.
     pub(crate) fn forward_onto(&self, residual: &Tensor, x: &Tensor) -> Tensor {
         match self.bias {
-            None => residual.addmm(x, &self.weight.value.tr()),
+            None => row::product(x, &self.weight.value, Some(residual))
+                .unwrap_or_else(|| residual.addmm(x, &self.weight.value.tr())),
             Some(_) => residual + self.forward(x),
         }
     }

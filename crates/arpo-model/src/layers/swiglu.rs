@@ -1,8 +1,15 @@
 //! silu(gate) * up, on the product that has both side by side and does not have its bias yet: adding it here saves a
 //! pass over the widest tensor there is.
 
-use arpo_torch::kernels::fused_for;
+use super::linear::Linear;
+use arpo_torch::kernels::{fused_for, row};
 use tch::Tensor;
+
+/// With the product before it, nothing of which is kept.
+pub(crate) fn product(gate_up: &Linear, x: &Tensor) -> Tensor {
+    let at_once = if gate_up.bias().is_none() { row::gated(x, &gate_up.weight.value) } else { None };
+    at_once.unwrap_or_else(|| forward(&gate_up.product(x), gate_up.bias()))
+}
 
 pub(crate) fn forward(gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
     if let Some(fused) = fused_for(gate_up) {

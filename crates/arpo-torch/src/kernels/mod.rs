@@ -5,6 +5,7 @@
 
 mod compiler;
 pub mod paged;
+pub mod row;
 
 use compiler::{Argument, Module};
 use std::sync::OnceLock;

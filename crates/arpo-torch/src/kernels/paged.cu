@@ -13,6 +13,7 @@ typedef long long i64;
 #define WIDTH 128
 #define WARPS 4
 #define TILE 16
+#define SLICES 8
 #define NONE (-1e30f)
 
 struct alignas(16) Words { u32 at[4]; };
@@ -161,36 +162,35 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-// A block for each (sequence, head), a thread for each number; first a thread for each chunk's share.
-extern "C" __global__ void paged_combine(const float *partial, const int *lengths, bf16 *y, int heads, int chunks,
-                                         int chunk_tokens) {
-    __shared__ float shares[WIDTH], tops[WARPS], totals[WARPS];
+// A block for each (sequence, head). Its threads are SLICES of WIDTH: each slice adds up every so manieth chunk, a thread
+// for each number, because one after the other many chunks would take as long as attention itself.
+extern "C" __global__ void __launch_bounds__(SLICES * WIDTH)
+    paged_combine(const float *partial, const int *lengths, bf16 *y, int heads, int chunks, int chunk_tokens) {
+    __shared__ float sums[SLICES][WIDTH], totals[SLICES], tops[SLICES * WIDTH / 32];
     int used = (lengths[blockIdx.x / heads] + chunk_tokens - 1) / chunk_tokens;
-    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    int slice = threadIdx.x / WIDTH, number = threadIdx.x % WIDTH;
     const float *from = partial + (i64)blockIdx.x * chunks * (WIDTH + 2);
     float top = NONE;
-    for (int c = threadIdx.x; c < used; c += WIDTH) top = fmaxf(top, from[c * (WIDTH + 2) + WIDTH]);
+    for (int c = threadIdx.x; c < used; c += SLICES * WIDTH) top = fmaxf(top, from[c * (WIDTH + 2) + WIDTH]);
     for (int offset = 16; offset; offset >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
-    if (lane == 0) tops[warp] = top;
+    if ((threadIdx.x & 31) == 0) tops[threadIdx.x >> 5] = top;
     __syncthreads();
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, tops[w]);
+    for (int w = 0; w < SLICES * WIDTH / 32; w++) top = fmaxf(top, tops[w]);
     float total = 0.0f, sum = 0.0f;
-    for (int first = 0; first < used; first += WIDTH) {
-        int mine = first + threadIdx.x, here = min(WIDTH, used - first);
-        const float *chunk = from + (i64)mine * (WIDTH + 2);
-        float share = mine < used ? exp2f(chunk[WIDTH] - top) : 0.0f;
-        total += mine < used ? share * chunk[WIDTH + 1] : 0.0f;
-        __syncthreads();
-        shares[threadIdx.x] = share;
-        __syncthreads();
-        const float *numbers = from + (i64)first * (WIDTH + 2) + threadIdx.x;
-#pragma unroll 8
-        for (int c = 0; c < here; c++) sum += shares[c] * numbers[c * (WIDTH + 2)];
+#pragma unroll 4
+    for (int c = slice; c < used; c += SLICES) {
+        const float *chunk = from + (i64)c * (WIDTH + 2);
+        float share = exp2f(chunk[WIDTH] - top);
+        total += share * chunk[WIDTH + 1];
+        sum += share * chunk[number];
     }
-    for (int offset = 16; offset; offset >>= 1) total += __shfl_xor_sync(~0u, total, offset);
-    if (lane == 0) totals[warp] = total;
+    sums[slice][number] = sum;
+    if (number == 0) totals[slice] = total;
     __syncthreads();
-    total = 0.0f;
-    for (int w = 0; w < WARPS; w++) total += totals[w];
-    y[(i64)blockIdx.x * WIDTH + threadIdx.x] = (bf16)narrow(sum / total);
+    if (slice > 0) return;
+    for (int other = 1; other < SLICES; other++) {
+        sum += sums[other][number];
+        total += totals[other];
+    }
+    y[(i64)blockIdx.x * WIDTH + number] = (bf16)narrow(sum / total);
 }

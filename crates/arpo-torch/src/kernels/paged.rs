@@ -10,6 +10,12 @@ const WIDTH: i64 = 128;
 const WIDTH_ROOT: f32 = 11.313_708;
 const THREADS: u32 = 128;
 
+/// Of a block that puts chunks together: slices of `WIDTH`, as in the source.
+const COMBINE_THREADS: u32 = 8 * WIDTH as u32;
+
+/// Of a block that turns one token: each thread has a few pairs, because a single token has nothing else to wait with.
+const TURN_THREADS: u32 = 768;
+
 /// Tokens of a tile; pages hold whole tiles.
 const TILE: usize = 16;
 
@@ -81,7 +87,7 @@ pub fn rotary_into_pages(
         Argument::I32((width / 2) as i32),
         Argument::I32(slots.keys.size()[2] as i32),
     ];
-    module.launch("rotary_into_pages", tokens as u32, THREADS, &arguments);
+    module.launch("rotary_into_pages", tokens as u32, TURN_THREADS, &arguments);
     Some(q)
 }
 
@@ -139,7 +145,7 @@ pub fn paged_attention(
         Argument::I32(chunks as i32),
         Argument::I32(chunk_tokens as i32),
     ];
-    module.launch("paged_combine", (count * heads) as u32, THREADS, &arguments);
+    module.launch("paged_combine", (count * heads) as u32, COMBINE_THREADS, &arguments);
     Some(y)
 }
 
