@@ -49,10 +49,12 @@ for seed in 11 12 13; do
     fi
     for method in rejection dpo kto; do
         name=split-$method-$seed
+        # at the others' rate DPO and KTO push failures away until nothing is left of the base
+        if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
         if [ ! -d "$out/$name" ]; then
             rm -rf "$out/offline.part"
             "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/offline.part" \
-                --set seed="$seed"
+                --set seed="$seed" --set optimiser.learning_rate=$rate
             mv "$out/offline.part" "$out/$name"
         fi
         judge "$name" "$out/$name/model"
