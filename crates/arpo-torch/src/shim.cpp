@@ -5,28 +5,38 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/lerp.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 static int failed(char *error, std::size_t length, const char *why) {
     std::snprintf(error, length, "%s", why);
     return 1;
 }
 
-// Attention over keys that every query sees, beside that over the rest. cuDNN's is nearly twice as fast as the other,
-// but looks a good part of a second for its plan whenever a shape is new: queries are filled up to a multiple.
-static at::Tensor with_older(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const at::Tensor &newer,
-                             const at::Tensor &newer_sums) {
+// Attention whose causal mask counts from the end, and the logarithms of the sums it divided by.
+static std::pair<at::Tensor, at::Tensor> flash(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v) {
+    auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, /*is_causal=*/true, false);
+    return {std::get<0>(result), std::get<1>(result)};
+}
+
+// Attention over keys that every query sees beside that over the rest. cuDNN's is nearly twice as fast as the other, but
+// looks a good part of a second for its plan whenever a shape is new: queries are filled up to a multiple.
+static at::Tensor apart(const at::Tensor &q, const at::Tensor &older_k, const at::Tensor &older_v, const at::Tensor &k,
+                        const at::Tensor &v) {
     const std::int64_t together = 256, rows = q.size(2), more = (together - rows % together) % together;
     auto filled = at::constant_pad_nd(q, {0, 0, 0, more});
-    auto result = at::_scaled_dot_product_cudnn_attention(filled, k, v, std::nullopt, /*compute_log_sumexp=*/true, 0.0,
-                                                          /*is_causal=*/false, false);
+    auto result = at::_scaled_dot_product_cudnn_attention(filled, older_k, older_v, std::nullopt,
+                                                          /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/false, false);
     auto older = std::get<0>(result).narrow(2, 0, rows);
     auto older_sums = std::get<1>(result).reshape({1, q.size(1), -1}).narrow(2, 0, rows);
+    auto [newer, newer_sums] = flash(q, k, v);
     auto share = older_sums.sub(newer_sums).sigmoid().unsqueeze(-1);
     return at::lerp(newer.to(at::kFloat), older.to(at::kFloat), share).to(q.scalar_type());
 }
@@ -35,10 +45,23 @@ static at::Tensor with_older(const at::Tensor &q, const at::Tensor &k, const at:
 extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q, const at::Tensor *older_k,
                                            const at::Tensor *older_v, const at::Tensor *k, const at::Tensor *v,
                                            char *error, std::size_t error_length) {
+    static std::atomic<bool> cudnn_can{true};
     try {
-        auto result = at::_scaled_dot_product_flash_attention(*q, *k, *v, 0.0, /*is_causal=*/true, false);
-        auto newer = std::get<0>(result);
-        *out = new at::Tensor(older_k ? with_older(*q, *older_k, *older_v, newer, std::get<1>(result)) : newer);
+        if (!older_k) {
+            *out = new at::Tensor(flash(*q, *k, *v).first);
+            return 0;
+        }
+        if (cudnn_can) {
+            try {
+                *out = new at::Tensor(apart(*q, *older_k, *older_v, *k, *v));
+                return 0;
+            } catch (const c10::OutOfMemoryError &) {
+                throw;
+            } catch (const std::exception &) {
+                cudnn_can = false;  // not built in, or not for this device: everything the other way from now on
+            }
+        }
+        *out = new at::Tensor(flash(*q, at::cat({*older_k, *k}, 2), at::cat({*older_v, *v}, 2)).first);
         return 0;
     } catch (const std::exception &problem) {
         return failed(error, error_length, problem.what());
