@@ -37,7 +37,7 @@ pub fn counts_from_the_end(kind: Kind, device: Device) -> bool {
 /// `[1, shared, tokens, width]`, each seeing up to itself. `older` are keys and values before these: it is quicker to have
 /// them apart, in as few different lengths as can be. The result is shaped as q.
 pub fn causal_from_the_end(q: &Tensor, older: Option<&[Tensor; 2]>, [k, v]: [&Tensor; 2]) -> Tensor {
-    let [older_k, older_v] = older.map_or([ptr::null(); 2], |older| older.each_ref().map(|x| x.as_ptr()));
+    let [older_k, older_v] = older.map_or([ptr::null(); 2], |older| older.each_ref().map(Tensor::as_ptr));
     let mut out = ptr::null_mut();
     // SAFETY: live tensors, two of which may be null, a place for the result, a buffer of the length told.
     checked("attention", |error| unsafe {
