@@ -1,5 +1,5 @@
 #!/bin/sh
-# The comparison of docs/results.md: six methods on the embedded desktop, three seeds each. Runs what is not there yet,
+# The comparison of docs/results.md: the base and five methods on the embedded desktop, three seeds each. Runs what is not there yet,
 # goes on with what was interrupted; one run after the other takes about three hours on two cores.
 #   experiments/compare.sh FOLDER      then: experiments/table.py FOLDER
 set -eu
@@ -49,7 +49,7 @@ for seed in 11 12 13; do
     fi
     for method in rejection dpo kto; do
         name=split-$method-$seed
-        # at the others' rate DPO and KTO push failures away until nothing is left of the base
+        # at the others' rate DPO and KTO push failures away until much of the base is lost
         if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
         if [ ! -d "$out/$name" ]; then
             rm -rf "$out/offline.part"

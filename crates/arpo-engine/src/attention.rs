@@ -12,8 +12,8 @@ use arpo_torch::shim::{causal_from_the_end, counts_from_the_end};
 use std::cell::OnceCell;
 use tch::{Device, Kind, Tensor};
 
-/// Older tokens are kept apart in multiples of so many: each multiple costs the library that attends to them a search
-/// for its plan, once.
+/// Older tokens are kept apart in multiples of so many: each multiple, with each number of new ones rounded up, costs the
+/// library that attends to them a search for its plan, once.
 const OLDER_STEP: usize = 4096;
 
 /// One sequence of a pass.

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Given pixels that an enlarged one lies between.
 const TAPS: usize = 4;
 
-/// Bits of a fixed-point sum that are left for the pixel and what it overshoots.
+/// The most binary digits behind the point; the rest of 32 is for the pixel, what it overshoots and the sign.
 const MOST_PRECISE: u32 = 21;
 
 /// Whether nothing gets smaller, and there are enough pixels to lie between.

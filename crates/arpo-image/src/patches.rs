@@ -58,7 +58,7 @@ const BAND: usize = PATCH * MERGE;
 /// quicker than a part of one.
 const VECTOR: usize = 16;
 
-/// What is compiled for each kind of vectors, the best of which the processor then has.
+/// Compiled once for each kind of vectors; the best that the processor has is run.
 struct Patching<'a, R> {
     rows: R,
     grid: Grid,
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn every_grey_level_stands_where_it_should_as_the_file_says() {
-        // two features of 28 x 28 side by side, every pixel another colour than its neighbours
+        // four by two features of 28 x 28, every pixel another colour than its neighbours
         let colour = |x: u32, y: u32| Rgb([(x + 56 * y) as u8, (7 * x + y) as u8, (x * y) as u8]);
         let image = RgbImage::from_fn(112, 56, colour);
         let patches = ImageProcessor::published().process(&image).expect("a legal size");

@@ -27,7 +27,7 @@ static std::pair<at::Tensor, at::Tensor> flash(const at::Tensor &q, const at::Te
 }
 
 // Attention over keys that every query sees beside that over the rest. cuDNN's is nearly twice as fast as the other, but
-// looks a good part of a second for its plan whenever a shape is new: queries are filled up to a multiple.
+// looks for its plan whenever a shape is new, a sixth of a second: queries are filled up to a multiple.
 static at::Tensor apart(const at::Tensor &q, const at::Tensor &older_k, const at::Tensor &older_v, const at::Tensor &k,
                         const at::Tensor &v) {
     const std::int64_t together = 256, rows = q.size(2), more = (together - rows % together) % together;
@@ -57,8 +57,10 @@ extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q
                 return 0;
             } catch (const c10::OutOfMemoryError &) {
                 throw;
-            } catch (const std::exception &) {
-                cudnn_can = false;  // not built in, or not for this device: everything the other way from now on
+            } catch (const std::exception &problem) {
+                // not built in, or not for this device
+                cudnn_can = false;
+                std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
             }
         }
         *out = new at::Tensor(flash(*q, at::cat({*older_k, *k}, 2), at::cat({*older_v, *v}, 2)).first);

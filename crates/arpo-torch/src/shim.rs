@@ -39,7 +39,7 @@ pub fn counts_from_the_end(kind: Kind, device: Device) -> bool {
 pub fn causal_from_the_end(q: &Tensor, older: Option<&[Tensor; 2]>, [k, v]: [&Tensor; 2]) -> Tensor {
     let [older_k, older_v] = older.map_or([ptr::null(); 2], |older| older.each_ref().map(Tensor::as_ptr));
     let mut out = ptr::null_mut();
-    // SAFETY: live tensors, two of which may be null, a place for the result, a buffer of the length told.
+    // SAFETY: live tensors, or null for the older two, a place for the result, a buffer of the length told.
     checked("attention", |error| unsafe {
         let (q, k, v) = (q.as_ptr(), k.as_ptr(), v.as_ptr());
         arpo_attention_from_the_end(&raw mut out, q, older_k, older_v, k, v, error, ERROR_LENGTH)

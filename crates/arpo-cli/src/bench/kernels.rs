@@ -34,7 +34,7 @@ pub(crate) struct KernelsArguments {
 
 pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = DeviceName::Cuda.device()?;
-    if let Some(problem) = kernels::problem() {
+    if let Some(problem) = kernels::problem().or_else(row::problem) {
         return Err(Failure::failed(format!("no CUDA kernels of our own: {problem}")));
     }
     for (what, error) in rollout_errors(device) {
@@ -108,13 +108,11 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
 
     let (x, weight, more) = (random(&[1, 3592]), random(&[2002, 3592]) * 0.02, random(&[1, 2002]));
     let exact = wide(&x).matmul(&wide(&weight).tr());
-    if let Some(product) = row::product(&x, &weight, Some(&more)) {
-        errors.push(("product of a row", relative_error(&product, &(&exact + wide(&more)))));
-    }
-    if let Some(gated) = row::gated(&x, &weight) {
-        let halves = exact.chunk(2, -1);
-        errors.push(("gated product of a row", relative_error(&gated, &(halves[0].silu() * &halves[1]))));
-    }
+    let product = row::product(&x, &weight, Some(&more)).expect("the kernels are there");
+    errors.push(("product of a row", relative_error(&product, &(&exact + wide(&more)))));
+    let gated = row::gated(&x, &weight).expect("the kernels are there");
+    let halves = exact.chunk(2, -1);
+    errors.push(("gated product of a row", relative_error(&gated, &(halves[0].silu() * &halves[1]))));
 
     let (older, newer, new, heads, shared) = (4096, 400, 300, 28, 4);
     let q = random(&[1, heads, new, 128]);

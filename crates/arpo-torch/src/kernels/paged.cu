@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-// A block for each (sequence, head). Its threads are SLICES of WIDTH: each slice adds up every so manieth chunk, a thread
+// A block for each (sequence, head). Its threads are SLICES of WIDTH: each slice adds up every SLICES-th chunk, a thread
 // for each number, because one after the other many chunks would take as long as attention itself.
 extern "C" __global__ void __launch_bounds__(SLICES * WIDTH)
     paged_combine(const float *partial, const int *lengths, bf16 *y, int heads, int chunks, int chunk_tokens) {

@@ -20,6 +20,9 @@ static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
 /// kernel cannot be used.
 pub fn product(x: &Tensor, weight: &Tensor, more: Option<&Tensor>) -> Option<Tensor> {
     let (module, rows, groups) = fitting(x, weight)?;
+    if more.is_some_and(|more| more.numel() as i64 != rows || more.kind() != x.kind()) {
+        return None;
+    }
     let more = more.map(Tensor::contiguous);
     let y = Tensor::empty([1, rows], (x.kind(), x.device()));
     let arguments = [
@@ -57,7 +60,8 @@ fn fitting(x: &Tensor, weight: &Tensor) -> Option<(&'static Module, i64, i64)> {
         return None;
     }
     let &[1, width] = x.size().as_slice() else { return None };
-    if width % 8 != 0 || !x.is_contiguous() || !weight.is_contiguous() {
+    let alike = weight.kind() == x.kind() && weight.device() == x.device() && weight.size()[1] == width;
+    if !alike || width % 8 != 0 || !x.is_contiguous() || !weight.is_contiguous() {
         return None;
     }
     let module = MODULE.get_or_init(|| Module::compile(SOURCE, "row.cu")).as_ref().ok()?;
