@@ -28,14 +28,16 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        row::product(x, &self.weight.value, self.bias())
-            .unwrap_or_else(|| x.linear(&self.weight.value, self.bias()))
+        self.times(x, self.bias())
     }
 
     /// y without the bias, which is left to what comes next.
     pub(crate) fn product(&self, x: &Tensor) -> Tensor {
-        row::product(x, &self.weight.value, None)
-            .unwrap_or_else(|| x.linear(&self.weight.value, None::<&Tensor>))
+        self.times(x, None)
+    }
+
+    fn times(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        row::product(x, &self.weight.value, bias).unwrap_or_else(|| x.linear(&self.weight.value, bias))
     }
 
     pub(crate) fn bias(&self) -> Option<&Tensor> {

@@ -9,6 +9,9 @@ use tch::Tensor;
 
 use crate::runtime::loaded_folder;
 
+/// What all sources begin with.
+const NUMBERS: &str = include_str!("numbers.cu");
+
 /// Where NVRTC may be: on the loader's path, in PyTorch's own packages, in a CUDA toolkit.
 const NVRTC_NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
@@ -67,11 +70,11 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// Compiles for the first device.
+    /// Compiles a source, behind what all of them begin with, for the first device.
     pub(super) fn compile(source: &str, name: &str) -> Result<Self, String> {
         // SAFETY: the driver is in use by libtorch already; opening it again counts it once more.
         let driver = unsafe { Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
-        let binary = compiled(source, name, &architecture(&driver)?)?;
+        let binary = compiled(&[NUMBERS, source].concat(), name, &architecture(&driver)?)?;
         // SAFETY: CUresult cuModuleLoadData(CUmodule *module, const void *image), with libtorch's context current.
         let load: LoadData = unsafe { find(&driver, "cuModuleLoadData")? };
         let mut handle = ptr::null_mut();

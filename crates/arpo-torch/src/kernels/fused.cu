@@ -1,23 +1,7 @@
 // Passes over bf16 tensors that libtorch would make of many: each reads its inputs once, computes in f32 and writes
 // its outputs once. The plain versions, in libtorch calls, are the reference they are tested against.
-//
-// No headers: bf16 is the upper half of an f32.
-
-typedef unsigned short bf16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
 
 struct alignas(16) Eight { bf16 at[8]; };
-
-__device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
-
-// To nearest, halves to even; what is no number stays none.
-__device__ __forceinline__ bf16 narrow(float x) {
-    u32 bits = __float_as_uint(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 64u);
-    return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
 
 // Up or down with the probability of the distance: random bits are added below the ones that stay.
 __device__ __forceinline__ bf16 narrow_stochastically(float x, u32 noise) {
@@ -34,8 +18,6 @@ __device__ __forceinline__ float block_sum(float value, float *shared) {
     for (int offset = 16; offset; offset >>= 1) value += __shfl_xor_sync(~0u, value, offset);
     return value;
 }
-
-__device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 // y = x / rms(x) * w, a block for each row.
 extern "C" __global__ void rms_norm(const Eight *x, const Eight *w, Eight *y, i64 groups, float epsilon) {

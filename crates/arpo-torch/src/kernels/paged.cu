@@ -6,10 +6,6 @@
 //
 // A sequence is cut into chunks, a block for each; `paged_combine` puts the chunks' results together.
 
-typedef unsigned short bf16;
-typedef unsigned int u32;
-typedef long long i64;
-
 #define WIDTH 128
 #define WARPS 4
 #define TILE 16
@@ -18,7 +14,8 @@ typedef long long i64;
 
 struct alignas(16) Words { u32 at[4]; };
 
-__device__ __forceinline__ u32 narrow(float x) {
+// As `narrow`, of what is a number.
+__device__ __forceinline__ u32 narrow_number(float x) {
     u32 bits = __float_as_uint(x);
     return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
@@ -29,8 +26,6 @@ __device__ __forceinline__ void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-
-__device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
 
 // Queries, keys and values apart, the first two turned to their places; keys and values go into their pages. A block
 // for each token, a thread for pairs.
@@ -50,8 +45,8 @@ extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosin
         else out = values + (first + (i64)(head - heads - shared_heads) * page_tokens) * width;
         if (head < heads + shared_heads) {
             float c = cosine[token * half + i], s = sine[token * half + i], a = wide(real), b = wide(imaginary);
-            real = (bf16)narrow(a * c - b * s);
-            imaginary = (bf16)narrow(b * c + a * s);
+            real = (bf16)narrow_number(a * c - b * s);
+            imaginary = (bf16)narrow_number(b * c + a * s);
         }
         out[i] = real;
         out[half + i] = imaginary;
@@ -124,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
         for (int j = 0; j < 2; j++) {
             float p0 = exp2f(score[j][0] - exponent), p1 = exp2f(score[j][1] - exponent);
             weight += p0 + p1;
-            probability[j] = narrow(p0) | narrow(p1) << 16;
+            probability[j] = narrow_number(p0) | narrow_number(p1) << 16;
         }
         for (int h = 0; h < 2; h++)
             for (int i = 0; i < 4; i++) {
@@ -192,5 +187,5 @@ extern "C" __global__ void __launch_bounds__(SLICES * WIDTH)
         sum += sums[other][number];
         total += totals[other];
     }
-    y[(i64)blockIdx.x * WIDTH + number] = (bf16)narrow(sum / total);
+    y[(i64)blockIdx.x * WIDTH + number] = (bf16)narrow_number(sum / total);
 }

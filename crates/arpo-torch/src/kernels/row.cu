@@ -1,26 +1,12 @@
 // The products of one row: y = x Wᵀ for a single x, which is what a single new token costs. Every weight is read once
 // and used once, so reading is all there is to it: a warp for each row of W, sixteen bytes a thread, several reads on
 // their way at a time. x is small enough to stay in the first cache.
-//
-// No headers: bf16 is the upper half of an f32.
-
-typedef unsigned short bf16;
-typedef unsigned int u32;
-typedef long long i64;
 
 #define ROWS 4       // of W for each block, a warp each
 #define IN_FLIGHT 4  // reads of a thread
 
 __device__ __forceinline__ float lower(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float upper(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
-__device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
-
-// To nearest, halves to even; what is no number stays none.
-__device__ __forceinline__ bf16 narrow(float x) {
-    u32 bits = __float_as_uint(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 64u);
-    return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
 
 // Weights are not needed again: they leave the first cache to x.
 __device__ __forceinline__ uint4 read_once(const uint4 *at) {
@@ -66,12 +52,12 @@ row_product(const uint4 *w, const uint4 *x, const bf16 *more, bf16 *y, int rows,
     if ((threadIdx.x & 31) == 0) y[row] = narrow(more ? sum + wide(more[row]) : sum);
 }
 
-// silu(gate) * up, gate and up being the two halves of x Wᵀ, rounded as if they had been written.
+// silu(gate) * up, gate and up being the two halves of x Wᵀ; rounded wherever the plain version writes something.
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
 row_gated(const uint4 *w, const uint4 *x, bf16 *y, int rows, int groups) {
     int row = blockIdx.x * ROWS + (threadIdx.x >> 5);
     if (row >= rows) return;
     float gate = wide(narrow(row_times(w + (i64)row * groups, x, groups)));
     float up = wide(narrow(row_times(w + (i64)(rows + row) * groups, x, groups)));
-    if ((threadIdx.x & 31) == 0) y[row] = narrow(gate / (1.0f + __expf(-gate)) * up);
+    if ((threadIdx.x & 31) == 0) y[row] = narrow(wide(narrow(silu(gate))) * up);
 }
