@@ -4,6 +4,7 @@
 use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
+use arpo_model::vision::pixels;
 use image::RgbImage;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,11 +114,7 @@ impl FeatureStore {
         }
         let images: Vec<&RgbImage> = screenshots.iter().map(|one| &*one.image).collect();
         let patches = self.processor.process_all(&images)?;
-        let numbers = model.config().vision.patch_numbers();
-        let pixels: Vec<Tensor> = patches
-            .iter()
-            .map(|one| Tensor::from_slice(&one.pixels).view([-1, numbers]).to_device(model.device()))
-            .collect();
+        let pixels = pixels(&patches, model.device());
         let grids: Vec<Grid> = patches.iter().map(|one| one.grid).collect();
         if self.fixed {
             let alone = pixels.iter().zip(&grids);

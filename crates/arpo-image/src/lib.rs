@@ -2,9 +2,12 @@
 //! antialiasing to multiples of 28 pixels, rescaling, normalisation, patches of a feature together.
 //!
 //! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
-//! second copy is never made. No tensor is needed for it, so this is a crate of its own.
+//! second copy is never made. It holds grey levels, a byte each: rescaling and normalising are a table of what they
+//! become, looked up where the model runs, so that a quarter is written, kept and sent to a GPU.
+//! No tensor is needed for it, so this is a crate of its own.
 
 mod enlarge;
+mod levels;
 mod patches;
 mod reduce;
 
@@ -14,12 +17,19 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-const CHANNELS: usize = 3;
+pub use levels::{GREYS, Levels};
+
+/// Red, green, blue.
+pub const CHANNELS: usize = 3;
 
 /// Pixels of a patch's side, and patches of a feature's: those of every Qwen2.5-VL.
 const PATCH: usize = 14;
 const MERGE: usize = 2;
+
+/// Pixels of a patch.
+const PLANE: usize = PATCH * PATCH;
 
 /// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
 const LARGEST_SIDE: u32 = 16_384;
@@ -66,14 +76,7 @@ impl Grid {
 pub struct ImageProcessor {
     /// How many pixels a resized image may have.
     pub limits: PixelLimits,
-    scales: [Scale; CHANNELS],
-}
-
-/// What the grey levels of a channel become: `factor * grey + offset`, rounded once.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Scale {
-    factor: f64,
-    offset: f64,
+    levels: Arc<Levels>,
 }
 
 /// The patches of one image.
@@ -82,7 +85,16 @@ pub struct Patches {
     /// Its size in patches.
     pub grid: Grid,
     /// `[patches, channels * patch * patch]`.
-    pub pixels: Vec<f32>,
+    pub greys: Vec<u8>,
+    /// The numbers that stand for them.
+    pub levels: Arc<Levels>,
+}
+
+impl Patches {
+    /// The grey levels of every patch's channels, in order, each with the numbers that stand for them.
+    pub fn planes(&self) -> impl Iterator<Item = (&[u8], &[f32; GREYS])> {
+        self.greys.chunks_exact(PLANE).zip(self.levels.by_channel().iter().cycle())
+    }
 }
 
 /// The fields of the file that decide numbers.
@@ -151,11 +163,8 @@ impl ImageProcessor {
         let size = file.size.as_ref();
         let min = file.min_pixels.or(size.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
         let max = file.max_pixels.or(size.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
-        let scales = std::array::from_fn(|channel| {
-            let (mean, deviation) = (file.image_mean[channel], file.image_std[channel]);
-            Scale { factor: file.rescale_factor / deviation, offset: -mean / deviation }
-        });
-        Ok(Self { limits: PixelLimits { min, max }, scales })
+        let levels = Levels::new(file.rescale_factor, &file.image_mean, &file.image_std);
+        Ok(Self { limits: PixelLimits { min, max }, levels: Arc::new(levels) })
     }
 
     /// The size in patches at which an image of this size is seen.
@@ -170,15 +179,15 @@ impl ImageProcessor {
         let grid = self.grid(image.width(), image.height())?;
         let from = (image.width() as usize, image.height() as usize);
         let to = (grid.width * PATCH, grid.height * PATCH);
-        let pixels = if from == to {
-            patches::of_rows(image.as_raw(), grid, &self.scales)
+        let greys = if from == to {
+            patches::of_rows(image.as_raw(), grid)
         } else if enlarge::can(from, to) {
-            patches::of_enlarged(image.as_raw(), from, grid, &self.scales)
+            patches::of_enlarged(image.as_raw(), from, grid)
         } else {
-            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, &self.scales))
+            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid))
                 .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?
         };
-        Ok(Patches { grid, pixels })
+        Ok(Patches { grid, greys, levels: Arc::clone(&self.levels) })
     }
 
     /// The patches of several images, each on a core of its own.

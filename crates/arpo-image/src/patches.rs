@@ -10,7 +10,7 @@
 )]
 
 use crate::enlarge::EnlargedRows;
-use crate::{CHANNELS, Grid, MERGE, PATCH, Scale};
+use crate::{CHANNELS, Grid, MERGE, PATCH, PLANE};
 use pulp::{Arch, Simd, WithSimd};
 
 /// Rows of RGB from top to bottom.
@@ -35,54 +35,47 @@ impl Rows for GivenRows<'_> {
 }
 
 /// Patches of an image that has its size already.
-pub(crate) fn of_rows(rgb: &[u8], grid: Grid, scales: &[Scale; CHANNELS]) -> Vec<f32> {
+pub(crate) fn of_rows(rgb: &[u8], grid: Grid) -> Vec<u8> {
     let rows = GivenRows { rgb, row_bytes: grid.width * PATCH * CHANNELS };
-    Arch::new().dispatch(Patching { rows, grid, scales })
+    Arch::new().dispatch(Patching { rows, grid })
 }
 
 /// Patches of an image that is smaller.
-pub(crate) fn of_enlarged(
-    rgb: &[u8],
-    from: (usize, usize),
-    grid: Grid,
-    scales: &[Scale; CHANNELS],
-) -> Vec<f32> {
+pub(crate) fn of_enlarged(rgb: &[u8], from: (usize, usize), grid: Grid) -> Vec<u8> {
     let rows = EnlargedRows::new(rgb, from, (grid.width * PATCH, grid.height * PATCH));
-    Arch::new().dispatch(Patching { rows, grid, scales })
+    Arch::new().dispatch(Patching { rows, grid })
 }
 
 /// Rows of one feature.
 const BAND: usize = PATCH * MERGE;
 
-/// Numbers converted at once: a patch's row and two more, which the next row overwrites, because a whole vector is
-/// quicker than a part of one.
+/// Bytes copied at once: a patch's row and two more, which the next row overwrites, because a whole vector is quicker
+/// than a part of one.
 const VECTOR: usize = 16;
 
 /// Compiled once for each kind of vectors; the best that the processor has is run.
-struct Patching<'a, R> {
+struct Patching<R> {
     rows: R,
     grid: Grid,
-    scales: &'a [Scale; CHANNELS],
 }
 
-impl<R: Rows> WithSimd for Patching<'_, R> {
-    type Output = Vec<f32>;
+impl<R: Rows> WithSimd for Patching<R> {
+    type Output = Vec<u8>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
-        patches(self.rows, self.grid, self.scales)
+    fn with_simd<S: Simd>(self, _: S) -> Vec<u8> {
+        patches(self.rows, self.grid)
     }
 }
 
 #[inline(always)]
-fn patches(mut rows: impl Rows, grid: Grid, scales: &[Scale; CHANNELS]) -> Vec<f32> {
-    const PLANE: usize = PATCH * PATCH;
+fn patches(mut rows: impl Rows, grid: Grid) -> Vec<u8> {
     let width = grid.width * PATCH;
     // the band's rows by channel, and what the last vector reads too much
     let mut band = vec![0; CHANNELS * BAND * width + VECTOR - PATCH];
-    let mut patch = [0.0; CHANNELS * PLANE + VECTOR - PATCH];
+    let mut patch = [0; CHANNELS * PLANE + VECTOR - PATCH];
     // filled in order, so that nothing has to be there before
-    let mut pixels = Vec::with_capacity(grid.patches() * CHANNELS * PLANE);
+    let mut greys = Vec::with_capacity(grid.patches() * CHANNELS * PLANE);
     for _ in 0..grid.height / MERGE {
         let [red, green, blue] = channels(&mut band, BAND * width);
         for at in (0..BAND).map(|row| row * width..(row + 1) * width) {
@@ -90,21 +83,18 @@ fn patches(mut rows: impl Rows, grid: Grid, scales: &[Scale; CHANNELS]) -> Vec<f
         }
         for left in (0..width).step_by(BAND) {
             for (row, column) in (0..MERGE).flat_map(|row| (0..MERGE).map(move |column| (row, column))) {
-                for (channel, scale) in scales.iter().enumerate() {
-                    let corner = (channel * BAND + row * PATCH) * width + left + column * PATCH;
-                    for line in 0..PATCH {
-                        let grey = &band[corner + line * width..][..VECTOR];
-                        let numbers = &mut patch[channel * PLANE + line * PATCH..][..VECTOR];
-                        for (number, &grey) in numbers.iter_mut().zip(grey) {
-                            *number = (f64::from(grey) * scale.factor + scale.offset) as f32;
-                        }
-                    }
+                for (channel, line) in
+                    (0..CHANNELS).flat_map(|channel| (0..PATCH).map(move |line| (channel, line)))
+                {
+                    let from = (channel * BAND + row * PATCH + line) * width + left + column * PATCH;
+                    let to = (channel * PATCH + line) * PATCH;
+                    patch[to..][..VECTOR].copy_from_slice(&band[from..][..VECTOR]);
                 }
-                pixels.extend_from_slice(&patch[..CHANNELS * PLANE]);
+                greys.extend_from_slice(&patch[..CHANNELS * PLANE]);
             }
         }
     }
-    pixels
+    greys
 }
 
 /// The three parts of so many bytes.
@@ -149,9 +139,12 @@ mod tests {
                 }
             }
         }
-        assert_eq!(patches.pixels.len(), expected.len());
-        let differing =
-            patches.pixels.iter().zip(&expected).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+        let numbers: Vec<f32> = patches
+            .planes()
+            .flat_map(|(greys, levels)| greys.iter().map(|&grey| levels[usize::from(grey)]))
+            .collect();
+        assert_eq!(numbers.len(), expected.len());
+        let differing = numbers.iter().zip(&expected).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
         assert_eq!(differing, 0);
     }
 }

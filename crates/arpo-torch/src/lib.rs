@@ -7,6 +7,7 @@
 //! This is the only crate of the workspace that may write `unsafe`.
 
 pub mod driver;
+pub mod given;
 pub mod kernels;
 pub mod mapped;
 pub mod runtime;

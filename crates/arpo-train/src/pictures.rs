@@ -1,8 +1,9 @@
 //! The screens of a batch of episodes as the learner takes them, each once, however many episodes show it.
 
 use crate::TrainError;
-use arpo_image::{Grid, ImageProcessor};
+use arpo_image::{Grid, ImageProcessor, Patches};
 use arpo_model::learner::{Content, Picture};
+use arpo_model::vision::pixels;
 use image::RgbImage;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use tch::{Device, Tensor};
 /// Screens as patches, or as features that are known already.
 #[derive(Debug)]
 pub(crate) struct Pictures {
-    /// The patches of all that are not known, one picture behind the other: they go to the GPU in one piece.
-    pixels: Option<Tensor>,
+    /// The patches of all that are not known.
+    patches: Vec<Patches>,
     /// Of every picture its size, and its features if they are known.
     distinct: Vec<(Grid, Option<Tensor>)>,
     shown: Vec<Vec<usize>>,
@@ -55,10 +56,7 @@ impl Pictures {
             shown.push(places_shown);
         }
         let patches = processor.process_all(&unknown)?;
-        let pixels: Vec<Tensor> = patches.iter().map(|one| Tensor::from_slice(&one.pixels)).collect();
-        let count: usize = patches.iter().map(|one| one.grid.patches()).sum();
-        let pixels = (count > 0).then(|| Tensor::cat(&pixels, 0).view([count as i64, -1]));
-        Ok(Self { pixels, distinct, shown })
+        Ok(Self { patches, distinct, shown })
     }
 
     /// Which pictures an episode shows.
@@ -68,17 +66,11 @@ impl Pictures {
 
     /// The pictures on a device.
     pub(crate) fn on(&self, device: Device) -> Vec<Picture> {
-        let unknown = self.distinct.iter().filter(|(_, features)| features.is_none());
-        let sizes: Vec<i64> = unknown.map(|(grid, _)| grid.patches() as i64).collect();
-        let parts = match &self.pixels {
-            None => vec![],
-            Some(pixels) => pixels.to_device(device).split_with_sizes(&sizes, 0),
-        };
-        let mut parts = parts.into_iter();
+        let mut unknown = pixels(&self.patches, device).into_iter();
         let picture = |(grid, features): &(Grid, Option<Tensor>)| {
             let content = match features {
                 Some(features) => Content::Features(features.to_device(device)),
-                None => Content::Pixels(parts.next()?),
+                None => Content::Pixels(unknown.next()?),
             };
             Some(Picture { content, grid: *grid })
         };

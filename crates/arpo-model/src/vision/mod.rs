@@ -3,6 +3,7 @@
 //! Patches attend within windows, in a few blocks within their whole image. Windows are made contiguous once, before
 //! the first block ([`windows`]), and the order is undone after the merger.
 
+mod pixels;
 pub mod windows;
 
 use crate::checkpoint::Weights;
@@ -15,6 +16,8 @@ use crate::layers::rotary::{self, Rotary};
 use crate::positions::Grid;
 use tch::{Device, Kind, Tensor};
 use windows::WindowPlan;
+
+pub use pixels::pixels;
 
 /// Norms of the vision tower have this, whatever the file says of the language model's.
 const NORM_EPSILON: f64 = 1e-6;

@@ -12,6 +12,7 @@ use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
 use arpo_model::model::Model;
+use arpo_model::vision::pixels;
 use arpo_tokenizer::train;
 use arpo_train::agent::{Agent, pocket_style};
 use arpo_train::collect::{CollectOptions, Collector, GroupPlan, PlanOptions};
@@ -19,10 +20,11 @@ use arpo_train::episode::PlayedEpisode;
 use arpo_train::policy::EnginePolicy;
 use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::supervised::{self, SupervisedOptions};
+use image::RgbImage;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
 fn agent(config: &ModelConfig) -> Agent {
     let texts = (0..50).map(|number| format!("Action: click(start_box='({number},7)')\nopen the mail"));
@@ -62,15 +64,11 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
 }
 
 fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32> {
-    let pictures: Vec<Picture> = episode
-        .shown()
-        .iter()
-        .map(|screen| {
-            let patches = agent.processor.process(screen).unwrap();
-            let pixels = Tensor::from_slice(&patches.pixels).view([patches.grid.patches() as i64, -1]);
-            Picture::of_pixels(pixels, patches.grid)
-        })
-        .collect();
+    let screens: Vec<&RgbImage> = episode.shown().iter().map(AsRef::as_ref).collect();
+    let patches = agent.processor.process_all(&screens).unwrap();
+    let pictures = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
+    let pictures: Vec<Picture> =
+        pictures.map(|(pixels, patches)| Picture::of_pixels(pixels, patches.grid)).collect();
     let shown: Vec<usize> = (0..pictures.len()).collect();
     let tokens: Vec<u32> = episode.trajectory.tokens.iter().map(|token| token.0).collect();
     let trained = episode.trajectory.action_mask();

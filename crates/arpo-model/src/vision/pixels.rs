@@ -1,0 +1,70 @@
+//! From the grey levels of patches to the numbers the tower reads, on the device it runs on.
+
+use arpo_image::{CHANNELS, GREYS, Levels, Patches};
+use arpo_torch::given;
+use tch::{Device, Kind, Tensor};
+
+/// Of each picture `[patches, channels * patch * patch]`. A GPU gets bytes and looks their numbers up itself: a quarter
+/// travels.
+pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
+    let Some(first) = patches.first() else { return vec![] };
+    assert!(patches.iter().all(|one| one.levels == first.levels), "pictures of one processor");
+    if device == Device::Cpu {
+        return patches.iter().map(numbers).collect();
+    }
+    let table = LevelTable::new(&first.levels, device);
+    patches.iter().map(|one| table.look_up(one)).collect()
+}
+
+/// Looked up by a CPU, straight into the tensor.
+fn numbers(patches: &Patches) -> Tensor {
+    let numbers = given::written(patches.greys.len(), |mut places| {
+        for (greys, levels) in patches.planes() {
+            let (plane, rest) = places.split_at_mut(greys.len());
+            places = rest;
+            for (place, &grey) in plane.iter_mut().zip(greys) {
+                place.write(levels[usize::from(grey)]);
+            }
+        }
+    });
+    numbers.view([patches.grid.patches() as i64, -1])
+}
+
+/// What grey levels become, on a device.
+struct LevelTable {
+    levels: Tensor, // [channels * greys]
+    begins: Tensor, // [channels, 1]: where each channel's begin
+}
+
+impl LevelTable {
+    fn new(levels: &Levels, device: Device) -> Self {
+        let channels = CHANNELS as i64;
+        let begins = Tensor::arange(channels, (Kind::Int, device)) * GREYS as i64;
+        Self { levels: given::copied(levels.all(), device), begins: begins.view([channels, 1]) }
+    }
+
+    fn look_up(&self, patches: &Patches) -> Tensor {
+        let size = [patches.grid.patches() as i64, CHANNELS as i64, -1];
+        let greys = given::copied(&patches.greys, self.levels.device()).view(size);
+        let places = greys.to_kind(Kind::Int) + &self.begins;
+        self.levels.index_select(0, &places.flatten(0, -1)).view([size[0], -1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_image::ImageProcessor;
+    use image::{Rgb, RgbImage};
+
+    #[test]
+    fn a_gpu_looks_up_what_a_cpu_does() {
+        let image =
+            RgbImage::from_fn(112, 84, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x + 3 * y) as u8]));
+        let patches = ImageProcessor::published().process(&image).expect("a legal size");
+        let as_on_a_gpu = LevelTable::new(&patches.levels, Device::Cpu).look_up(&patches);
+        let on_a_cpu = pixels(&[patches], Device::Cpu).remove(0);
+        assert_eq!(on_a_cpu.size(), [48, 588]);
+        assert!(on_a_cpu.equal(&as_on_a_gpu));
+    }
+}
