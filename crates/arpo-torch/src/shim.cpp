@@ -1,5 +1,6 @@
-// What libtorch has and tch does not bind: attention whose causal mask counts from the end, how much memory the
-// allocator has handed out, and how exactly a GPU multiplies f32. Every function answers 0, or 1 with a message in `error`.
+// What libtorch has and tch does not bind: attention whose causal mask counts from the end, a backward pass that begins
+// with a gradient, how much memory the allocator has handed out, and how exactly a GPU multiplies f32. Every function
+// answers 0, or 1 with a message in `error`.
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -13,7 +14,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <torch/csrc/autograd/autograd.h>
 #include <utility>
+#include <vector>
 
 static int failed(char *error, std::size_t length, const char *why) {
     std::snprintf(error, length, "%s", why);
@@ -64,6 +67,20 @@ extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q
             }
         }
         *out = new at::Tensor(flash(*q, at::cat({*older_k, *k}, 2), at::cat({*older_v, *v}, 2)).first);
+        return 0;
+    } catch (const std::exception &problem) {
+        return failed(error, error_length, problem.what());
+    }
+}
+
+// Through the graph from `count` inputs to an output, which is gone afterwards.
+extern "C" int arpo_gradients(at::Tensor **out, const at::Tensor *output, const at::Tensor *const *inputs,
+                              std::size_t count, const at::Tensor *gradient, char *error, std::size_t error_length) {
+    try {
+        std::vector<at::Tensor> of;
+        for (std::size_t i = 0; i < count; i++) of.push_back(*inputs[i]);
+        auto gradients = torch::autograd::grad({*output}, of, {*gradient});
+        for (std::size_t i = 0; i < count; i++) out[i] = new at::Tensor(gradients[i]);
         return 0;
     } catch (const std::exception &problem) {
         return failed(error, error_length, problem.what());

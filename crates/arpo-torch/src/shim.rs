@@ -18,6 +18,15 @@ unsafe extern "C" {
         error: *mut c_char,
         error_length: usize,
     ) -> c_int;
+    fn arpo_gradients(
+        out: *mut *mut C_tensor,
+        output: *const C_tensor,
+        inputs: *const *const C_tensor,
+        count: usize,
+        gradient: *const C_tensor,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
     fn arpo_cuda_peak_bytes(
         allocated: *mut u64,
         reserved: *mut u64,
@@ -47,6 +56,24 @@ pub fn causal_from_the_end(q: &Tensor, older: Option<&[Tensor; 2]>, [k, v]: [&Te
     .unwrap_or_else(|problem| panic!("{problem}"));
     // SAFETY: a tensor on the heap that nobody else owns.
     unsafe { Tensor::from_ptr(out) }
+}
+
+/// dL/d(inputs) from dL/d(output), through the graph that led from them to it, which is gone afterwards.
+pub fn gradients<const COUNT: usize>(
+    output: &Tensor,
+    inputs: &[Tensor; COUNT],
+    gradient: &Tensor,
+) -> [Tensor; COUNT] {
+    let (mut out, inputs) = ([ptr::null_mut(); COUNT], inputs.each_ref().map(Tensor::as_ptr));
+    // SAFETY: live tensors, as many places for results as there are inputs, a buffer of the length told.
+    checked("gradients", |error| unsafe {
+        let (output, gradient) = (output.as_ptr(), gradient.as_ptr());
+        let (out, inputs) = (out.as_mut_ptr(), inputs.as_ptr());
+        arpo_gradients(out, output, inputs, COUNT, gradient, error, ERROR_LENGTH)
+    })
+    .unwrap_or_else(|problem| panic!("{problem}"));
+    // SAFETY: tensors on the heap that nobody else owns.
+    out.map(|tensor| unsafe { Tensor::from_ptr(tensor) })
 }
 
 /// The most memory that was in use on a GPU, and that libtorch had taken for it, in bytes.

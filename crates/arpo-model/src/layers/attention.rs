@@ -1,5 +1,6 @@
 //! Attention within runs of tokens: windows, images, sequences.
 
+use arpo_torch::shim;
 use tch::{Device, Kind, Tensor};
 
 /// Which tokens see each other.
@@ -87,22 +88,30 @@ impl Order {
     }
 }
 
-/// Attention of q, k, v `[tokens, heads, width]`; keys and values may have fewer heads. Equal runs that follow each
-/// other are one batch. The result is `[tokens, heads * width]`.
-pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
-    if let Some(going_on) = &runs.going_on {
-        return going_on.attention(q, k, v, &runs.lengths);
+impl Runs {
+    /// Tokens run by run.
+    fn arrange(&self, x: &Tensor) -> Tensor {
+        self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.apply(x))
     }
-    match &runs.order {
-        None => attention_in_order(q, k, v, runs),
-        Some(order) => {
-            let [q, k, v] = [q, k, v].map(|x| order.apply(x));
-            order.undo(&attention_in_order(&q, &k, &v, runs))
-        }
+
+    /// Tokens where they stood.
+    fn put_back(&self, x: &Tensor) -> Tensor {
+        self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.undo(x))
     }
 }
 
+/// Attention of q, k, v `[tokens, heads, width]`; keys and values may have fewer heads. The result is
+/// `[tokens, heads * width]`.
+pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
+    let [q, k, v] = [q, k, v].map(|x| runs.arrange(x));
+    runs.put_back(&attention_in_order(&q, &k, &v, runs))
+}
+
+/// The same of tokens that lie run by run. Equal runs that follow each other are one batch.
 fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
+    if let Some(going_on) = &runs.going_on {
+        return going_on.attention(q, k, v, &runs.lengths);
+    }
     let group = q.size()[1] / k.size()[1];
     // a GPU's attention that keeps no scores takes f32 only with a key for every head
     let spreads = group > 1 && q.kind() == Kind::Float && q.device() != Device::Cpu;
@@ -136,7 +145,7 @@ fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor
     }
 }
 
-/// Attention whose backward pass is still to come: its own little graph.
+/// Attention whose backward pass is still to come: its own little graph, of tokens that lie run by run.
 #[derive(Debug)]
 pub(crate) struct SavedAttention {
     inputs: [Tensor; 3],
@@ -145,20 +154,18 @@ pub(crate) struct SavedAttention {
 
 impl SavedAttention {
     pub(crate) fn new(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Self {
-        let inputs = [q, k, v].map(|x| x.detach().set_requires_grad(true));
-        let output = tch::with_grad(|| attention(&inputs[0], &inputs[1], &inputs[2], runs));
+        let inputs = [q, k, v].map(|x| runs.arrange(x).detach().set_requires_grad(true));
+        let output = tch::with_grad(|| attention_in_order(&inputs[0], &inputs[1], &inputs[2], runs));
         Self { inputs, output }
     }
 
-    pub(crate) fn output(&self) -> Tensor {
-        self.output.detach()
+    pub(crate) fn output(&self, runs: &Runs) -> Tensor {
+        runs.put_back(&self.output.detach())
     }
 
-    /// dL/d(q, k, v) from dL/do. tch takes no gradient to start from, so the graph ends in a number whose gradient
-    /// with respect to the output it is.
-    pub(crate) fn backward(self, d_output: &Tensor) -> [Tensor; 3] {
-        let number = tch::with_grad(|| self.output.flatten(0, -1).dot(&d_output.flatten(0, -1)));
-        let gradients = Tensor::run_backward(&[number], &self.inputs, false, false);
-        gradients.try_into().expect("a gradient for each of three inputs")
+    /// dL/d(q, k, v) from dL/do.
+    pub(crate) fn backward(self, d_output: &Tensor, runs: &Runs) -> [Tensor; 3] {
+        let gradients = shim::gradients(&self.output, &self.inputs, &runs.arrange(d_output));
+        gradients.map(|gradient| runs.put_back(&gradient))
     }
 }

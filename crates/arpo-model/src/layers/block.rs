@@ -125,8 +125,8 @@ impl Block {
         let d_middle = self.norm2.backward(&middle, &d_normed, Some(dy));
         drop((middle, d_normed));
 
-        let d_attended = self.out.backward(&attention.output(), &d_middle);
-        let d_qkv = surroundings.rotary.join(&attention.backward(&d_attended));
+        let d_attended = self.out.backward(&attention.output(surroundings.runs), &d_middle);
+        let d_qkv = surroundings.rotary.join(&attention.backward(&d_attended, surroundings.runs));
         drop(d_attended);
         let d_normed = self.qkv.backward(&self.norm1.forward(&input), &d_qkv);
         self.norm1.backward(&input, &d_normed, Some(&d_middle))
@@ -135,7 +135,7 @@ impl Block {
     fn attend(&self, x: &Tensor, surroundings: Surroundings) -> Attended {
         let [q, k, v] = self.project(x, surroundings.rotary).split();
         let attention = SavedAttention::new(&q, &k, &v, surroundings.runs);
-        let middle = self.out.forward_onto(x, &attention.output());
+        let middle = self.out.forward_onto(x, &attention.output(surroundings.runs));
         Attended { attention, middle, gate_up: None }
     }
 

@@ -12,8 +12,9 @@ pub(crate) struct RmsNorm {
 
 impl RmsNorm {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        if let Some(fused) = fused_for(x) {
-            return fused.rms_norm(x, &self.weight.value, self.epsilon);
+        let together = fused_for(x).and_then(|fused| fused.rms_norm(x, &self.weight.value, self.epsilon));
+        if let Some(normed) = together {
+            return normed;
         }
         let wide = x.to_kind(Kind::Float);
         let scale = self.scale(&wide);

@@ -20,7 +20,9 @@ impl Rotary {
 
     /// Queries, keys and values `[tokens, heads, head_width]` of their product, the first two turned to their places.
     pub(crate) fn split(&self, qkv: &Tensor, heads: i64, shared: i64) -> [Tensor; 3] {
-        if let Some(fused) = fused_for(qkv) {
+        // it turns eight pairs at a time
+        let in_eights = self.cosine.size()[2] % 8 == 0;
+        if let Some(fused) = fused_for(qkv).filter(|_| in_eights) {
             return fused.rotary_split(qkv, &self.cosine, &self.sine, heads, shared);
         }
         let qkv = qkv.view([qkv.size()[0], heads + 2 * shared, -1]);

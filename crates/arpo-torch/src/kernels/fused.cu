@@ -8,120 +8,154 @@ __device__ __forceinline__ bf16 narrow_stochastically(float x, u32 noise) {
     return (bf16)((__float_as_uint(x) + (noise & 0xffffu)) >> 16);
 }
 
-__device__ __forceinline__ float block_sum(float value, float *shared) {
-    for (int offset = 16; offset; offset >>= 1) value += __shfl_xor_sync(~0u, value, offset);
-    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+#define HELD 2  // groups of eight that a thread has of a norm's row
+
+// A block has several rows, `warps` warps for each; every thread of a row gets the row's sums.
+__device__ __forceinline__ float2 row_sums(float2 value, float2 *shared, int warps) {
+    for (int offset = 16; offset; offset >>= 1) {
+        value.x += __shfl_xor_sync(~0u, value.x, offset);
+        value.y += __shfl_xor_sync(~0u, value.y, offset);
+    }
+    if (warps == 1) return value;
+    int warp = threadIdx.x >> 5, first = warp / warps * warps;
     __syncthreads();
-    if (lane == 0) shared[warp] = value;
+    if ((threadIdx.x & 31) == 0) shared[warp] = value;
     __syncthreads();
-    value = lane < warps ? shared[lane] : 0.0f;
-    for (int offset = 16; offset; offset >>= 1) value += __shfl_xor_sync(~0u, value, offset);
+    value = shared[first];
+    for (int other = first + 1; other < first + warps; other++) {
+        value.x += shared[other].x;
+        value.y += shared[other].y;
+    }
     return value;
 }
 
-// y = x / rms(x) * w, a block for each row.
-extern "C" __global__ void rms_norm(const Eight *x, const Eight *w, Eight *y, i64 groups, float epsilon) {
-    __shared__ float shared[32];
-    const Eight *row = x + blockIdx.x * groups;
+// y = x / rms(x) * w.
+extern "C" __global__ void __launch_bounds__(256, 8)
+    rms_norm(const Eight *x, const Eight *w, Eight *y, i64 rows, int groups, int warps, float epsilon) {
+    __shared__ float2 shared[32];
+    int threads = 32 * warps, first = threadIdx.x % threads;
+    i64 row = blockIdx.x * (i64)(blockDim.x / threads) + threadIdx.x / threads;
+    int there = row < rows ? groups : 0;
+    Eight held[HELD];
     float squares = 0.0f;
-    for (i64 g = threadIdx.x; g < groups; g += blockDim.x) {
-        Eight part = row[g];
-        for (int i = 0; i < 8; i++) { float value = wide(part.at[i]); squares += value * value; }
+    #pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        int g = first + k * threads;
+        if (g >= there) continue;
+        held[k] = x[row * groups + g];
+        for (int i = 0; i < 8; i++) { float value = wide(held[k].at[i]); squares += value * value; }
     }
-    float scale = rsqrtf(block_sum(squares, shared) / (float)(groups * 8) + epsilon);
-    for (i64 g = threadIdx.x; g < groups; g += blockDim.x) {
-        Eight part = row[g], weight = w[g];
-        for (int i = 0; i < 8; i++) part.at[i] = narrow(wide(narrow(wide(part.at[i]) * scale)) * wide(weight.at[i]));
-        y[blockIdx.x * groups + g] = part;
+    float scale = rsqrtf(row_sums({squares, 0.0f}, shared, warps).x / (float)(groups * 8) + epsilon);
+    #pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        int g = first + k * threads;
+        if (g >= there) continue;
+        Eight weight = w[g];
+        for (int i = 0; i < 8; i++)
+            held[k].at[i] = narrow(wide(narrow(wide(held[k].at[i]) * scale)) * wide(weight.at[i]));
+        y[row * groups + g] = held[k];
     }
 }
 
-// dx = residual + dL/dx; each block also sums the weight's gradient over its rows. A thread has at most two groups.
-extern "C" __global__ void rms_norm_backward(const Eight *x, const Eight *w, const Eight *dy, const Eight *residual,
-                                             Eight *dx, float *dw, i64 rows, i64 groups, float epsilon) {
-    __shared__ float shared[32];
-    float dw_part[2][8] = {};
-    for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
-        Eight xs[2], ds[2];
-        float squares = 0.0f, along = 0.0f;
-        for (int k = 0; k < 2; k++) {
-            i64 g = threadIdx.x + (i64)k * blockDim.x;
-            if (g >= groups) continue;
-            xs[k] = x[r * groups + g];
-            ds[k] = dy[r * groups + g];
+// dx = residual + dL/dx; what shares a row's place in its block also sums the weight's gradient over its rows.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    rms_norm_backward(const Eight *x, const Eight *w, const Eight *dy, const Eight *residual, Eight *dx, float *dw,
+                      i64 rows, int groups, int warps, float epsilon) {
+    __shared__ float2 shared[32];
+    int threads = 32 * warps, first = threadIdx.x % threads;
+    i64 places = blockDim.x / threads, place = blockIdx.x * places + threadIdx.x / threads;
+    float dw_part[HELD][8] = {};
+    for (i64 begin = blockIdx.x * places; begin < rows; begin += gridDim.x * places) {
+        i64 row = begin + threadIdx.x / threads;
+        int there = row < rows ? groups : 0;
+        Eight xs[HELD], ds[HELD];
+        float2 sums = {0.0f, 0.0f};     // of squares, and along the gradient
+        #pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            int g = first + k * threads;
+            if (g >= there) continue;
+            xs[k] = x[row * groups + g];
+            ds[k] = dy[row * groups + g];
             Eight weight = w[g];
             for (int i = 0; i < 8; i++) {
                 float value = wide(xs[k].at[i]);
-                squares += value * value;
-                along += wide(ds[k].at[i]) * wide(weight.at[i]) * value;
+                sums.x += value * value;
+                sums.y += wide(ds[k].at[i]) * wide(weight.at[i]) * value;
             }
         }
-        float scale = rsqrtf(block_sum(squares, shared) / (float)(groups * 8) + epsilon);
-        along = block_sum(along, shared) * scale / (float)(groups * 8);
-        for (int k = 0; k < 2; k++) {
-            i64 g = threadIdx.x + (i64)k * blockDim.x;
-            if (g >= groups) continue;
+        sums = row_sums(sums, shared, warps);
+        float scale = rsqrtf(sums.x / (float)(groups * 8) + epsilon);
+        float along = sums.y * scale / (float)(groups * 8);
+        #pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            int g = first + k * threads;
+            if (g >= there) continue;
             Eight weight = w[g], out, beside;
-            if (residual) beside = residual[r * groups + g];
+            if (residual) beside = residual[row * groups + g];
             for (int i = 0; i < 8; i++) {
                 float normed = wide(xs[k].at[i]) * scale, d = wide(ds[k].at[i]);
                 dw_part[k][i] += d * normed;
                 float value = (d * wide(weight.at[i]) - normed * along) * scale;
                 out.at[i] = narrow(residual ? wide(beside.at[i]) + wide(narrow(value)) : value);
             }
-            dx[r * groups + g] = out;
+            dx[row * groups + g] = out;
         }
     }
-    for (int k = 0; k < 2; k++) {
-        i64 g = threadIdx.x + (i64)k * blockDim.x;
+    #pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        int g = first + k * threads;
         if (g >= groups) continue;
-        for (int i = 0; i < 8; i++) dw[(blockIdx.x * groups + g) * 8 + i] = dw_part[k][i];
+        for (int i = 0; i < 8; i++) dw[(place * groups + g) * 8 + i] = dw_part[k][i];
     }
 }
 
-// Queries, keys and values apart, the first two turned to their places. A block for each token, a thread for pairs.
-extern "C" __global__ void rotary_split(const bf16 *qkv, const float *cosine, const float *sine, bf16 *q, bf16 *k,
-                                        bf16 *v, int heads, int shared_heads, int half) {
+// Eight pairs of numbers, turned.
+__device__ __forceinline__ void turn(Eight &real, Eight &imaginary, const float *cosine, const float *sine, float way) {
+    for (int i = 0; i < 8; i++) {
+        float c = cosine[i], s = way * sine[i], a = wide(real.at[i]), b = wide(imaginary.at[i]);
+        real.at[i] = narrow(a * c - b * s);
+        imaginary.at[i] = narrow(b * c + a * s);
+    }
+}
+
+// Queries, keys and values apart, the first two turned to their places. A block for each token; `groups` is eighths of
+// half a head.
+extern "C" __global__ void rotary_split(const Eight *qkv, const float *cosine, const float *sine, Eight *q, Eight *k,
+                                        Eight *v, int heads, int shared_heads, int groups) {
     i64 token = blockIdx.x;
     int all = heads + 2 * shared_heads;
-    const bf16 *row = qkv + token * all * 2 * half;
-    for (int pair = threadIdx.x; pair < all * half; pair += blockDim.x) {
-        int head = pair / half, i = pair % half;
-        bf16 real = row[head * 2 * half + i], imaginary = row[head * 2 * half + half + i];
-        bf16 *out;
-        if (head < heads) out = q + (token * heads + head) * 2 * half;
-        else if (head < heads + shared_heads) out = k + (token * shared_heads + head - heads) * 2 * half;
-        else out = v + (token * shared_heads + head - heads - shared_heads) * 2 * half;
-        if (head < heads + shared_heads) {
-            float c = cosine[token * half + i], s = sine[token * half + i], a = wide(real), b = wide(imaginary);
-            real = narrow(a * c - b * s);
-            imaginary = narrow(b * c + a * s);
-        }
-        out[i] = real;
-        out[half + i] = imaginary;
+    const Eight *row = qkv + token * all * 2 * groups;
+    for (int at = threadIdx.x; at < all * groups; at += blockDim.x) {
+        int head = at / groups, g = at % groups;
+        Eight real = row[head * 2 * groups + g], imaginary = row[head * 2 * groups + groups + g];
+        Eight *out;
+        if (head < heads) out = q + (token * heads + head) * 2 * groups;
+        else if (head < heads + shared_heads) out = k + (token * shared_heads + head - heads) * 2 * groups;
+        else out = v + (token * shared_heads + head - heads - shared_heads) * 2 * groups;
+        i64 angle = (token * groups + g) * 8;
+        if (head < heads + shared_heads) turn(real, imaginary, cosine + angle, sine + angle, 1.0f);
+        out[g] = real;
+        out[groups + g] = imaginary;
     }
 }
 
 // The way back of gradients: turned back and put side by side.
-extern "C" __global__ void rotary_join(const bf16 *dq, const bf16 *dk, const bf16 *dv, const float *cosine,
-                                       const float *sine, bf16 *dqkv, int heads, int shared_heads, int half) {
+extern "C" __global__ void rotary_join(const Eight *dq, const Eight *dk, const Eight *dv, const float *cosine,
+                                       const float *sine, Eight *dqkv, int heads, int shared_heads, int groups) {
     i64 token = blockIdx.x;
     int all = heads + 2 * shared_heads;
-    bf16 *row = dqkv + token * all * 2 * half;
-    for (int pair = threadIdx.x; pair < all * half; pair += blockDim.x) {
-        int head = pair / half, i = pair % half;
-        const bf16 *in;
-        if (head < heads) in = dq + (token * heads + head) * 2 * half;
-        else if (head < heads + shared_heads) in = dk + (token * shared_heads + head - heads) * 2 * half;
-        else in = dv + (token * shared_heads + head - heads - shared_heads) * 2 * half;
-        bf16 real = in[i], imaginary = in[half + i];
-        if (head < heads + shared_heads) {
-            float c = cosine[token * half + i], s = -sine[token * half + i], a = wide(real), b = wide(imaginary);
-            real = narrow(a * c - b * s);
-            imaginary = narrow(b * c + a * s);
-        }
-        row[head * 2 * half + i] = real;
-        row[head * 2 * half + half + i] = imaginary;
+    Eight *row = dqkv + token * all * 2 * groups;
+    for (int at = threadIdx.x; at < all * groups; at += blockDim.x) {
+        int head = at / groups, g = at % groups;
+        const Eight *in;
+        if (head < heads) in = dq + (token * heads + head) * 2 * groups;
+        else if (head < heads + shared_heads) in = dk + (token * shared_heads + head - heads) * 2 * groups;
+        else in = dv + (token * shared_heads + head - heads - shared_heads) * 2 * groups;
+        Eight real = in[g], imaginary = in[groups + g];
+        i64 angle = (token * groups + g) * 8;
+        if (head < heads + shared_heads) turn(real, imaginary, cosine + angle, sine + angle, -1.0f);
+        row[head * 2 * groups + g] = real;
+        row[head * 2 * groups + groups + g] = imaginary;
     }
 }
 

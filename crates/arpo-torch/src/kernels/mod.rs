@@ -22,8 +22,11 @@ const THREADS: u32 = 256;
 /// Blocks that share the rows of a norm's backward pass; each leaves a partial sum.
 const NORM_BLOCKS: u32 = 132 * 4;
 
-/// A thread of a norm's backward pass has at most two groups of eight.
-const WIDEST_NORM: i64 = 2 * 8 * THREADS as i64;
+/// Numbers that a warp has of a norm's row: two groups of eight for each thread, as in the source.
+const WARP_NUMBERS: u32 = 2 * 8 * 32;
+
+/// Warps of a norm's block.
+const NORM_WARPS: u32 = THREADS / 32;
 
 static FUSED: OnceLock<Result<Fused, String>> = OnceLock::new();
 static PLAIN: AtomicBool = AtomicBool::new(false);
@@ -84,20 +87,23 @@ impl Fused {
         Module::compile(SOURCE, "fused.cu").map(|module| Self { module })
     }
 
-    /// x / rms(x) * w by rows.
-    pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Tensor {
+    /// x / rms(x) * w by rows; `None` for rows too wide.
+    pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Option<Tensor> {
         let x = x.contiguous();
-        let y = x.empty_like();
         let (rows, width) = rows_and_width(&x);
+        let block = NormBlock::new(width)?;
+        let y = x.empty_like();
         let arguments = [
             Argument::tensor(&x),
             Argument::tensor(weight),
             Argument::tensor(&y),
-            Argument::I64(width / 8),
+            Argument::I64(rows),
+            Argument::I32((width / 8) as i32),
+            Argument::I32(block.warps as i32),
             Argument::F32(epsilon as f32),
         ];
-        self.module.launch("rms_norm", rows as u32, THREADS, &arguments);
-        y
+        self.module.launch("rms_norm", (rows as u32).div_ceil(block.rows), block.threads(), &arguments);
+        Some(y)
     }
 
     /// residual + dL/dx, and dL/dw in f32, from dL/dy; `None` for rows too wide.
@@ -111,11 +117,9 @@ impl Fused {
     ) -> Option<(Tensor, Tensor)> {
         let (x, dy, residual) = (x.contiguous(), dy.contiguous(), residual.map(Tensor::contiguous));
         let (rows, width) = rows_and_width(&x);
-        if width > WIDEST_NORM {
-            return None;
-        }
+        let block = NormBlock::new(width)?;
         let dx = x.empty_like();
-        let partial = Tensor::empty([i64::from(NORM_BLOCKS), width], (Kind::Float, x.device()));
+        let partial = Tensor::empty([i64::from(NORM_BLOCKS * block.rows), width], (Kind::Float, x.device()));
         let arguments = [
             Argument::tensor(&x),
             Argument::tensor(weight),
@@ -124,15 +128,16 @@ impl Fused {
             Argument::tensor(&dx),
             Argument::tensor(&partial),
             Argument::I64(rows),
-            Argument::I64(width / 8),
+            Argument::I32((width / 8) as i32),
+            Argument::I32(block.warps as i32),
             Argument::F32(epsilon as f32),
         ];
-        self.module.launch("rms_norm_backward", NORM_BLOCKS, THREADS, &arguments);
+        self.module.launch("rms_norm_backward", NORM_BLOCKS, block.threads(), &arguments);
         Some((dx, partial.sum_dim_intlist([0i64].as_slice(), false, None::<Kind>)))
     }
 
     /// Queries, keys and values `[tokens, heads, width]` of their product, the first two turned. Angles are
-    /// `[tokens, width / 2]` in f32.
+    /// `[tokens, width / 2]` in f32; a head's width is a multiple of 16.
     pub fn rotary_split(
         &self,
         qkv: &Tensor,
@@ -154,9 +159,9 @@ impl Fused {
             Argument::tensor(&outputs[2]),
             Argument::I32(heads as i32),
             Argument::I32(shared as i32),
-            Argument::I32((width / 2) as i32),
+            Argument::I32((width / 16) as i32),
         ];
-        self.module.launch("rotary_split", tokens as u32, THREADS, &arguments);
+        self.module.launch("rotary_split", tokens as u32, turning_threads(qkv.size()[1]), &arguments);
         outputs
     }
 
@@ -174,9 +179,9 @@ impl Fused {
             Argument::tensor(&joined),
             Argument::I32(heads as i32),
             Argument::I32(shared as i32),
-            Argument::I32((width / 2) as i32),
+            Argument::I32((width / 16) as i32),
         ];
-        self.module.launch("rotary_join", tokens as u32, THREADS, &arguments);
+        self.module.launch("rotary_join", tokens as u32, turning_threads(joined.size()[1]), &arguments);
         joined
     }
 
@@ -241,6 +246,29 @@ impl Fused {
         ];
         self.module.launch("adamw", MANY_BLOCKS, THREADS, &arguments);
     }
+}
+
+/// How a norm's rows are shared out: some to a block, some warps for each.
+struct NormBlock {
+    warps: u32,
+    rows: u32,
+}
+
+impl NormBlock {
+    /// `None` for rows too wide.
+    fn new(width: i64) -> Option<Self> {
+        let warps = (width as u32).div_ceil(WARP_NUMBERS);
+        (warps <= NORM_WARPS).then(|| Self { warps, rows: NORM_WARPS / warps })
+    }
+
+    fn threads(&self) -> u32 {
+        32 * self.warps * self.rows
+    }
+}
+
+/// A thread for every eight pairs of a token, as far as a block has so many.
+fn turning_threads(numbers: i64) -> u32 {
+    ((numbers / 16) as u32).next_multiple_of(32).min(1024)
 }
 
 fn rows_and_width(x: &Tensor) -> (i64, i64) {

@@ -14,12 +14,6 @@
 
 struct alignas(16) Words { u32 at[4]; };
 
-// As `narrow`, of what is a number.
-__device__ __forceinline__ u32 narrow_number(float x) {
-    u32 bits = __float_as_uint(x);
-    return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-}
-
 // 16 x 16 times 16 x 8, rows of the first and columns of the second in pairs of bf16.
 __device__ __forceinline__ void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -45,8 +39,8 @@ extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosin
         else out = values + (first + (i64)(head - heads - shared_heads) * page_tokens) * width;
         if (head < heads + shared_heads) {
             float c = cosine[token * half + i], s = sine[token * half + i], a = wide(real), b = wide(imaginary);
-            real = (bf16)narrow_number(a * c - b * s);
-            imaginary = (bf16)narrow_number(b * c + a * s);
+            real = narrow(a * c - b * s);
+            imaginary = narrow(b * c + a * s);
         }
         out[i] = real;
         out[half + i] = imaginary;
@@ -119,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
         for (int j = 0; j < 2; j++) {
             float p0 = exp2f(score[j][0] - exponent), p1 = exp2f(score[j][1] - exponent);
             weight += p0 + p1;
-            probability[j] = narrow_number(p0) | narrow_number(p1) << 16;
+            probability[j] = narrow(p0) | (u32)narrow(p1) << 16;
         }
         for (int h = 0; h < 2; h++)
             for (int i = 0; i < 4; i++) {
@@ -187,5 +181,5 @@ extern "C" __global__ void __launch_bounds__(SLICES * WIDTH)
         sum += sums[other][number];
         total += totals[other];
     }
-    y[(i64)blockIdx.x * WIDTH + number] = (bf16)narrow_number(sum / total);
+    y[(i64)blockIdx.x * WIDTH + number] = narrow(sum / total);
 }

@@ -22,8 +22,11 @@ const TILE: usize = 16;
 /// Query heads that can share a key head.
 const MOST_IN_GROUP: i64 = 8;
 
-/// Blocks wanted: several rounds for every multiprocessor, so that sequences of unequal length even out.
-const WANTED_BLOCKS: usize = 132 * 3 * 6;
+/// Blocks that run at once: three on each multiprocessor of today's largest chips.
+const ROUND: usize = 132 * 3;
+
+/// Rounds wanted, so that sequences of unequal length even out.
+const ROUNDS: usize = 3;
 
 /// No chunk is shorter: its result would cost more than its keys.
 const SHORTEST_CHUNK: usize = 320;
@@ -154,9 +157,11 @@ pub fn problem() -> Option<&'static str> {
     MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().err().map(String::as_str)
 }
 
-/// How many chunks the longest sequence is cut into, and how many tokens each has: whole tiles.
+/// How many chunks the longest sequence is cut into, and how many tokens each has: whole tiles. Blocks fill whole rounds
+/// where there is enough for one, because a few blocks more would take another.
 fn chunks(longest: usize, lanes: usize) -> (usize, usize) {
-    let wanted = WANTED_BLOCKS.div_ceil(lanes.max(1));
+    let rounds = (longest / SHORTEST_CHUNK * lanes / ROUND).clamp(1, ROUNDS);
+    let wanted = (rounds * ROUND / lanes.max(1)).max(1);
     let tokens = longest.div_ceil(wanted).max(SHORTEST_CHUNK).next_multiple_of(TILE);
     (longest.div_ceil(tokens).max(1), tokens)
 }
@@ -170,6 +175,14 @@ mod tests {
         for (longest, lanes) in [(1, 4), (16, 128), (300, 4), (42_270, 4), (42_270, 128), (42_270, 100_000)] {
             let (count, tokens) = chunks(longest, lanes);
             assert!(count * tokens >= longest && (count - 1) * tokens < longest && tokens % TILE == 0);
+        }
+    }
+
+    #[test]
+    fn chunks_fill_whole_rounds() {
+        for (lanes, rounds) in [(4, 1), (8, 2), (32, 3), (128, 3)] {
+            let blocks = chunks(42_270, lanes).0 * lanes;
+            assert!(blocks <= rounds * ROUND && blocks * 20 > rounds * ROUND * 19, "{lanes}: {blocks}");
         }
     }
 }

@@ -67,8 +67,9 @@ fn rounds_ask_in_the_same_order_however_desktops_are_timed() {
 fn a_desktop_that_hangs_is_given_up_and_replaced() {
     for (call, order) in [("reset", Order::Rounds), ("step", Order::Arrival), ("evaluate", Order::LockStep)] {
         let hangs = AtomicUsize::new(0);
+        // whichever desktop is asked first: on a busy machine one of them may get nothing to do
         let rule = move |now: &Occasion| {
-            if now.call == call && now.place == 1 && hangs.fetch_add(1, Ordering::Relaxed) == 0 {
+            if now.call == call && hangs.fetch_add(1, Ordering::Relaxed) == 0 {
                 Deed::Hang
             } else {
                 Deed::Well
@@ -87,7 +88,7 @@ fn a_desktop_that_hangs_is_given_up_and_replaced() {
         let lost: Vec<_> = collected.groups.iter().flat_map(|group| &group.lost).collect();
         let outcome = &lost[0].played.trajectory.outcome;
         assert!(
-            matches!(outcome, Outcome::EnvironmentError { reason } if reason.starts_with("overrun: desktop 1 did not answer within")),
+            matches!(outcome, Outcome::EnvironmentError { reason } if reason.starts_with("overrun: desktop ") && reason.contains(" did not answer within")),
             "{outcome:?}"
         );
     }
