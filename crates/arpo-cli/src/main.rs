@@ -70,13 +70,9 @@ impl Command {
             | Self::Select(_)
             | Self::Rollout(_)
             | Self::Offline(_)
-            | Self::Sft(_) => true,
-            Self::Curve(_)
-            | Self::Doctor(_)
-            | Self::Env(_)
-            | Self::Osworld(_)
-            | Self::Config(_)
-            | Self::Bench(_) => false,
+            | Self::Sft(_)
+            | Self::Bench(_) => true,
+            Self::Curve(_) | Self::Doctor(_) | Self::Env(_) | Self::Osworld(_) | Self::Config(_) => false,
         }
     }
 }
@@ -87,20 +83,23 @@ const SETTINGS: [(&str, &str); 3] = [
     // they are told to sleep: a third of the time
     ("OMP_WAIT_POLICY", "passive"),
     // tensors come and go, and memory that was given back to the system comes back page by page: a tenth of an update.
-    // Up to so many bytes are kept, and tensors up to that size are taken from them (32 MiB is the most there can be)
+    // The C library keeps up to so many bytes, and takes from them what is smaller than this (32 MiB is the most)
     ("MALLOC_TRIM_THRESHOLD_", "268435456"),
     ("MALLOC_MMAP_THRESHOLD_", "33554432"),
 ];
 
+/// Says that the program was started with its settings: a system may take them away again.
+const SETTINGS_MADE: &str = "ARPO_SETTINGS_MADE";
+
 /// Starts the program again with the settings it runs best with. Those of the user's own win.
 fn start_with_settings() {
     let unset: Vec<_> = SETTINGS.iter().filter(|(name, _)| std::env::var_os(name).is_none()).collect();
-    if unset.is_empty() {
+    if unset.is_empty() || std::env::var_os(SETTINGS_MADE).is_some() {
         return;
     }
     if let Ok(program) = std::env::current_exe() {
         let mut again = process::Command::new(program);
-        again.args(std::env::args_os().skip(1));
+        again.args(std::env::args_os().skip(1)).env(SETTINGS_MADE, "1");
         for (name, value) in unset {
             again.env(name, value);
         }

@@ -163,6 +163,9 @@ impl ImageProcessor {
         let size = file.size.as_ref();
         let min = file.min_pixels.or(size.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
         let max = file.max_pixels.or(size.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
+        if !file.image_std.iter().all(|&deviation| deviation > 0.0) {
+            return Err(format!("image_std of {:?}: expected numbers above 0", file.image_std));
+        }
         let levels = Levels::new(file.rescale_factor, &file.image_mean, &file.image_std);
         Ok(Self { limits: PixelLimits { min, max }, levels: Arc::new(levels) })
     }
@@ -206,4 +209,27 @@ pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let mut reader = image::ImageReader::with_format(std::io::Cursor::new(bytes), ImageFormat::Png);
     reader.limits(limits);
     reader.decode().map(DynamicImage::into_rgb8).map_err(|error| wrong(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ImageProcessor;
+
+    #[test]
+    fn files_for_other_models_are_refused() {
+        for (file, problem) in [
+            (
+                r#"{"patch_size": 16}"#,
+                "patches of 16 pixels merged by 2: expected 14 and 2, as Qwen2.5-VL has them",
+            ),
+            (r#"{"image_std": [0.3, 0, 0.3]}"#, "image_std of [0.3, 0.0, 0.3]: expected numbers above 0"),
+            (
+                r#"{"image_std": [0.3]}"#,
+                "invalid length 1, expected an array of length 3 at line 1 column 19",
+            ),
+        ] {
+            assert_eq!(ImageProcessor::parse(file.as_bytes()).unwrap_err(), problem);
+        }
+        assert!(ImageProcessor::parse(b"{}").is_ok());
+    }
 }

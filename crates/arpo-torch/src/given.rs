@@ -7,12 +7,17 @@ use tch::kind::Element;
 use tch::{Device, Tensor};
 
 /// Numbers that are in memory already, copied once, to the device.
-pub fn copied<T: Element>(numbers: &[T], device: Device) -> Tensor {
+pub fn copied<T: Element + Copy>(numbers: &[T], device: Device) -> Tensor {
+    if device == Device::Cpu {
+        return written(numbers.len(), |places| {
+            places.write_copy_of_slice(numbers);
+        });
+    }
     let (first, count) = (numbers.as_ptr().cast(), numbers.len() as i64);
-    // SAFETY: the memory holds that many numbers of that kind, outlives this tensor, and is only read through it. The
-    // copy is done when it returns: copies from memory that is not pinned are.
+    // SAFETY: the memory holds that many numbers of that kind, outlives this tensor, and is only read through it: this
+    // way of sending it to a device returns when it is there.
     let lent = unsafe { Tensor::from_blob(first, &[count], &[1], T::KIND, Device::Cpu) };
-    if device == Device::Cpu { lent.copy() } else { lent.to_device(device) }
+    lent.to_device(device)
 }
 
 /// Numbers written where the tensor keeps them, on a CPU. What is not written is anything.

@@ -3,7 +3,7 @@
 
 use super::{ModelName, write_json};
 use crate::Failure;
-use arpo_image::{ImageProcessor, decode_png};
+use arpo_image::{ImageError, ImageProcessor, decode_png};
 use arpo_model::vision::pixels;
 use clap::Args;
 use image::{ImageFormat, RgbImage};
@@ -46,18 +46,20 @@ pub(crate) fn run(arguments: &PreprocessArguments, out: &mut impl Write) -> Resu
     picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(Failure::failed)?;
     let processor = ImageProcessor::published();
     let patches = processor.process(&picture).map_err(Failure::failed)?.grid.patches();
-    // all of it runs on this thread
+    let one_core = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(Failure::failed)?;
     tch::set_num_threads(1);
-    let to_patches = || processor.process(&picture);
-    let to_numbers = || to_patches().map(|patches| pixels(&[patches], Device::Cpu));
-    let report = Report {
-        width,
-        height,
-        patches,
-        decode_png_ms: median_ms(arguments.times, || decode_png(&png)),
-        to_patches_ms: median_ms(arguments.times, to_patches),
-        to_numbers_ms: median_ms(arguments.times, to_numbers),
-    };
+    let to_numbers = || processor.process(&picture).map(|patches| pixels(&[patches], Device::Cpu));
+    let report = one_core.install(|| -> Result<Report, ImageError> {
+        Ok(Report {
+            width,
+            height,
+            patches,
+            decode_png_ms: median_ms(arguments.times, || decode_png(&png))?,
+            to_patches_ms: median_ms(arguments.times, || processor.process(&picture))?,
+            to_numbers_ms: median_ms(arguments.times, to_numbers)?,
+        })
+    });
+    let report = report.map_err(Failure::failed)?;
     if arguments.json {
         return write_json(&report, out);
     }
@@ -78,17 +80,16 @@ pub(super) fn screen_like(width: u32, height: u32, number: u32) -> RgbImage {
     })
 }
 
-fn median_ms<T>(times: usize, mut work: impl FnMut() -> T) -> f64 {
-    work();
-    let mut all: Vec<f64> = (0..times.max(1))
-        .map(|_| {
-            let started = Instant::now();
-            std::hint::black_box(work());
-            started.elapsed().as_secs_f64() * 1000.0
-        })
-        .collect();
+fn median_ms<T>(times: usize, work: impl Fn() -> Result<T, ImageError>) -> Result<f64, ImageError> {
+    work()?;
+    let one = |_| {
+        let started = Instant::now();
+        std::hint::black_box(work())?;
+        Ok(started.elapsed().as_secs_f64() * 1000.0)
+    };
+    let mut all: Vec<f64> = (0..times.max(1)).map(one).collect::<Result<_, _>>()?;
     all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+    Ok(all[all.len() / 2])
 }
 
 impl ModelName {

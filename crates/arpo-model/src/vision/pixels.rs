@@ -26,6 +26,7 @@ fn numbers(patches: &Patches) -> Tensor {
                 place.write(levels[usize::from(grey)]);
             }
         }
+        assert!(places.is_empty(), "patches are whole");
     });
     numbers.view([patches.grid.patches() as i64, -1])
 }

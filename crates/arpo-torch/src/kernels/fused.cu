@@ -30,7 +30,7 @@ __device__ __forceinline__ float2 row_sums(float2 value, float2 *shared, int war
 }
 
 // y = x / rms(x) * w.
-extern "C" __global__ void __launch_bounds__(256, 8)
+extern "C" __global__ void __launch_bounds__(1024, 2)
     rms_norm(const Eight *x, const Eight *w, Eight *y, i64 rows, int groups, int warps, float epsilon) {
     __shared__ float2 shared[32];
     int threads = 32 * warps, first = threadIdx.x % threads;
@@ -57,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(256, 8)
     }
 }
 
-// dx = residual + dL/dx; what shares a row's place in its block also sums the weight's gradient over its rows.
-extern "C" __global__ void __launch_bounds__(256, 4)
+// dx = residual + dL/dx. Each of a block's places for rows also leaves the weight's gradient, summed over the rows it had.
+extern "C" __global__ void __launch_bounds__(1024, 1)
     rms_norm_backward(const Eight *x, const Eight *w, const Eight *dy, const Eight *residual, Eight *dx, float *dw,
                       i64 rows, int groups, int warps, float epsilon) {
     __shared__ float2 shared[32];
@@ -120,8 +120,9 @@ __device__ __forceinline__ void turn(Eight &real, Eight &imaginary, const float 
 
 // Queries, keys and values apart, the first two turned to their places. A block for each token; `groups` is eighths of
 // half a head.
-extern "C" __global__ void rotary_split(const Eight *qkv, const float *cosine, const float *sine, Eight *q, Eight *k,
-                                        Eight *v, int heads, int shared_heads, int groups) {
+extern "C" __global__ void __launch_bounds__(1024)
+    rotary_split(const Eight *qkv, const float *cosine, const float *sine, Eight *q, Eight *k, Eight *v, int heads,
+                 int shared_heads, int groups) {
     i64 token = blockIdx.x;
     int all = heads + 2 * shared_heads;
     const Eight *row = qkv + token * all * 2 * groups;
@@ -140,8 +141,9 @@ extern "C" __global__ void rotary_split(const Eight *qkv, const float *cosine, c
 }
 
 // The way back of gradients: turned back and put side by side.
-extern "C" __global__ void rotary_join(const Eight *dq, const Eight *dk, const Eight *dv, const float *cosine,
-                                       const float *sine, Eight *dqkv, int heads, int shared_heads, int groups) {
+extern "C" __global__ void __launch_bounds__(1024)
+    rotary_join(const Eight *dq, const Eight *dk, const Eight *dv, const float *cosine, const float *sine, Eight *dqkv,
+                int heads, int shared_heads, int groups) {
     i64 token = blockIdx.x;
     int all = heads + 2 * shared_heads;
     Eight *row = dqkv + token * all * 2 * groups;

@@ -19,14 +19,15 @@ const MANY_BLOCKS: u32 = 132 * 16;
 
 const THREADS: u32 = 256;
 
-/// Blocks that share the rows of a norm's backward pass; each leaves a partial sum.
+/// Blocks that share the rows of a norm's backward pass; each leaves a partial sum for every row it has at a time.
 const NORM_BLOCKS: u32 = 132 * 4;
 
 /// Numbers that a warp has of a norm's row: two groups of eight for each thread, as in the source.
 const WARP_NUMBERS: u32 = 2 * 8 * 32;
 
-/// Warps of a norm's block.
+/// Warps of a norm's block, of one row or several, and the most there can be, of one row.
 const NORM_WARPS: u32 = THREADS / 32;
+const MOST_WARPS: u32 = 32;
 
 static FUSED: OnceLock<Result<Fused, String>> = OnceLock::new();
 static PLAIN: AtomicBool = AtomicBool::new(false);
@@ -150,6 +151,7 @@ impl Fused {
         let width = qkv.size()[1] / (heads + 2 * shared);
         let empty = |heads: i64| Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
         let outputs = [empty(heads), empty(shared), empty(shared)];
+        let (groups, threads) = turning(width, heads + 2 * shared);
         let arguments = [
             Argument::tensor(qkv),
             Argument::tensor(cosine),
@@ -159,9 +161,9 @@ impl Fused {
             Argument::tensor(&outputs[2]),
             Argument::I32(heads as i32),
             Argument::I32(shared as i32),
-            Argument::I32((width / 16) as i32),
+            groups,
         ];
-        self.module.launch("rotary_split", tokens as u32, turning_threads(qkv.size()[1]), &arguments);
+        self.module.launch("rotary_split", tokens as u32, threads, &arguments);
         outputs
     }
 
@@ -170,6 +172,7 @@ impl Fused {
         let [dq, dk, dv] = gradients.each_ref().map(Tensor::contiguous);
         let (tokens, heads, width, shared) = (dq.size()[0], dq.size()[1], dq.size()[2], dk.size()[1]);
         let joined = Tensor::empty([tokens, (heads + 2 * shared) * width], (dq.kind(), dq.device()));
+        let (groups, threads) = turning(width, heads + 2 * shared);
         let arguments = [
             Argument::tensor(&dq),
             Argument::tensor(&dk),
@@ -179,9 +182,9 @@ impl Fused {
             Argument::tensor(&joined),
             Argument::I32(heads as i32),
             Argument::I32(shared as i32),
-            Argument::I32((width / 16) as i32),
+            groups,
         ];
-        self.module.launch("rotary_join", tokens as u32, turning_threads(joined.size()[1]), &arguments);
+        self.module.launch("rotary_join", tokens as u32, threads, &arguments);
         joined
     }
 
@@ -258,7 +261,7 @@ impl NormBlock {
     /// `None` for rows too wide.
     fn new(width: i64) -> Option<Self> {
         let warps = (width as u32).div_ceil(WARP_NUMBERS);
-        (warps <= NORM_WARPS).then(|| Self { warps, rows: NORM_WARPS / warps })
+        (warps <= MOST_WARPS).then(|| Self { warps, rows: (NORM_WARPS / warps).max(1) })
     }
 
     fn threads(&self) -> u32 {
@@ -266,13 +269,30 @@ impl NormBlock {
     }
 }
 
-/// A thread for every eight pairs of a token, as far as a block has so many.
-fn turning_threads(numbers: i64) -> u32 {
-    ((numbers / 16) as u32).next_multiple_of(32).min(1024)
+/// Eighths of half a head, and threads of a block: one for every eight pairs of a token, as far as there are so many.
+fn turning(width: i64, heads: i64) -> (Argument, u32) {
+    assert_eq!(width % 16, 0, "heads of our kernels are multiples of 16 numbers");
+    let pairs = (width / 16 * heads) as u32;
+    (Argument::I32((width / 16) as i32), pairs.next_multiple_of(32).min(1024))
 }
 
 fn rows_and_width(x: &Tensor) -> (i64, i64) {
     let width = x.size()[x.dim() - 1];
     assert_eq!(width % 16, 0, "rows of our kernels are multiples of 16 numbers");
     (x.numel() as i64 / width, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_norms_block_has_room_for_its_rows() {
+        for width in (16..=16_384).step_by(16) {
+            let block = NormBlock::new(width).expect("it is not too wide");
+            assert!(i64::from(block.warps * WARP_NUMBERS) >= width && block.rows >= 1);
+            assert!(block.threads() <= 1024, "{width}");
+        }
+        assert!(NormBlock::new(16_400).is_none());
+    }
 }

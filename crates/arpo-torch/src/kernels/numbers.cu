@@ -7,7 +7,8 @@ typedef long long i64;
 
 __device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
 
-// To nearest, halves to even; what is no number stays none. One instruction of chips that compute in bf16.
+// To nearest, halves to even; what is no number stays none. One instruction, from
+// compute capability 8.0 on, which is also where chips begin to compute in bf16.
 __device__ __forceinline__ bf16 narrow(float x) {
     bf16 y;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
