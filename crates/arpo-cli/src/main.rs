@@ -70,41 +70,29 @@ impl Command {
             | Self::Select(_)
             | Self::Rollout(_)
             | Self::Offline(_)
-            | Self::Sft(_)
-            | Self::Bench(_) => true,
-            Self::Curve(_) | Self::Doctor(_) | Self::Env(_) | Self::Osworld(_) | Self::Config(_) => false,
+            | Self::Sft(_) => true,
+            Self::Curve(_)
+            | Self::Doctor(_)
+            | Self::Env(_)
+            | Self::Osworld(_)
+            | Self::Config(_)
+            | Self::Bench(_) => false,
         }
     }
 }
 
-/// What libraries read when they are loaded, each worth a part of the time of small models.
-const SETTINGS: [(&str, &str); 3] = [
-    // threads of libtorch that have nothing to do turn in circles and take the processor from those that have, unless
-    // they are told to sleep: a third of the time
-    ("OMP_WAIT_POLICY", "passive"),
-    // tensors come and go, and memory that was given back to the system comes back page by page: a tenth of an update.
-    // The C library keeps up to so many bytes, and takes from them what is smaller than this (32 MiB is the most)
-    ("MALLOC_TRIM_THRESHOLD_", "268435456"),
-    ("MALLOC_MMAP_THRESHOLD_", "33554432"),
-];
-
-/// Says that the program was started with its settings: a system may take them away again.
-const SETTINGS_MADE: &str = "ARPO_SETTINGS_MADE";
-
-/// Starts the program again with the settings it runs best with. Those of the user's own win.
-fn start_with_settings() {
-    let unset: Vec<_> = SETTINGS.iter().filter(|(name, _)| std::env::var_os(name).is_none()).collect();
-    if unset.is_empty() || std::env::var_os(SETTINGS_MADE).is_some() {
+/// Threads of libtorch that have nothing to do turn in circles and take the processor from those that have, unless they
+/// are told to sleep: measured, a third of the time of small models. The library reads that when it is loaded, so the
+/// program starts itself again. A setting of the user's own wins.
+fn let_idle_threads_sleep() {
+    const SETTING: &str = "OMP_WAIT_POLICY";
+    if std::env::var_os(SETTING).is_some() {
         return;
     }
     if let Ok(program) = std::env::current_exe() {
-        let mut again = process::Command::new(program);
-        again.args(std::env::args_os().skip(1)).env(SETTINGS_MADE, "1");
-        for (name, value) in unset {
-            again.env(name, value);
-        }
         // returns only if that cannot be; then things are slower, not wrong
-        let _ = again.exec();
+        let _ =
+            process::Command::new(program).args(std::env::args_os().skip(1)).env(SETTING, "passive").exec();
     }
 }
 
@@ -149,7 +137,7 @@ pub(crate) fn write_json(report: &impl Serialize, out: &mut impl Write) -> Resul
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     if command.computes() {
-        start_with_settings();
+        let_idle_threads_sleep();
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = run(command, &mut out);

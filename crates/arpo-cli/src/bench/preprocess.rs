@@ -40,26 +40,24 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &PreprocessArguments, out: &mut impl Write) -> Result<(), Failure> {
+    // what would be spread over threads has one
+    rayon::ThreadPoolBuilder::new().num_threads(1).build_global().map_err(Failure::failed)?;
+    tch::set_num_threads(1);
     let (width, height) = (arguments.size[0], arguments.size[1]);
     let picture = screen_like(width, height, 0);
     let mut png = Vec::new();
     picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(Failure::failed)?;
     let processor = ImageProcessor::published();
     let patches = processor.process(&picture).map_err(Failure::failed)?.grid.patches();
-    let one_core = rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(Failure::failed)?;
-    tch::set_num_threads(1);
     let to_numbers = || processor.process(&picture).map(|patches| pixels(&[patches], Device::Cpu));
-    let report = one_core.install(|| -> Result<Report, ImageError> {
-        Ok(Report {
-            width,
-            height,
-            patches,
-            decode_png_ms: median_ms(arguments.times, || decode_png(&png))?,
-            to_patches_ms: median_ms(arguments.times, || processor.process(&picture))?,
-            to_numbers_ms: median_ms(arguments.times, to_numbers)?,
-        })
-    });
-    let report = report.map_err(Failure::failed)?;
+    let report = Report {
+        width,
+        height,
+        patches,
+        decode_png_ms: median_ms(arguments.times, || decode_png(&png))?,
+        to_patches_ms: median_ms(arguments.times, || processor.process(&picture))?,
+        to_numbers_ms: median_ms(arguments.times, to_numbers)?,
+    };
     if arguments.json {
         return write_json(&report, out);
     }
@@ -80,14 +78,15 @@ pub(super) fn screen_like(width: u32, height: u32, number: u32) -> RgbImage {
     })
 }
 
-fn median_ms<T>(times: usize, work: impl Fn() -> Result<T, ImageError>) -> Result<f64, ImageError> {
-    work()?;
+fn median_ms<T>(times: usize, work: impl Fn() -> Result<T, ImageError>) -> Result<f64, Failure> {
     let one = |_| {
         let started = Instant::now();
         std::hint::black_box(work())?;
         Ok(started.elapsed().as_secs_f64() * 1000.0)
     };
-    let mut all: Vec<f64> = (0..times.max(1)).map(one).collect::<Result<_, _>>()?;
+    // the first is not counted
+    let all: Result<Vec<f64>, ImageError> = (0..=times.max(1)).map(one).collect();
+    let mut all = all.map_err(Failure::failed)?.split_off(1);
     all.sort_by(f64::total_cmp);
     Ok(all[all.len() / 2])
 }
