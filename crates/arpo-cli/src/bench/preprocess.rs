@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &PreprocessArguments, out: &mut impl Write) -> Resu
     let mut png = Vec::new();
     picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(Failure::failed)?;
     let processor = ImageProcessor::published();
-    let patches = processor.process(&picture).map_err(Failure::failed)?.grid.patches();
+    let patches = processor.grid(width, height).map_err(Failure::failed)?.patches();
     let to_numbers = || processor.process(&picture).map(|patches| pixels(&[patches], Device::Cpu));
     let report = Report {
         width,

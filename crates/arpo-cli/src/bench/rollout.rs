@@ -121,7 +121,7 @@ fn measure(
     let (config, grid) = (engine.model().config().clone(), arguments.model.grid());
     let prompt =
         |episode: usize, turns: usize| MadeTurns::new(&config, grid, turns, episode as u32, true).tokens;
-    let requests = |turns: usize, tokens: usize| -> Vec<Request> {
+    let requests = |turns: usize, tokens: usize, said: &[(Vec<u32>, Vec<f32>)]| -> Vec<Request> {
         let request = |episode: usize| Request {
             tokens: prompt(episode, turns),
             screenshots: (0..turns).map(|turn| screenshot(arguments.model, episode, turn)).collect(),
@@ -134,7 +134,7 @@ fn measure(
                 seed: episode as u64,
                 turn: turns as u64,
             },
-            dictated: vec![],
+            dictated: said.get(episode).map(|(tokens, _)| tokens.clone()).unwrap_or_default(),
         };
         (0..episodes).map(request).collect()
     };
@@ -143,12 +143,13 @@ fn measure(
     let new_tokens = prompt(0, now).len() - tokens_behind;
     forget(engine)?;
     if behind > 0 {
-        answer(engine, requests(behind, 1), episodes)?;
+        answer(engine, requests(behind, 1, &[]), episodes)?;
     }
-    let step = answer(engine, requests(now, arguments.tokens), episodes)?;
+    let step = answer(engine, requests(now, arguments.tokens, &[]), episodes)?;
     let again = if with_whole {
         forget(engine)?;
-        Some(answer(engine, requests(now, arguments.tokens), episodes)?)
+        // the same words, or after the first other one there would be nothing to compare
+        Some(answer(engine, requests(now, arguments.tokens, &step.logp), episodes)?)
     } else {
         None
     };
@@ -162,7 +163,7 @@ fn measure(
     let length = (tokens_behind + new_tokens + arguments.tokens / 2) as f64;
     let cached = length * token_bytes(engine.model().config(), kind) as f64 * episodes as f64;
     let gigabytes = (weights * kind.elt_size_in_bytes() as f64 + cached) / 1e9;
-    let mean_difference = again.as_ref().and_then(|again| mean_difference(&step.logp, &again.logp));
+    let mean_difference = again.as_ref().map(|again| mean_difference(&step.logp, &again.logp));
     Ok(Report {
         episodes,
         tokens_behind,
@@ -239,14 +240,11 @@ fn answer(engine: &mut Engine, requests: Vec<Request>, episodes: usize) -> Resul
     })
 }
 
-/// Of log-probabilities, as far as the same tokens were drawn.
-fn mean_difference(one: &[(Vec<u32>, Vec<f32>)], other: &[(Vec<u32>, Vec<f32>)]) -> Option<f64> {
-    let mut differences = Vec::new();
-    for ((tokens, logp), (other_tokens, other_logp)) in one.iter().zip(other) {
-        let same = tokens.iter().zip(other_tokens).take_while(|(a, b)| a == b).count();
-        differences.extend(logp.iter().zip(other_logp).take(same).map(|(a, b)| f64::from((a - b).abs())));
-    }
-    (!differences.is_empty()).then(|| differences.iter().sum::<f64>() / differences.len() as f64)
+/// Of the log-probabilities of the same tokens.
+fn mean_difference(one: &[(Vec<u32>, Vec<f32>)], other: &[(Vec<u32>, Vec<f32>)]) -> f64 {
+    let pairs = one.iter().zip(other).flat_map(|((_, one), (_, other))| one.iter().zip(other));
+    let differences: Vec<f64> = pairs.map(|(a, b)| f64::from((a - b).abs())).collect();
+    differences.iter().sum::<f64>() / differences.len() as f64
 }
 
 fn print(report: &Report, bandwidth: f64, out: &mut impl Write) -> Result<(), Failure> {
