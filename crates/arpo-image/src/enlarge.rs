@@ -11,14 +11,11 @@
 )]
 
 use crate::CHANNELS;
+use crate::axis::Axis;
+use crate::blend::{BLOCK, Blend, Even, PairedShares, Shares, TAPS, block_starts, paired};
 use crate::patches::Rows;
 use std::ops::Range;
-
-/// Given pixels that an enlarged one lies between.
-const TAPS: usize = 4;
-
-/// The most binary digits behind the point; the rest of 32 is for the pixel, what it overshoots and the sign.
-const MOST_PRECISE: u32 = 21;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether nothing gets smaller, and there are enough pixels to lie between.
 pub(crate) fn can(from: (usize, usize), to: (usize, usize)) -> bool {
@@ -26,70 +23,47 @@ pub(crate) fn can(from: (usize, usize), to: (usize, usize)) -> bool {
     axis(from.0, to.0) && axis(from.1, to.1)
 }
 
-/// Which given pixels each enlarged one is made of, along one axis.
-struct Axis {
-    /// The first of each one's four.
-    first: Vec<usize>,
-    /// The shares of the four, as fixed-point numbers.
-    weights: Vec<[i16; TAPS]>,
-    /// Binary digits behind the point.
-    precision: u32,
-}
-
-impl Axis {
-    fn new(from: usize, to: usize) -> Self {
-        let step = from as f64 / to as f64;
-        let (first, shares): (Vec<usize>, Vec<[f64; TAPS]>) = (0..to)
-            .map(|place| {
-                let centre = (place as f64 + 0.5) * step - 0.5;
-                let first = ((centre.floor() - 1.0).max(0.0) as usize).min(from - TAPS);
-                // at the borders some of the four are outside the filter, and the others make up for those outside the image
-                let weights: [f64; TAPS] = std::array::from_fn(|tap| cubic((first + tap) as f64 - centre));
-                let sum: f64 = weights.iter().sum();
-                (first, weights.map(|weight| weight / sum))
-            })
-            .unzip();
-        let largest = shares.iter().flatten().copied().fold(0.0, f64::max);
-        let unit = |precision: u32| f64::from(1u32 << precision);
-        let fits = |precision: &u32| (largest * unit(precision + 1)).round() < unit(15);
-        let precision = (0..MOST_PRECISE).take_while(fits).count() as u32;
-        let weights =
-            shares.iter().map(|shares| shares.map(|share| (share * unit(precision)).round() as i16));
-        Self { first, weights: weights.collect(), precision }
-    }
-}
-
-/// The filter at a distance in pixels, with a = -0.5.
-fn cubic(distance: f64) -> f64 {
-    let x = distance.abs();
-    match x {
-        ..1.0 => (1.5 * x - 2.5) * x * x + 1.0,
-        ..2.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
-        _ => 0.0,
-    }
-}
-
-/// Bytes between four others each, by the fixed-point shares of tap and place. All slices are of one length.
-#[inline(always)]
-fn blend(row: &mut [u8], given: [&[u8]; TAPS], share: impl Fn(usize, usize) -> i16, precision: u32) {
-    let half = 1i32 << (precision - 1);
-    let given = given.map(|bytes| &bytes[..row.len()]);
-    for at in 0..row.len() {
-        // wrapping only so that nothing is checked: shares of one and bytes cannot overflow
-        let sum = (0..TAPS).fold(half, |sum, tap| {
-            sum.wrapping_add(i32::from(share(tap, at)).wrapping_mul(i32::from(given[tap][at])))
-        });
-        row[at] = (sum >> precision).clamp(0, 255) as u8;
-    }
-}
-
 /// Enlarging a row across.
 struct Across {
-    /// Stretches of enlarged pixels whose given ones move on with them, with the first given one of each.
-    stretches: Vec<(Range<usize>, usize)>,
-    /// By tap, for every byte of a row.
-    weights: [Vec<i16>; TAPS],
+    stretches: Vec<Stretch>,
     precision: u32,
+}
+
+/// Enlarged pixels whose given ones move on with them.
+struct Stretch {
+    /// The bytes of a row that are computed.
+    to: Range<usize>,
+    /// Where those of the first tap begin.
+    from: usize,
+    /// By tap and byte.
+    shares: [Vec<i16>; TAPS],
+    /// The same by block, where it is long enough to have any.
+    paired: Vec<PairedShares>,
+}
+
+impl Stretch {
+    fn new(axis: &Axis, places: Range<usize>, first: usize) -> Self {
+        let to = places.start * CHANNELS..places.end * CHANNELS;
+        let weights = &axis.weights[places];
+        let of_tap = |tap: usize| weights.iter().flat_map(|taps| [taps[tap]; CHANNELS]).collect();
+        let shares: [Vec<i16>; TAPS] = std::array::from_fn(of_tap);
+        let block = |start: usize| paired(|tap, at| shares[tap][start + at]);
+        let paired = if to.len() < BLOCK { vec![] } else { block_starts(to.len()).map(block).collect() };
+        Self { to, from: first * CHANNELS, shares, paired }
+    }
+}
+
+impl Shares for Stretch {
+    #[inline(always)]
+    fn of(&self, tap: usize, bytes: usize) -> impl Fn(usize) -> i16 {
+        let shares = &self.shares[tap][..bytes];
+        move |at| shares[at]
+    }
+
+    #[inline(always)]
+    fn paired(&self, block: usize) -> PairedShares {
+        self.paired[block]
+    }
 }
 
 impl Across {
@@ -102,71 +76,119 @@ impl Across {
                 _ => stretches.push((place..place + 1, first)),
             }
         }
-        let by_tap = |tap: usize| axis.weights.iter().flat_map(|taps| [taps[tap]; CHANNELS]).collect();
-        Self { stretches, weights: std::array::from_fn(by_tap), precision: axis.precision }
+        let stretches =
+            stretches.into_iter().map(|(places, first)| Stretch::new(&axis, places, first)).collect();
+        Self { stretches, precision: axis.precision }
     }
 
     #[inline(always)]
-    fn enlarge(&self, given: &[u8], row: &mut [u8]) {
-        for (places, first) in &self.stretches {
-            let (start, count) = (places.start * CHANNELS, places.len() * CHANNELS);
-            let shares: [&[i16]; TAPS] = std::array::from_fn(|tap| &self.weights[tap][start..][..count]);
-            let given = std::array::from_fn(|tap| &given[(first + tap) * CHANNELS..][..count]);
-            blend(&mut row[start..][..count], given, |tap, at| shares[tap][at], self.precision);
+    fn enlarge(&self, given: &[u8], row: &mut [u8], way: impl Blend) {
+        for stretch in &self.stretches {
+            let row = &mut row[stretch.to.clone()];
+            let given = std::array::from_fn(|tap| &given[stretch.from + tap * CHANNELS..][..row.len()]);
+            way.blend(row, given, stretch, self.precision);
         }
     }
 }
 
-/// The enlarged rows of an image, from top to bottom.
-pub(crate) struct EnlargedRows<'a> {
-    rgb: &'a [u8],
-    given_bytes: usize,
+/// How images of one size become those of another.
+pub(crate) struct Enlarging {
+    from: (usize, usize),
+    to: (usize, usize),
     across: Across,
     down: Axis,
+}
+
+/// The last one. Screens keep their size, and computing it takes a tenth of the time that a screen does.
+static LAST: Mutex<Option<Arc<Enlarging>>> = Mutex::new(None);
+
+impl Enlarging {
+    pub(crate) fn between(from: (usize, usize), to: (usize, usize)) -> Arc<Self> {
+        // whoever panicked while holding it left none
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.take().filter(|known| (known.from, known.to) == (from, to));
+        let enlarging = known.unwrap_or_else(|| Arc::new(Self::new(from, to)));
+        Arc::clone(last.insert(enlarging))
+    }
+
+    fn new(from: (usize, usize), to: (usize, usize)) -> Self {
+        Self { from, to, across: Across::new(from.0, to.0), down: Axis::new(from.1, to.1) }
+    }
+}
+
+/// The enlarged rows of an image, from one of them to the bottom.
+pub(crate) struct EnlargedRows<'a> {
+    rgb: &'a [u8],
+    enlarging: &'a Enlarging,
     /// The last given rows, enlarged across: row `n` at place `n % TAPS`.
-    recent: [Vec<u8>; TAPS],
-    /// Given rows that were enlarged across.
-    done: usize,
+    recent: [AlignedRow; TAPS],
+    /// The next given row to be enlarged across.
+    given: usize,
     /// The next row's number.
     next: usize,
-    row: Vec<u8>,
+    row: AlignedRow,
 }
 
 impl<'a> EnlargedRows<'a> {
-    pub(crate) fn new(rgb: &'a [u8], from: (usize, usize), to: (usize, usize)) -> Self {
-        let row = vec![0; to.0 * CHANNELS];
+    pub(crate) fn starting_at(row: usize, rgb: &'a [u8], enlarging: &'a Enlarging) -> Self {
+        let memory = || AlignedRow::new(enlarging.to.0 * CHANNELS);
         Self {
             rgb,
-            given_bytes: from.0 * CHANNELS,
-            across: Across::new(from.0, to.0),
-            down: Axis::new(from.1, to.1),
-            recent: std::array::from_fn(|_| row.clone()),
-            done: 0,
-            next: 0,
-            row,
+            enlarging,
+            recent: std::array::from_fn(|_| memory()),
+            given: enlarging.down.first[row],
+            next: row,
+            row: memory(),
         }
+    }
+}
+
+/// A row that begins where a line of the processor's cache does: of whole vectors at other places, each is two reads.
+struct AlignedRow {
+    memory: Vec<u8>,
+    bytes: Range<usize>,
+}
+
+impl AlignedRow {
+    fn new(bytes: usize) -> Self {
+        let memory = vec![0; bytes + BLOCK];
+        let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
+        Self { memory, bytes: start..start + bytes }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.bytes.clone()]
+    }
+
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.bytes.clone()]
     }
 }
 
 impl Rows for EnlargedRows<'_> {
     #[inline(always)]
-    fn next(&mut self) -> &[u8] {
-        let (first, weights) = (self.down.first[self.next], self.down.weights[self.next]);
-        while self.done < first + TAPS {
-            let given = &self.rgb[self.done * self.given_bytes..][..self.given_bytes];
-            self.across.enlarge(given, &mut self.recent[self.done % TAPS]);
-            self.done += 1;
+    fn next(&mut self, way: impl Blend) -> &[u8] {
+        let Enlarging { from, across, down, .. } = self.enlarging;
+        let first = down.first[self.next];
+        let given_bytes = from.0 * CHANNELS;
+        while self.given < first + TAPS {
+            let given = &self.rgb[self.given * given_bytes..][..given_bytes];
+            across.enlarge(given, self.recent[self.given % TAPS].bytes_mut(), way);
+            self.given += 1;
         }
+        let given = std::array::from_fn(|tap| self.recent[(first + tap) % TAPS].bytes());
+        way.blend(self.row.bytes_mut(), given, &Even::new(down.weights[self.next]), down.precision);
         self.next += 1;
-        let given = std::array::from_fn(|tap| &self.recent[(first + tap) % TAPS][..]);
-        blend(&mut self.row, given, |tap, _| weights[tap], self.down.precision);
-        &self.row
+        self.row.bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blend::ByteByByte;
     use crate::reduce;
     use image::RgbImage;
 
@@ -192,13 +214,46 @@ mod tests {
         for (from, to) in sizes {
             assert!(can(from, to));
             let image = picture(from.0, from.1);
-            let mut rows = EnlargedRows::new(image.as_raw(), from, to);
-            let ours: Vec<u8> = (0..to.1).flat_map(|_| rows.next().to_vec()).collect();
-            let differing = reduce::resized(&image, to, |rgb| {
-                assert_eq!(rgb.len(), ours.len());
-                rgb.iter().zip(&ours).filter(|(a, b)| a != b).count()
-            });
-            assert_eq!(differing.expect("the sizes are legal"), 0, "{from:?} to {to:?}");
+            let enlarging = Enlarging::new(from, to);
+            let compare = |ours: &[u8]| {
+                let differing = reduce::resized(&image, to, |rgb| {
+                    assert_eq!(rgb.len(), ours.len());
+                    rgb.iter().zip(ours).filter(|(a, b)| a != b).count()
+                });
+                assert_eq!(differing.expect("the sizes are legal"), 0, "{from:?} to {to:?}");
+            };
+            compare(&all_rows(&image, &enlarging, ByteByByte));
+            #[cfg(target_arch = "x86_64")]
+            if let Some(way) = pulp::x86::V4::try_new() {
+                compare(&all_rows(&image, &enlarging, way));
+            }
+        }
+    }
+
+    fn all_rows(image: &RgbImage, enlarging: &Enlarging, way: impl Blend) -> Vec<u8> {
+        let mut rows = EnlargedRows::starting_at(0, image.as_raw(), enlarging);
+        (0..enlarging.to.1).flat_map(|_| rows.next(way).to_vec()).collect()
+    }
+
+    #[test]
+    fn rows_are_the_same_wherever_one_starts() {
+        let (from, to) = ((300, 100), (308, 112));
+        let (image, enlarging) = (picture(from.0, from.1), Enlarging::new(from, to));
+        let all = all_rows(&image, &enlarging, ByteByByte);
+        for (start, row) in all.chunks_exact(to.0 * CHANNELS).enumerate() {
+            assert!(
+                EnlargedRows::starting_at(start, image.as_raw(), &enlarging).next(ByteByByte) == row,
+                "{start}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_size_is_another_enlarging() {
+        for (from, to) in [((300, 56), (308, 56)), ((300, 56), (308, 84)), ((300, 56), (308, 84))] {
+            let enlarging = Enlarging::between(from, to);
+            assert_eq!((enlarging.from, enlarging.to), (from, to));
+            assert_eq!(enlarging.down.first.len(), to.1);
         }
     }
 

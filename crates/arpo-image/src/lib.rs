@@ -2,10 +2,12 @@
 //! antialiasing to multiples of 28 pixels, rescaling, normalisation, patches of a feature together.
 //!
 //! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
-//! second copy is never made. It holds grey levels, a byte each: rescaling and normalising are a table of what they
-//! become, looked up where the model runs, so that a quarter is written, kept and sent to a GPU.
+//! second copy is never made. It holds grey levels, a byte each: what they become when rescaled and normalised is looked up
+//! or computed where the model runs, so that a quarter is written, kept and sent to a GPU.
 //! No tensor is needed for it, so this is a crate of its own.
 
+mod axis;
+mod blend;
 mod enlarge;
 mod levels;
 mod patches;
@@ -19,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use levels::{GREYS, Levels};
+pub use levels::{GREYS, Levels, Place};
 
 /// Red, green, blue.
 pub const CHANNELS: usize = 3;
@@ -91,9 +93,17 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// The grey levels of every patch's channels, in order, each with the numbers that stand for them.
-    pub fn planes(&self) -> impl Iterator<Item = (&[u8], &[f32; GREYS])> {
-        self.greys.chunks_exact(PLANE).zip(self.levels.by_channel().iter().cycle())
+    /// Writes the numbers that stand for them, a place each. All threads there are take part.
+    pub fn write_numbers<P: Place>(&self, places: &mut [P]) {
+        assert_eq!(places.len(), self.greys.len(), "a place for each grey level");
+        let threads = rayon::current_num_threads();
+        if threads == 1 {
+            // here and now: the one thread may be another than this
+            return self.levels.write(&self.greys, places);
+        }
+        let of_part = self.grid.patches().div_ceil(threads) * CHANNELS * PLANE;
+        let parts = self.greys.par_chunks(of_part).zip(places.par_chunks_mut(of_part));
+        parts.for_each(|(greys, places)| self.levels.write(greys, places));
     }
 }
 
@@ -177,25 +187,30 @@ impl ImageProcessor {
         Ok(Grid { height: size.height as usize / PATCH, width: size.width as usize / PATCH })
     }
 
-    /// The patches of one image.
+    /// The patches of one image, made by all threads there are.
     pub fn process(&self, image: &RgbImage) -> Result<Patches, ImageError> {
+        self.process_in_parts(image, rayon::current_num_threads())
+    }
+
+    /// The patches of several images, each on a core of its own, or on several if there are more cores than images.
+    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
+        let parts = rayon::current_num_threads().div_ceil(images.len().max(1));
+        images.par_iter().map(|image| self.process_in_parts(image, parts)).collect()
+    }
+
+    fn process_in_parts(&self, image: &RgbImage, parts: usize) -> Result<Patches, ImageError> {
         let grid = self.grid(image.width(), image.height())?;
         let from = (image.width() as usize, image.height() as usize);
         let to = (grid.width * PATCH, grid.height * PATCH);
         let greys = if from == to {
-            patches::of_rows(image.as_raw(), grid)
+            patches::of_rows(image.as_raw(), grid, parts)
         } else if enlarge::can(from, to) {
-            patches::of_enlarged(image.as_raw(), from, grid)
+            patches::of_enlarged(image.as_raw(), from, grid, parts)
         } else {
-            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid))
+            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, parts))
                 .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?
         };
         Ok(Patches { grid, greys, levels: Arc::clone(&self.levels) })
-    }
-
-    /// The patches of several images, each on a core of its own.
-    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
-        images.par_iter().map(|image| self.process(image)).collect()
     }
 }
 
@@ -214,6 +229,36 @@ pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
 #[cfg(test)]
 mod tests {
     use super::ImageProcessor;
+    use image::{Rgb, RgbImage};
+    use rayon::ThreadPoolBuilder;
+
+    #[test]
+    fn any_number_of_threads_makes_the_same_patches_and_numbers() {
+        let processor = ImageProcessor::published();
+        // one gets larger, one keeps its size and one gets smaller
+        let images = [(300, 215), (112, 140), (117, 150)].map(|(width, height)| {
+            RgbImage::from_fn(width, height, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x ^ y) as u8]))
+        });
+        let made_by = |threads: usize| {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be had");
+            pool.install(|| {
+                let one_by_one: Vec<_> =
+                    images.iter().map(|image| processor.process(image).expect("a legal size")).collect();
+                let together = processor.process_all(&images.each_ref()).expect("legal sizes");
+                assert!(one_by_one == together, "{threads} threads");
+                let mut numbers =
+                    one_by_one.iter().map(|one| vec![0.0f32; one.greys.len()]).collect::<Vec<_>>();
+                for (patches, numbers) in one_by_one.iter().zip(&mut numbers) {
+                    patches.write_numbers(numbers);
+                }
+                (one_by_one, numbers)
+            })
+        };
+        let alone = made_by(1);
+        for threads in [2, 3, 5, 16] {
+            assert!(made_by(threads) == alone, "{threads} threads");
+        }
+    }
 
     #[test]
     fn files_for_other_models_are_refused() {

@@ -2,21 +2,24 @@
 //! `[channels, height, width]`.
 //!
 //! Twenty-eight rows at a time, one row of features, are taken apart into channels and then read patch by patch: all of
-//! it stays in the processor's cache, and the result is written once from beginning to end.
+//! it stays in the processor's cache, and the result is written once from beginning to end. Several threads make one image
+//! by taking some rows of features each.
 
 #![expect(
     clippy::inline_always,
     reason = "code is compiled for a processor's vectors where all of it is one function"
 )]
 
-use crate::enlarge::EnlargedRows;
+use crate::blend::{Blend, ByteByByte};
+use crate::enlarge::{EnlargedRows, Enlarging};
 use crate::{CHANNELS, Grid, MERGE, PATCH, PLANE};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, NullaryFnOnce};
+use rayon::prelude::*;
 
 /// Rows of RGB from top to bottom.
 pub(crate) trait Rows {
     /// The next row. There is one for each row of patches' pixels.
-    fn next(&mut self) -> &[u8];
+    fn next(&mut self, way: impl Blend) -> &[u8];
 }
 
 /// Rows of an image that has its size already.
@@ -27,24 +30,48 @@ struct GivenRows<'a> {
 
 impl Rows for GivenRows<'_> {
     #[inline(always)]
-    fn next(&mut self) -> &[u8] {
+    fn next(&mut self, _: impl Blend) -> &[u8] {
         let (row, rest) = self.rgb.split_at(self.row_bytes);
         self.rgb = rest;
         row
     }
 }
 
-/// Patches of an image that has its size already.
-pub(crate) fn of_rows(rgb: &[u8], grid: Grid) -> Vec<u8> {
-    let rows = GivenRows { rgb, row_bytes: grid.width * PATCH * CHANNELS };
-    Arch::new().dispatch(Patching { rows, grid })
+/// Patches of an image that has its size already, made in so many parts at once.
+pub(crate) fn of_rows(rgb: &[u8], grid: Grid, parts: usize) -> Vec<u8> {
+    let row_bytes = grid.width * PATCH * CHANNELS;
+    in_parts(grid, parts, |row| GivenRows { rgb: &rgb[row * row_bytes..], row_bytes })
 }
 
-/// Patches of an image that is smaller.
-pub(crate) fn of_enlarged(rgb: &[u8], from: (usize, usize), grid: Grid) -> Vec<u8> {
-    let rows = EnlargedRows::new(rgb, from, (grid.width * PATCH, grid.height * PATCH));
-    Arch::new().dispatch(Patching { rows, grid })
+/// Patches of an image that is smaller, made in so many parts at once.
+pub(crate) fn of_enlarged(rgb: &[u8], from: (usize, usize), grid: Grid, parts: usize) -> Vec<u8> {
+    let enlarging = Enlarging::between(from, (grid.width * PATCH, grid.height * PATCH));
+    in_parts(grid, parts, |row| EnlargedRows::starting_at(row, rgb, &enlarging))
 }
+
+/// Each part is some rows of features, and has rows of its own from the first that it needs.
+fn in_parts<R: Rows>(grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync) -> Vec<u8> {
+    let (bands, band_bytes) = (grid.height / MERGE, MERGE * grid.width * PATCH_BYTES);
+    if parts <= 1 {
+        // filled in order, so that nothing has to be there before
+        let mut greys = Vec::with_capacity(bands * band_bytes);
+        vectorised(rows_from(0), grid, bands, |patch| greys.extend_from_slice(patch));
+        return greys;
+    }
+    let mut greys = vec![0; bands * band_bytes];
+    let of_part = bands.div_ceil(parts);
+    greys.par_chunks_mut(of_part * band_bytes).enumerate().for_each(|(part, places)| {
+        let bands = places.len() / band_bytes;
+        let mut places = places.chunks_exact_mut(PATCH_BYTES);
+        vectorised(rows_from(part * of_part * BAND), grid, bands, |patch| {
+            places.next().expect("as many places as patches").copy_from_slice(patch);
+        });
+    });
+    greys
+}
+
+/// Bytes of a patch.
+const PATCH_BYTES: usize = CHANNELS * PLANE;
 
 /// Rows of one feature.
 const BAND: usize = PATCH * MERGE;
@@ -54,47 +81,56 @@ const BAND: usize = PATCH * MERGE;
 const VECTOR: usize = 16;
 
 /// Compiled once for each kind of vectors; the best that the processor has is run.
-struct Patching<R> {
-    rows: R,
-    grid: Grid,
+fn vectorised(rows: impl Rows, grid: Grid, bands: usize, keep: impl FnMut(&[u8])) {
+    match Arch::new() {
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(way) => Arch::V4(way).dispatch(Patching { rows, grid, bands, keep, way }),
+        other => other.dispatch(Patching { rows, grid, bands, keep, way: ByteByByte }),
+    }
 }
 
-impl<R: Rows> WithSimd for Patching<R> {
-    type Output = Vec<u8>;
+struct Patching<R, K, W> {
+    rows: R,
+    grid: Grid,
+    bands: usize,
+    keep: K,
+    way: W,
+}
+
+impl<R: Rows, K: FnMut(&[u8]), W: Blend> NullaryFnOnce for Patching<R, K, W> {
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Vec<u8> {
-        patches(self.rows, self.grid)
+    fn call(self) {
+        patches(self.rows, self.grid, self.bands, self.keep, self.way);
     }
 }
 
 #[inline(always)]
-fn patches(mut rows: impl Rows, grid: Grid) -> Vec<u8> {
+fn patches(mut rows: impl Rows, grid: Grid, bands: usize, mut keep: impl FnMut(&[u8]), way: impl Blend) {
     let width = grid.width * PATCH;
     // the band's rows by channel, and what the last vector reads too much
     let mut band = vec![0; CHANNELS * BAND * width + VECTOR - PATCH];
-    let mut patch = [0; CHANNELS * PLANE + VECTOR - PATCH];
-    // filled in order, so that nothing has to be there before
-    let mut greys = Vec::with_capacity(grid.patches() * CHANNELS * PLANE);
-    for _ in 0..grid.height / MERGE {
+    let mut patch = [0; PATCH_BYTES + VECTOR - PATCH];
+    for _ in 0..bands {
         let [red, green, blue] = channels(&mut band, BAND * width);
         for at in (0..BAND).map(|row| row * width..(row + 1) * width) {
-            take_apart(rows.next(), &mut red[at.clone()], &mut green[at.clone()], &mut blue[at]);
+            take_apart(rows.next(way), &mut red[at.clone()], &mut green[at.clone()], &mut blue[at]);
         }
         for left in (0..width).step_by(BAND) {
             for (row, column) in (0..MERGE).flat_map(|row| (0..MERGE).map(move |column| (row, column))) {
-                for (channel, line) in
-                    (0..CHANNELS).flat_map(|channel| (0..PATCH).map(move |line| (channel, line)))
-                {
-                    let from = (channel * BAND + row * PATCH + line) * width + left + column * PATCH;
-                    let to = (channel * PATCH + line) * PATCH;
-                    patch[to..][..VECTOR].copy_from_slice(&band[from..][..VECTOR]);
+                let corner = row * PATCH * width + left + column * PATCH;
+                for (from, plane) in (corner..).step_by(BAND * width).zip(0..CHANNELS) {
+                    let rows = band[from..][..(PATCH - 1) * width + VECTOR].chunks(width);
+                    let patch = &mut patch[plane * PLANE..][..PLANE + VECTOR - PATCH];
+                    for (line, row) in rows.take(PATCH).enumerate() {
+                        patch[line * PATCH..][..VECTOR].copy_from_slice(&row[..VECTOR]);
+                    }
                 }
-                greys.extend_from_slice(&patch[..CHANNELS * PLANE]);
+                keep(&patch[..PATCH_BYTES]);
             }
         }
     }
-    greys
 }
 
 /// The three parts of so many bytes.
@@ -139,10 +175,8 @@ mod tests {
                 }
             }
         }
-        let numbers: Vec<f32> = patches
-            .planes()
-            .flat_map(|(greys, levels)| greys.iter().map(|&grey| levels[usize::from(grey)]))
-            .collect();
+        let mut numbers = vec![0.0; patches.greys.len()];
+        patches.write_numbers(&mut numbers);
         assert_eq!(numbers.len(), expected.len());
         let differing = numbers.iter().zip(&expected).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
         assert_eq!(differing, 0);

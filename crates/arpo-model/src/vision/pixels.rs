@@ -16,18 +16,9 @@ pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
     patches.iter().map(|one| table.look_up(one)).collect()
 }
 
-/// Looked up by a CPU, straight into the tensor.
+/// Computed by a CPU, straight into the tensor.
 fn numbers(patches: &Patches) -> Tensor {
-    let numbers = given::written(patches.greys.len(), |mut places| {
-        for (greys, levels) in patches.planes() {
-            let (plane, rest) = places.split_at_mut(greys.len());
-            places = rest;
-            for (place, &grey) in plane.iter_mut().zip(greys) {
-                place.write(levels[usize::from(grey)]);
-            }
-        }
-        assert!(places.is_empty(), "patches are whole");
-    });
+    let numbers = given::written::<f32>(patches.greys.len(), |places| patches.write_numbers(places));
     numbers.view([patches.grid.patches() as i64, -1])
 }
 
@@ -59,7 +50,7 @@ mod tests {
     use image::{Rgb, RgbImage};
 
     #[test]
-    fn a_gpu_looks_up_what_a_cpu_does() {
+    fn a_gpu_looks_up_what_a_cpu_computes() {
         let image =
             RgbImage::from_fn(112, 84, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x + 3 * y) as u8]));
         let patches = ImageProcessor::published().process(&image).expect("a legal size");
