@@ -11,6 +11,7 @@ use crate::pages::PageTable;
 use crate::pictures::{FeatureStore, KnownFeatures, Screenshot};
 use crate::sampling::Draft;
 use crate::sequence::{Ended, Request, Sequence};
+use crate::single::{NewToken, SingleTokens};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::ModelError;
@@ -19,6 +20,7 @@ use arpo_model::distribution::Forbidden;
 use arpo_model::model::{Model, Sequence as ModelSequence};
 use arpo_model::positions::{Grid, Positions};
 use arpo_tokenizer::{Tokenizer, TokenizerError};
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tch::{Tensor, no_grad};
@@ -111,6 +113,8 @@ pub struct EngineCounts {
     pub drawn: u64,
     /// Times a running sequence had to wait for want of pages.
     pub put_back: u64,
+    /// Passes that were a single kernel.
+    pub single: u64,
 }
 
 /// The rollout engine.
@@ -122,6 +126,8 @@ pub struct Engine {
     version: PolicyVersion,
     table: PageTable,
     cache: KeyValueCache,
+    /// Made when it is first needed; none where there can be none.
+    single: OnceCell<Option<SingleTokens>>,
     features: KnownFeatures,
     waiting: VecDeque<(RequestId, Sequence)>,
     running: Vec<(RequestId, Sequence)>,
@@ -144,6 +150,7 @@ impl Engine {
         Self {
             table: PageTable::new(pages, options.page_tokens),
             cache: KeyValueCache::new(text, pages, options.page_tokens, kind, model.device()),
+            single: OnceCell::new(),
             features: KnownFeatures::new(FeatureStore::new(
                 processor,
                 options.feature_bytes,
@@ -311,6 +318,10 @@ impl Engine {
         let tokens: Vec<u32> = self.running.iter().flat_map(|(_, one)| one.new_tokens()).copied().collect();
         self.counts.passes += 1;
         self.counts.computed += tokens.len() as u64;
+        if let Some(logits) = self.single_logits() {
+            self.counts.single += 1;
+            return Ok(logits);
+        }
         let features = self.new_features()?;
         let device = self.model.device();
         let embedded = self.model.embed(&tokens, features.as_ref())?;
@@ -339,6 +350,21 @@ impl Engine {
             routes.attend(&self.cache, layer, projected)
         });
         Ok(text.logits(&hidden))
+    }
+
+    /// The same, if it is one sequence with one new token and there is a kernel for that.
+    fn single_logits(&mut self) -> Option<Tensor> {
+        let [(_, sequence)] = self.running.as_slice() else { return None };
+        let &[token] = sequence.new_tokens() else { return None };
+        if token == self.model.config().image_token {
+            return None;
+        }
+        let text = self.model.text();
+        self.single.get_or_init(|| SingleTokens::new(text, &self.cache));
+        let single = self.single.get_mut()?.as_mut()?;
+        let position = sequence.new_positions().axes.map(|axis| axis[0]);
+        let pages = sequence.lease.as_ref()?.pages();
+        single.logits(text, NewToken { token, pages, past: sequence.cached, position }, self.model.device())
     }
 
     /// The features among the new tokens, one behind the other.

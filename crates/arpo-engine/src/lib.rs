@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which requests run, when weights change | [`engine`] |
 //! | what is kept of earlier turns, and what is forgotten | `pages`, `cache` |
-//! | what new tokens see | `attention` |
+//! | what new tokens see | `attention`; a single one | `single` |
 //! | how tokens are drawn | [`sampling`] |
 //! | which pictures are encoded | [`pictures`] |
 //! | how threads and tasks ask for responses | [`service`] |
@@ -17,6 +17,7 @@ pub mod pictures;
 pub mod sampling;
 pub mod sequence;
 pub mod service;
+mod single;
 
 pub use engine::{Completion, Engine, EngineError, EngineOptions};
 pub use pictures::{KnownFeatures, Screenshot};

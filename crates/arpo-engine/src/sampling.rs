@@ -6,6 +6,7 @@
 
 use arpo_core::random::{Purpose, stream};
 use arpo_model::distribution::Forbidden;
+use arpo_torch::kernels::draw::{self, RowDraw};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tch::{Device, Kind, Tensor};
@@ -50,6 +51,15 @@ impl Sampling {
         Draws(stream(self.seed, Purpose::Sampling, self.turn, 0))
     }
 
+    /// What logits are divided by.
+    fn divisor(&self) -> f64 {
+        if self.temperature > 0.0 { self.temperature } else { 1.0 }
+    }
+
+    fn is_free(&self) -> bool {
+        self.temperature > 0.0 && !self.is_restricted()
+    }
+
     fn is_restricted(&self) -> bool {
         self.temperature > 0.0 && (self.top_k.is_some() || self.top_p.is_some_and(|share| share < 1.0))
     }
@@ -83,10 +93,18 @@ pub(crate) struct Choice<'a> {
     pub(crate) dictated: Option<u32>,
 }
 
-/// How the rows of a pass are drawn. It is made before the pass: what is sent to a device later waits for the pass to end,
-/// and the device then for it.
+/// How the rows of a pass are drawn.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) enum Draft {
+    /// All of them from the whole distribution, by a kernel.
+    Kernel(Vec<RowDraw>),
+    /// By libtorch.
+    Plain(PlainDraft),
+}
+
+/// It is made before the pass: what is sent to a device later waits for the pass to end, and the device then for it.
+#[derive(Debug)]
+pub(crate) struct PlainDraft {
     temperatures: Tensor, // [rows, 1]
     parts: Vec<Part>,
     /// Rows whose tokens are taken in any case.
@@ -113,12 +131,37 @@ enum Way {
 
 impl Draft {
     pub(crate) fn new(rows: &mut [Choice], device: Device) -> Self {
-        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
-        let temperatures = rows
-            .iter()
-            .map(|row| if row.sampling.temperature > 0.0 { row.sampling.temperature } else { 1.0 })
-            .collect();
         let draws: Vec<f64> = rows.iter_mut().map(|row| row.draws.next()).collect();
+        let freely = |row: &Choice| row.dictated.is_some() || row.sampling.is_free();
+        if draw::is_there(device) && rows.iter().all(freely) {
+            let row = |(row, draw): (&Choice, f64)| RowDraw {
+                temperature: row.sampling.divisor(),
+                draw,
+                dictated: row.dictated,
+            };
+            return Self::Kernel(rows.iter().zip(draws).map(row).collect());
+        }
+        Self::Plain(PlainDraft::new(rows, &draws, device))
+    }
+
+    /// One token for each row of logits `[rows, vocabulary]`.
+    pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
+        let both = match self {
+            Self::Kernel(rows) => forbidden
+                .draw(logits, rows)
+                .unwrap_or_else(|| PlainDraft::free(rows, logits.device()).sample(logits, forbidden)),
+            Self::Plain(plain) => plain.sample(logits, forbidden),
+        };
+        // read at once, because each reading waits for the device
+        let both: Vec<f64> = both.flatten(0, 1).try_into().expect("two numbers for each row");
+        both.chunks_exact(2).map(|both| Drawn { token: both[0] as u32, logp: both[1] as f32 }).collect()
+    }
+}
+
+impl PlainDraft {
+    fn new(rows: &[Choice], draws: &[f64], device: Device) -> Self {
+        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
+        let temperatures = rows.iter().map(|row| row.sampling.divisor()).collect();
         let part = |wanted: fn(&Sampling) -> bool, way: &dyn Fn(&[usize]) -> Way| {
             let places: Vec<usize> = (0..rows.len()).filter(|&row| wanted(rows[row].sampling)).collect();
             let numbers = || places.iter().map(|&place| place as i64).collect::<Vec<_>>();
@@ -133,9 +176,7 @@ impl Draft {
             column(places.iter().map(|&row| limit(rows[row].sampling)).collect())
         };
         let greedy = part(|one| one.temperature <= 0.0, &|_| Way::Greedy);
-        let free = part(|one| one.temperature > 0.0 && !one.is_restricted(), &|places| Way::Free {
-            draws: drawn(places),
-        });
+        let free = part(Sampling::is_free, &|places| Way::Free { draws: drawn(places) });
         let restricted = part(Sampling::is_restricted, &|places| Way::Restricted {
             draws: drawn(places),
             most: limits(places, |one| one.top_k.map_or(f64::INFINITY, |k| k as f64)),
@@ -148,8 +189,19 @@ impl Draft {
         }
     }
 
-    /// One token for each row of logits `[rows, vocabulary]`.
-    pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
+    /// All from the whole distribution.
+    fn free(rows: &[RowDraw], device: Device) -> Self {
+        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
+        let draws = column(rows.iter().map(|row| row.draw).collect());
+        Self {
+            temperatures: column(rows.iter().map(|row| row.temperature).collect()).to_kind(Kind::Float),
+            parts: vec![Part { rows: None, way: Way::Free { draws } }],
+            dictated: (0..).zip(rows).filter_map(|(row, one)| Some((row, one.dictated?))).collect(),
+        }
+    }
+
+    /// For each row of logits `[rows, vocabulary]` a token and its log-probability, f64 `[rows, 2]`.
+    fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Tensor {
         let logp = forbidden.log_distribution(logits, &self.temperatures);
         let tokens = Tensor::zeros([logits.size()[0]], (Kind::Int64, logits.device()));
         for Part { rows, way } in &self.parts {
@@ -165,9 +217,7 @@ impl Draft {
             let _ = tokens.get(row).fill_(i64::from(token));
         }
         let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
-        let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
-        let logp: Vec<f32> = logp.try_into().expect("one number for each row");
-        tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
+        Tensor::stack(&[tokens.to_kind(Kind::Double), logp.to_kind(Kind::Double)], 1)
     }
 }
 

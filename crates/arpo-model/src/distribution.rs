@@ -1,6 +1,7 @@
 //! The distribution tokens are sampled from. Sampler and learner share it: the same temperature, the same tokens left
 //! out, so that the learner's log-probabilities are those of what was sampled.
 
+use arpo_torch::kernels::draw::{self, RowDraw};
 use tch::{Device, Kind, Tensor};
 
 /// Low enough that its probability is exactly 0, and still a number, so that 0 times it is 0.
@@ -33,5 +34,11 @@ impl Forbidden {
     /// Logarithms of the distribution that is sampled from, in f32: `[rows, vocabulary]`.
     pub fn log_distribution(&self, logits: &Tensor, temperature: &Tensor) -> Tensor {
         self.scaled(logits, temperature).log_softmax(-1, Kind::Float)
+    }
+
+    /// A token from each row of logits and its log-probability, f64 `[rows, 2]`: what a draw from the distribution above
+    /// gives, up to rounding. `None` where there is no kernel for that.
+    pub fn draw(&self, logits: &Tensor, rows: &[RowDraw]) -> Option<Tensor> {
+        draw::draw(logits, self.tokens.as_ref(), rows)
     }
 }

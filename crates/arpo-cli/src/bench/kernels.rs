@@ -6,13 +6,18 @@ use super::timed;
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_engine::{Engine, EngineOptions, Request, Sampling};
+use arpo_image::ImageProcessor;
 use arpo_model::checkpoint::Weights;
-use arpo_model::config;
+use arpo_model::config::{self, ModelConfig};
+use arpo_model::distribution::Forbidden;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::{Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
-use arpo_torch::kernels::{self, row};
+use arpo_torch::kernels::draw::{self, RowDraw};
+use arpo_torch::kernels::{self, row, token};
 use arpo_torch::shim::causal_from_the_end;
 use clap::Args;
 use std::io::Write;
@@ -24,6 +29,15 @@ const TOLERANCE: f64 = 0.03;
 /// One rounding to bf16 and a few inside, relative to the norm of the same in f32.
 const ROUNDING: f64 = 0.006;
 
+/// Rows that are drawn from, more than a launch takes; and what the sum of 152 064 exponentials in another order may
+/// change of a log-probability, in f32.
+const DRAWS: usize = 70;
+const DRAW_TOLERANCE: f64 = 1e-5;
+
+/// Two ways of rounding inside a short model may change a log-probability by this much in the mean; what is not the same
+/// model changes it by about 1.
+const SINGLE_TOLERANCE: f64 = 0.03;
+
 /// What `arpo bench kernels` takes.
 #[derive(Args)]
 pub(crate) struct KernelsArguments {
@@ -34,7 +48,7 @@ pub(crate) struct KernelsArguments {
 
 pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = DeviceName::Cuda.device()?;
-    if let Some(problem) = kernels::problem().or_else(row::problem) {
+    if let Some(problem) = kernels::problem().or_else(row::problem).or_else(draw::problem) {
         return Err(Failure::failed(format!("no CUDA kernels of our own: {problem}")));
     }
     for (what, error) in rollout_errors(device) {
@@ -43,9 +57,26 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
             return Err(Failure::failed(format!("{what}: {error:.5} of its norm beside the same in f32")));
         }
     }
+    let (others, difference) = draws_differ(device);
+    writeln!(
+        out,
+        "  draws: {others} of {DRAWS} other tokens, {difference:.7} mean difference of log-probabilities"
+    )?;
+    if others > DRAWS / 20 || difference.is_nan() || difference > DRAW_TOLERANCE {
+        return Err(Failure::failed("tokens are not drawn as by the plain version"));
+    }
     // the 7B's widths, a few of its layers, windows and whole images
     let mut config = config::qwen2_5_vl_7b();
     config.text.layers = 2;
+    if let Some(problem) = token::problem() {
+        writeln!(out, "  no single kernel for a token here: {problem}")?;
+    } else {
+        let difference = single_difference(&config, device)?;
+        writeln!(out, "  a token in a single kernel: {difference:.5} mean difference of log-probabilities")?;
+        if difference.is_nan() || difference > SINGLE_TOLERANCE {
+            return Err(Failure::failed("a token in a single kernel is not what several make of it"));
+        }
+    }
     config.vision.blocks = 3;
     config.vision.full_attention = vec![1];
     let made = MadeEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.pictures, device);
@@ -126,6 +157,83 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let exact = Tensor::scaled_dot_product_attention(&wide(&q), &k, &v, Some(&seen), 0.0, false, None, false);
     errors.push(("attention, older keys apart", relative_error(&attended, &exact)));
     errors
+}
+
+/// How many tokens are others than by the plain version, and the mean difference of the log-probabilities of the rest.
+fn draws_differ(device: Device) -> (usize, f64) {
+    let vocabulary = 152_064;
+    let logits =
+        (Tensor::randn([DRAWS as i64, vocabulary], (Kind::Float, device)) * 3.0).to_kind(Kind::BFloat16);
+    let forbidden = Forbidden::new(&[5, 77, 151_000], device);
+    let rows: Vec<RowDraw> = (0..DRAWS)
+        .map(|row| RowDraw {
+            temperature: 0.5 + row as f64 / DRAWS as f64,
+            draw: row as f64 / DRAWS as f64,
+            dictated: (row % 9 == 4).then_some(row as u32 * 1000),
+        })
+        .collect();
+    let column = |of: fn(&RowDraw) -> f64| {
+        Tensor::from_slice(&rows.iter().map(of).collect::<Vec<_>>()).to_device(device).unsqueeze(1)
+    };
+    let drawn = forbidden.draw(&logits, &rows).expect("the kernel is there");
+    let logp = forbidden.log_distribution(&logits, &column(|row| row.temperature).to_kind(Kind::Float));
+    let sums = logp.exp().to_kind(Kind::Double).cumsum(-1, Kind::Double);
+    let wanted = column(|row| row.draw) * sums.narrow(1, -1, 1);
+    let plain = Tensor::searchsorted(&wanted, &sums, false, true, "right", None::<&Tensor>);
+    let dictated = column(|row| row.dictated.map_or(-1.0, f64::from)).to_kind(Kind::Int64);
+    let plain = dictated.where_self(&dictated.ge(0), &plain);
+    let same = drawn.narrow(1, 0, 1).eq_tensor(&plain.to_kind(Kind::Double)).to_kind(Kind::Double);
+    let differences = (drawn.narrow(1, 1, 1) - logp.gather(1, &plain, false)).abs() * &same;
+    let alike = same.sum(Kind::Double).double_value(&[]);
+    (DRAWS - alike as usize, differences.sum(Kind::Double).double_value(&[]) / alike)
+}
+
+/// Of what a model is made to say, by a single kernel for each token and by plain versions.
+fn single_difference(config: &ModelConfig, device: Device) -> Result<f64, Failure> {
+    let weights = Weights::random(config, Kind::BFloat16, device);
+    let (prompt, said) = (1000, 100);
+    let words =
+        |count: usize, step: u32| (0..count as u32).map(|at| 100 + at * step % 5000).collect::<Vec<_>>();
+    let logp = |plain: bool| -> Result<Vec<f32>, Failure> {
+        kernels::use_plain_versions(plain);
+        let options = EngineOptions {
+            cache_bytes: 1 << 30,
+            feature_bytes: 0,
+            fixed_vision: false,
+            page_tokens: 64,
+            most_running: 1,
+            prompt_tokens: prompt,
+            forbidden: vec![],
+        };
+        let model = Model::new(config.clone(), weights.share());
+        let mut engine = Engine::new(model, ImageProcessor::published(), options, PolicyVersion(0));
+        let sampling = Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: None,
+            max_tokens: said,
+            stop: vec![],
+            seed: 0,
+            turn: 0,
+        };
+        let request =
+            Request { tokens: words(prompt, 7), screenshots: vec![], sampling, dictated: words(said, 11) };
+        engine.submit(request).map_err(Failure::failed)?;
+        let mut answers = vec![];
+        while engine.unanswered() > 0 {
+            answers.extend(engine.pass().map_err(Failure::failed)?);
+        }
+        let single = engine.counts().single;
+        if single != if plain { 0 } else { said as u64 - 1 } {
+            return Err(Failure::failed(format!(
+                "{single} of {said} tokens were computed by a single kernel"
+            )));
+        }
+        Ok(answers.remove(0).1.logp)
+    };
+    let (plain, single) = (logp(true)?, logp(false)?);
+    let differences = plain.iter().zip(&single).map(|(a, b)| f64::from((a - b).abs()));
+    Ok(differences.sum::<f64>() / plain.len() as f64)
 }
 
 fn relative_error(one: &Tensor, other: &Tensor) -> f64 {

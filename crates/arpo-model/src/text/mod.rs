@@ -8,6 +8,7 @@ use crate::layers::linear::{Linear, Parameter};
 use crate::layers::norm::RmsNorm;
 use crate::layers::rotary::{self, Rotary};
 use crate::positions::Positions;
+use arpo_torch::kernels::token::{TokenBlock, TokenModel, WholeToken};
 use tch::{Device, Kind, Tensor};
 
 /// The decoder.
@@ -171,6 +172,39 @@ impl TextModel {
             gradient = block.backward(saved, &gradient, layout.surroundings());
         }
         gradient
+    }
+
+    /// The embedding of one token, `[hidden]`, where it lies.
+    pub fn embedding_of(&self, token: u32) -> Tensor {
+        self.embedding.value.get(i64::from(token))
+    }
+
+    /// Ready for single tokens of single sequences, whose keys and values lie in these pages of each block. `None` where
+    /// there is no kernel for that.
+    pub fn whole_token<'a>(&'a self, pages: impl Fn(usize) -> [&'a Tensor; 2]) -> Option<WholeToken> {
+        let block = |(number, block): (usize, &'a Block)| {
+            let [keys, values] = pages(number);
+            Some(TokenBlock {
+                norm1: &block.norm1.weight.value,
+                qkv: &block.qkv.weight.value,
+                qkv_bias: block.qkv.bias()?,
+                out: &block.out.weight.value,
+                norm2: &block.norm2.weight.value,
+                gate_up: &block.gate_up.weight.value,
+                down: &block.down.weight.value,
+                keys,
+                values,
+            })
+        };
+        WholeToken::new(&TokenModel {
+            blocks: self.blocks.iter().enumerate().map(block).collect::<Option<_>>()?,
+            norm: &self.norm.weight.value,
+            head: &self.head.weight.value,
+            frequencies: &self.frequencies,
+            axes: &self.axes,
+            heads: self.blocks.first()?.heads,
+            epsilon: self.norm.epsilon,
+        })
     }
 
     /// Logits of hidden states: `[..., vocabulary]`.

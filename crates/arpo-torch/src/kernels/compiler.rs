@@ -29,6 +29,7 @@ type GetBytes = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
 type LoadData = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
 type GetFunction = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+type SetFunctionAttribute = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> c_int;
 type Launch = unsafe extern "C" fn(
     *mut c_void,
     u32,
@@ -43,6 +44,32 @@ type Launch = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 
+type LaunchTogether = unsafe extern "C" fn(
+    *mut c_void,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+
+/// What a device can do, by its number in `cuda.h`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ability {
+    Multiprocessors = 16,
+    Major = 75,
+    Minor = 76,
+    LaunchTogether = 95,
+    SharedBytes = 97,
+}
+
+/// Of a function: how much shared memory it may be given at its launch, by its number in `cuda.h`.
+const MOST_SHARED_BYTES: c_int = 8;
+
 /// One argument of a kernel.
 pub(super) enum Argument {
     Pointer(*mut c_void),
@@ -51,11 +78,18 @@ pub(super) enum Argument {
     I64(i64),
     U64(u64),
     F32(f32),
+    /// A structure, by its memory.
+    Structure(*const c_void),
 }
 
 impl Argument {
     pub(super) fn tensor(tensor: &Tensor) -> Self {
         assert!(tensor.is_contiguous(), "our kernels read numbers one behind the other");
+        Self::Pointer(tensor.data_ptr())
+    }
+
+    /// For a kernel that is told the strides.
+    pub(super) fn strided(tensor: &Tensor) -> Self {
         Self::Pointer(tensor.data_ptr())
     }
 }
@@ -91,18 +125,7 @@ impl Module {
             return;
         }
         let function = self.function(kernel).unwrap_or_else(|error| panic!("{kernel}: {error}"));
-        let null: *mut c_void = ptr::null_mut();
-        let mut pointers: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|argument| match argument {
-                Argument::Pointer(pointer) => ptr::from_ref(pointer).cast_mut().cast(),
-                Argument::Null => ptr::from_ref(&null).cast_mut().cast(),
-                Argument::I32(number) => ptr::from_ref(number).cast_mut().cast(),
-                Argument::I64(number) => ptr::from_ref(number).cast_mut().cast(),
-                Argument::U64(number) => ptr::from_ref(number).cast_mut().cast(),
-                Argument::F32(number) => ptr::from_ref(number).cast_mut().cast(),
-            })
-            .collect();
+        let mut pointers = pointers(arguments);
         // SAFETY: `arguments` has one entry for each parameter of the kernel, of its type, and outlives the call; the
         // tensors behind the pointers stay until the stream has passed, because libtorch frees on the same stream.
         let code = unsafe {
@@ -123,6 +146,39 @@ impl Module {
         assert_eq!(code, 0, "{kernel} cannot be launched: the driver answers with error {code}");
     }
 
+    /// Launches a kernel whose blocks wait for each other, so that all of them have to run at once, with shared memory of
+    /// a size that only the launch says. An error, and nothing launched, if they cannot.
+    pub(super) fn launch_together(
+        &self,
+        kernel: &'static str,
+        blocks: u32,
+        threads: u32,
+        shared_bytes: u32,
+        arguments: &[Argument],
+    ) -> Result<(), String> {
+        let function = self.function(kernel)? as *mut c_void;
+        // SAFETY: CUresult cuFuncSetAttribute(function, attribute, value), and cuLaunchCooperativeKernel(f, grid x y z,
+        // block x y z, shared bytes, stream, params).
+        let (allow, launch): (SetFunctionAttribute, LaunchTogether) = unsafe {
+            (find(&self.driver, "cuFuncSetAttribute")?, find(&self.driver, "cuLaunchCooperativeKernel")?)
+        };
+        // SAFETY: as above, with a live function.
+        let code = unsafe { allow(function, MOST_SHARED_BYTES, shared_bytes as c_int) };
+        accepted("cuFuncSetAttribute", code)?;
+        let mut pointers = pointers(arguments);
+        // SAFETY: as for other launches.
+        let code = unsafe {
+            let (stream, arguments) = (ptr::null_mut(), pointers.as_mut_ptr());
+            launch(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments)
+        };
+        accepted("cuLaunchCooperativeKernel", code)
+    }
+
+    /// What the first device can do.
+    pub(super) fn ability(&self, ability: Ability) -> Result<i32, String> {
+        device_ability(&self.driver, ability)
+    }
+
     fn function(&self, kernel: &'static str) -> Result<usize, String> {
         let mut functions = self.functions.lock().map_err(|_| "a launch has panicked")?;
         if let Some(&function) = functions.get(kernel) {
@@ -139,18 +195,35 @@ impl Module {
     }
 }
 
+/// Where each argument lies.
+fn pointers(arguments: &[Argument]) -> Vec<*mut c_void> {
+    static NULL: usize = 0;
+    arguments
+        .iter()
+        .map(|argument| match argument {
+            Argument::Pointer(pointer) => ptr::from_ref(pointer).cast_mut().cast(),
+            Argument::Null => ptr::from_ref(&NULL).cast_mut().cast(),
+            Argument::I32(number) => ptr::from_ref(number).cast_mut().cast(),
+            Argument::I64(number) => ptr::from_ref(number).cast_mut().cast(),
+            Argument::U64(number) => ptr::from_ref(number).cast_mut().cast(),
+            Argument::F32(number) => ptr::from_ref(number).cast_mut().cast(),
+            Argument::Structure(memory) => memory.cast_mut(),
+        })
+        .collect()
+}
+
 /// `sm_90` and the like.
 fn architecture(driver: &Library) -> Result<String, String> {
-    // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of cuda.h
-    let (major, minor) = (75, 76);
+    let (major, minor) = (device_ability(driver, Ability::Major)?, device_ability(driver, Ability::Minor)?);
+    Ok(format!("sm_{major}{minor}"))
+}
+
+fn device_ability(driver: &Library, ability: Ability) -> Result<i32, String> {
     // SAFETY: CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device).
     let get: GetAttribute = unsafe { find(driver, "cuDeviceGetAttribute")? };
-    let ask = |attribute: c_int| {
-        let mut value = 0;
-        // SAFETY: as above, for the first device.
-        accepted("cuDeviceGetAttribute", unsafe { get(&raw mut value, attribute, 0) }).map(|()| value)
-    };
-    Ok(format!("sm_{}{}", ask(major)?, ask(minor)?))
+    let mut value = 0;
+    // SAFETY: as above, for the first device.
+    accepted("cuDeviceGetAttribute", unsafe { get(&raw mut value, ability as c_int, 0) }).map(|()| value)
 }
 
 fn compiled(source: &str, name: &str, architecture: &str) -> Result<Vec<u8>, String> {

@@ -4,8 +4,11 @@
 //! GPU, no NVRTC, another type than bf16) callers use their plain versions, which are also the tested reference.
 
 mod compiler;
+pub mod draw;
 pub mod paged;
 pub mod row;
+pub mod token;
+mod token_sizes;
 
 use compiler::{Argument, Module};
 use std::sync::OnceLock;

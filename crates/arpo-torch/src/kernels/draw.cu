@@ -1,0 +1,114 @@
+// From logits to tokens: temperature, forbidden tokens, the logarithm of the distribution and a draw from it, which
+// libtorch makes of fifteen passes. A block for each row.
+
+#define THREADS 1024
+#define MOST_ROWS 64        // of a launch: how they are drawn goes along with it
+#define MOST_GROUPS 32768   // of eight tokens
+#define FORBIDDEN (-1e30f)  // low enough that its probability is exactly 0
+
+struct alignas(16) Eight { bf16 at[8]; };
+
+struct Rows {
+    float temperature[MOST_ROWS];
+    int dictated[MOST_ROWS];    // the token to take in any case, or -1
+    double draw[MOST_ROWS];     // from 0 to below 1
+};
+
+struct Row {
+    const Eight *logits;
+    const unsigned char *forbidden;     // a bit for each token
+    float temperature;
+
+    __device__ __forceinline__ void eight(int g, float *x) const {
+        Eight eight = logits[g];
+        u32 bits = forbidden[g];
+        for (int i = 0; i < 8; i++) x[i] = bits >> i & 1 ? FORBIDDEN : wide(eight.at[i]) / temperature;
+    }
+};
+
+struct Sums { double before, with, all; };
+
+// The sums of the threads before this one, of those and this one, and of all. Where one thread ends the next begins.
+__device__ __forceinline__ Sums running_sums(double value, double *shared) {
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    double sum = value;
+    for (int offset = 1; offset < 32; offset <<= 1) {
+        double other = __shfl_up_sync(~0u, sum, offset);
+        if (lane >= offset) sum += other;
+    }
+    if (lane == 31) shared[warp] = sum;
+    __syncthreads();
+    double before = 0.0, all = 0.0;
+    for (int other = 0; other < THREADS / 32; other++) {
+        if (other == warp) before = all;
+        all += shared[other];
+    }
+    double one_less = __shfl_up_sync(~0u, sum, 1);
+    return {lane ? before + one_less : before, before + sum, all};
+}
+
+// drawn: for each row the token and its log-probability. `groups` is eighths of the vocabulary.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    draw_tokens(const Eight *logits, const i64 *forbidden, double *drawn, int forbidden_count, int groups, Rows rows) {
+    __shared__ unsigned char bits[MOST_GROUPS];
+    __shared__ float tops[THREADS / 32];
+    __shared__ double shared[THREADS / 32];
+    int number = blockIdx.x;
+    Row row{logits + (i64)number * groups, bits, rows.temperature[number]};
+    for (int g = threadIdx.x; g < groups; g += THREADS) bits[g] = 0;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int i = 0; i < forbidden_count; i++) bits[forbidden[i] >> 3] |= 1 << (forbidden[i] & 7);
+    __syncthreads();
+
+    // the logarithm of the sum of exponentials
+    float x[8], top = FORBIDDEN, sum = 0.0f;
+    for (int g = threadIdx.x; g < groups; g += THREADS) {
+        row.eight(g, x);
+        float next = top;
+        for (int i = 0; i < 8; i++) next = fmaxf(next, x[i]);
+        sum *= __expf(top - next);
+        for (int i = 0; i < 8; i++) sum += expf(x[i] - next);
+        top = next;
+    }
+    float whole_top = top;
+    for (int offset = 16; offset; offset >>= 1) whole_top = fmaxf(whole_top, __shfl_xor_sync(~0u, whole_top, offset));
+    if ((threadIdx.x & 31) == 0) tops[threadIdx.x >> 5] = whole_top;
+    __syncthreads();
+    for (int warp = 0; warp < THREADS / 32; warp++) whole_top = fmaxf(whole_top, tops[warp]);
+    double all = running_sums((double)sum * (double)expf(top - whole_top), shared).all;
+    float whole = whole_top + (float)log(all);
+    __syncthreads();
+
+    // running sums in the order of tokens: each thread has a stretch of them
+    int stretch = (groups + THREADS - 1) / THREADS, begin = threadIdx.x * stretch, end = min(begin + stretch, groups);
+    double mine = 0.0;
+    for (int g = begin; g < end; g++) {
+        row.eight(g, x);
+        for (int i = 0; i < 8; i++) mine += (double)expf(x[i] - whole);
+    }
+    Sums sums = running_sums(mine, shared);
+    double wanted = rows.draw[number] * sums.all, running = sums.before;
+    int dictated = rows.dictated[number];
+    if (dictated >= 0 && threadIdx.x == 0) {
+        row.eight(dictated >> 3, x);
+        drawn[2 * number] = dictated;
+        drawn[2 * number + 1] = x[dictated & 7] - whole;
+    }
+    if (dictated >= 0 || wanted < sums.before || wanted >= sums.with) return;
+    // the first whose running sum passes what is wanted, or the last there is, if rounding keeps it below
+    int token = -1;
+    float logp = 0.0f;
+    for (int g = begin; g < end; g++) {
+        row.eight(g, x);
+        for (int i = 0; i < 8; i++) {
+            float share = expf(x[i] - whole);
+            if (share == 0.0f || (token >= 0 && running > wanted)) continue;
+            running += (double)share;
+            token = g * 8 + i;
+            logp = x[i] - whole;
+        }
+    }
+    drawn[2 * number] = token;
+    drawn[2 * number + 1] = logp;
+}

@@ -1,0 +1,93 @@
+// One new token of one sequence, from its embedding to its logits, in a single kernel: a block on every multiprocessor,
+// which all meet between the steps of a layer.
+//
+// All of it is reading: every weight, key and value once. Kernels one after the other leave the memory idle whenever one
+// ends and the next begins, two hundred times a token. Here pieces of the next step are on their way (`pieces.cu`) while
+// blocks still meet, add up or norm.
+//
+// Numbers are rounded wherever the kernels for many tokens write them.
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model, Token token, Between between) {
+    extern __shared__ __align__(128) char shared[];
+    __shared__ __align__(8) u64 barriers[2 * WARPS * STAGES];
+    __shared__ __align__(16) bf16 q[GROUP * WIDTH];
+    __shared__ float cosine[WIDTH / 2], sine[WIDTH / 2], scratch[WIDTH];
+    int hidden = model.hidden, queries = model.heads * WIDTH;
+
+    // the host counts the same bytes
+    bf16 *x = (bf16 *)(shared + WARPS * STAGES * PIECE);
+    int widest = max(max(hidden, queries), model.inner) * (int)sizeof(bf16);
+    float *sums = (float *)((char *)x + (max(widest, WARPS * LEFT * (int)sizeof(float)) + 15) / 16 * 16);
+    Part head(model.head, model.vocabulary, hidden, false), gate_up(model.head, model.inner, hidden, true);
+    int most_sums = max((model.vocabulary + (int)gridDim.x - 1) / (int)gridDim.x * head.pieces,
+                        (model.inner + (int)gridDim.x - 1) / (int)gridDim.x * 2 * gate_up.pieces);
+    Block *blocks = (Block *)(sums + (most_sums + 3) / 4 * 4);
+
+    for (int i = threadIdx.x; i < model.layers * (int)(sizeof(Block) / 8); i += THREADS)
+        ((u64 *)blocks)[i] = ((const u64 *)model.blocks)[i];
+    for (int i = threadIdx.x; i < GROUP * WIDTH; i += THREADS) q[i] = 0;
+    if (threadIdx.x < WIDTH / 2) {
+        float angle = (float)token.positions[model.axes[threadIdx.x]] * model.frequencies[threadIdx.x];
+        cosine[threadIdx.x] = cosf(angle);
+        sine[threadIdx.x] = sinf(angle);
+    }
+    if (threadIdx.x < 2 * WARPS * STAGES)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(shared_address(barriers + threadIdx.x)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    __syncthreads();
+    Tiles tiles(model, token.past);
+    Ring ring(model, token, blocks, tiles, shared, barriers);
+    Bench at{model, token, between, tiles, ring, x, q, sums, scratch, cosine, sine};
+
+    u32 target = between.already;
+    int local = threadIdx.x, row = local * (int)gridDim.x + (int)blockIdx.x;    // a thread's row of all but the widest
+    float stream = row < hidden ? wide(token.embedded[row]) : 0.0f;
+    Held norm1(blocks[0].norm1, hidden);
+    for (int layer = 0; layer < model.layers; layer++) {
+        const Block &block = blocks[layer];
+        Part part = part_of(model, block, QKV);
+        float bias = local < part.local_rows ? wide(block.qkv_bias[row]) : 0.0f;
+        bring_normed(layer ? between.stream : token.embedded, norm1, x, scratch, hidden, model.epsilon);
+        product(ring, part, x, sums);
+        if (local < part.local_rows) between.qkv[row] = narrow(sum_of(part, sums, local) + bias);
+        meet(between, target);
+
+        if (tiles.head < model.shared_heads) attend(at, block);
+        meet(between, target);
+        combine(at);
+        meet(between, target);
+
+        part = part_of(model, block, OUT);
+        bring(between.attended, x, queries);
+        Held norm2(block.norm2, hidden);
+        product(ring, part, x, sums);
+        auto add_to_stream = [&] {
+            if (local >= part.local_rows) return;
+            bf16 sum = narrow(sum_of(part, sums, local) + stream);
+            between.stream[row] = sum;
+            stream = wide(sum);
+        };
+        add_to_stream();
+        meet(between, target);
+
+        part = part_of(model, block, GATE_UP);
+        bring_normed(between.stream, norm2, x, scratch, hidden, model.epsilon);
+        product(ring, part, x, sums);
+        for (int local = threadIdx.x; local < part.block_rows; local += THREADS) {
+            float gate = wide(narrow(sum_of(part, sums, 2 * local))), up = wide(narrow(sum_of(part, sums, 2 * local + 1)));
+            between.gated[local * gridDim.x + blockIdx.x] = narrow(wide(narrow(silu(gate))) * up);
+        }
+        meet(between, target);
+
+        part = part_of(model, block, DOWN);
+        bring(between.gated, x, model.inner);
+        norm1 = Held(layer + 1 < model.layers ? blocks[layer + 1].norm1 : model.norm, hidden);
+        product(ring, part, x, sums);
+        add_to_stream();
+        meet(between, target);
+    }
+    bring_normed(between.stream, norm1, x, scratch, hidden, model.epsilon);
+    product(ring, head, x, sums);
+    for (int local = threadIdx.x; local < head.block_rows; local += THREADS)
+        between.logits[local * gridDim.x + blockIdx.x] = narrow(sum_of(head, sums, local));
+}
