@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 /// Older tokens are kept apart in multiples of so many: each multiple, with each number of new ones rounded up, costs the
 /// library that attends to them a search for its plan, once.
-const OLDER_STEP: usize = 4096;
+const OLDER_STEP: usize = 2048;
 
 /// One sequence of a pass.
 #[derive(Debug, Clone, Copy)]

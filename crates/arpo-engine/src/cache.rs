@@ -3,7 +3,7 @@
 use crate::pages::PageId;
 use arpo_model::Projected;
 use arpo_model::config::TextConfig;
-use arpo_torch::kernels::paged::PageSlots;
+use arpo_torch::kernels::paged::{PageSlots, gathered};
 use tch::{Device, Kind, Tensor};
 
 /// The pages of all layers.
@@ -86,6 +86,12 @@ impl KeyValueCache {
     /// `[sequences, pages]`.
     pub(crate) fn read(&self, layer: usize, pages: &Tensor) -> [Tensor; 2] {
         let (sequences, count) = (pages.size()[0], pages.size()[1]);
+        let [keys, values] = &self.layers[layer];
+        if sequences == 1
+            && let Some(read) = gathered(keys, values, &pages.get(0))
+        {
+            return read;
+        }
         self.layers[layer].each_ref().map(|pool| {
             let size = pool.size();
             let (heads, tokens, width) = (size[1], size[2], size[3]);

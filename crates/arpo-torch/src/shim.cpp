@@ -6,9 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/lerp.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <atomic>
 #include <cstdint>
@@ -29,47 +27,42 @@ static std::pair<at::Tensor, at::Tensor> flash(const at::Tensor &q, const at::Te
     return {std::get<0>(result), std::get<1>(result)};
 }
 
-// Attention over keys that every query sees beside that over the rest. cuDNN's is nearly twice as fast as the other, but
-// looks for its plan whenever a shape is new, a sixth of a second: queries are filled up to a multiple.
-static at::Tensor apart(const at::Tensor &q, const at::Tensor &older_k, const at::Tensor &older_v, const at::Tensor &k,
-                        const at::Tensor &v) {
-    const std::int64_t together = 256, rows = q.size(2), more = (together - rows % together) % together;
-    auto filled = at::constant_pad_nd(q, {0, 0, 0, more});
-    auto result = at::_scaled_dot_product_cudnn_attention(filled, older_k, older_v, std::nullopt,
-                                                          /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/false, false);
-    auto older = std::get<0>(result).narrow(2, 0, rows);
-    auto older_sums = std::get<1>(result).reshape({1, q.size(1), -1}).narrow(2, 0, rows);
-    auto [newer, newer_sums] = flash(q, k, v);
-    auto share = older_sums.sub(newer_sums).sigmoid().unsqueeze(-1);
-    return at::lerp(newer.to(at::kFloat), older.to(at::kFloat), share).to(q.scalar_type());
-}
-
-// `older_k` and `older_v` may be null.
-extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q, const at::Tensor *older_k,
-                                           const at::Tensor *older_v, const at::Tensor *k, const at::Tensor *v,
+extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q, const at::Tensor *k, const at::Tensor *v,
                                            char *error, std::size_t error_length) {
-    static std::atomic<bool> cudnn_can{true};
     try {
-        if (!older_k) {
-            *out = new at::Tensor(flash(*q, *k, *v).first);
-            return 0;
-        }
-        if (cudnn_can) {
-            try {
-                *out = new at::Tensor(apart(*q, *older_k, *older_v, *k, *v));
-                return 0;
-            } catch (const c10::OutOfMemoryError &) {
-                throw;
-            } catch (const std::exception &problem) {
-                // not built in, or not for this device
-                cudnn_can = false;
-                std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
-            }
-        }
-        *out = new at::Tensor(flash(*q, at::cat({*older_k, *k}, 2), at::cat({*older_v, *v}, 2)).first);
+        *out = new at::Tensor(flash(*q, *k, *v).first);
         return 0;
     } catch (const std::exception &problem) {
         return failed(error, error_length, problem.what());
+    }
+}
+
+// Attention over keys that every query sees beside that over the rest, each with its sums [heads, queries]: older, older
+// sums, newer, newer sums. cuDNN's is nearly twice as fast as the other, but looks for its plan whenever a shape is new, a
+// sixth of a second: queries are filled up to a multiple of what it computes at a time. None if it cannot be used.
+extern "C" int arpo_attention_apart(at::Tensor **out, const at::Tensor *q, const at::Tensor *older_k,
+                                    const at::Tensor *older_v, const at::Tensor *k, const at::Tensor *v, char *error,
+                                    std::size_t error_length) {
+    static std::atomic<bool> cudnn_can{true};
+    if (!cudnn_can) return 0;
+    const std::int64_t together = 128, heads = q->size(1), rows = q->size(2), more = (together - rows % together) % together;
+    try {
+        auto filled = at::constant_pad_nd(*q, {0, 0, 0, more});
+        auto result = at::_scaled_dot_product_cudnn_attention(filled, *older_k, *older_v, std::nullopt,
+                                                              /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/false, false);
+        auto [newer, newer_sums] = flash(*q, *k, *v);
+        out[0] = new at::Tensor(std::get<0>(result).narrow(2, 0, rows));
+        out[1] = new at::Tensor(std::get<1>(result).reshape({heads, -1}).narrow(1, 0, rows));
+        out[2] = new at::Tensor(newer);
+        out[3] = new at::Tensor(newer_sums.reshape({heads, -1}).narrow(1, 0, rows));
+        return 0;
+    } catch (const c10::OutOfMemoryError &problem) {
+        return failed(error, error_length, problem.what());
+    } catch (const std::exception &problem) {
+        // not built in, or not for this device
+        cudnn_can = false;
+        std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
+        return 0;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What libtorch has and tch does not bind, through a few lines of C++ (`shim.cpp`).
 
+use crate::kernels::paged;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use tch::{Device, Kind, Tensor};
@@ -9,6 +10,14 @@ const ERROR_LENGTH: usize = 512;
 
 unsafe extern "C" {
     fn arpo_attention_from_the_end(
+        out: *mut *mut C_tensor,
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
+    fn arpo_attention_apart(
         out: *mut *mut C_tensor,
         q: *const C_tensor,
         older_k: *const C_tensor,
@@ -46,16 +55,58 @@ pub fn counts_from_the_end(kind: Kind, device: Device) -> bool {
 /// `[1, shared, tokens, width]`, each seeing up to itself. `older` are keys and values before these: it is quicker to have
 /// them apart, in as few different lengths as can be. The result is shaped as q.
 pub fn causal_from_the_end(q: &Tensor, older: Option<&[Tensor; 2]>, [k, v]: [&Tensor; 2]) -> Tensor {
-    let [older_k, older_v] = older.map_or([ptr::null(); 2], |older| older.each_ref().map(Tensor::as_ptr));
+    let Some([older_k, older_v]) = older else { return flash(q, k, v) };
+    match attention_apart(q, [older_k, older_v], [k, v]) {
+        Some(parts) => paged::joined(&parts).unwrap_or_else(|| plainly_joined(&parts)),
+        None => flash(q, &Tensor::cat(&[older_k, k], 2), &Tensor::cat(&[older_v, v], 2)),
+    }
+}
+
+fn flash(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
     let mut out = ptr::null_mut();
-    // SAFETY: live tensors, or null for the older two, a place for the result, a buffer of the length told.
+    // SAFETY: live tensors, a place for the result, a buffer of the length told.
     checked("attention", |error| unsafe {
-        let (q, k, v) = (q.as_ptr(), k.as_ptr(), v.as_ptr());
-        arpo_attention_from_the_end(&raw mut out, q, older_k, older_v, k, v, error, ERROR_LENGTH)
+        arpo_attention_from_the_end(&raw mut out, q.as_ptr(), k.as_ptr(), v.as_ptr(), error, ERROR_LENGTH)
     })
     .unwrap_or_else(|problem| panic!("{problem}"));
     // SAFETY: a tensor on the heap that nobody else owns.
     unsafe { Tensor::from_ptr(out) }
+}
+
+/// Attention over older keys and over newer ones.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    /// `[1, heads, queries, width]` each.
+    pub(crate) older: Tensor,
+    pub(crate) newer: Tensor,
+    /// The logarithms of the sums they were divided by, f32 `[heads, queries]`.
+    pub(crate) older_sums: Tensor,
+    pub(crate) newer_sums: Tensor,
+}
+
+/// `None` where the library for it is not there.
+fn attention_apart(q: &Tensor, [older_k, older_v]: [&Tensor; 2], [k, v]: [&Tensor; 2]) -> Option<Apart> {
+    let mut out = [ptr::null_mut(); 4];
+    // SAFETY: live tensors, places for four results, a buffer of the length told.
+    checked("attention", |error| unsafe {
+        let (older_k, older_v) = (older_k.as_ptr(), older_v.as_ptr());
+        let (q, k, v, out) = (q.as_ptr(), k.as_ptr(), v.as_ptr(), out.as_mut_ptr());
+        arpo_attention_apart(out, q, older_k, older_v, k, v, error, ERROR_LENGTH)
+    })
+    .unwrap_or_else(|problem| panic!("{problem}"));
+    if out.iter().any(|tensor| tensor.is_null()) {
+        return None;
+    }
+    // SAFETY: tensors on the heap that nobody else owns.
+    let [older, older_sums, newer, newer_sums] = out.map(|tensor| unsafe { Tensor::from_ptr(tensor) });
+    Some(Apart { older, newer, older_sums, newer_sums })
+}
+
+/// Each by its share of the whole sum.
+fn plainly_joined(Apart { older, newer, older_sums, newer_sums }: &Apart) -> Tensor {
+    let share = (older_sums - newer_sums).sigmoid().unsqueeze(-1);
+    let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
+    wide(newer).lerp_tensor(&wide(older), &share).to_kind(older.kind())
 }
 
 /// dL/d(inputs) from dL/d(output), through the graph that led from them to it, which is gone afterwards.

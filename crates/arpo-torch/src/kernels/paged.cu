@@ -183,3 +183,36 @@ extern "C" __global__ void __launch_bounds__(SLICES * WIDTH)
     }
     y[(i64)blockIdx.x * WIDTH + number] = narrow(sum / total);
 }
+
+// Pages of a sequence one behind the other, [shared heads, pages * tokens, width]. A block for each page and head.
+extern "C" __global__ void gather_pages(const Words *keys, const Words *values, const i64 *pages, Words *k, Words *v,
+                                        int count, int shared_heads, int page_words) {
+    int number = blockIdx.x % count, head = blockIdx.x / count;
+    i64 from = (pages[number] * shared_heads + head) * page_words, to = ((i64)head * count + number) * page_words;
+    for (int i = threadIdx.x; i < page_words; i += blockDim.x) {
+        k[to + i] = keys[from + i];
+        v[to + i] = values[from + i];
+    }
+}
+
+// Results of attention over older and over newer keys, each by its share of the whole sum: [tokens, heads, width]. A block
+// for each token; strides are in eights of numbers.
+extern "C" __global__ void attention_join(const Words *older, const Words *newer, const float *older_sums,
+                                          const float *newer_sums, Words *y, int heads, int head_words, i64 older_head,
+                                          i64 older_token, i64 newer_head, i64 newer_token, i64 older_sums_head,
+                                          i64 newer_sums_head) {
+    i64 token = blockIdx.x;
+    for (int at = threadIdx.x; at < heads * head_words; at += blockDim.x) {
+        int head = at / head_words, i = at % head_words;
+        float less = newer_sums[head * newer_sums_head + token] - older_sums[head * older_sums_head + token];
+        float share = 1.0f / (1.0f + __expf(less));
+        Words a = older[head * older_head + token * older_token + i], b = newer[head * newer_head + token * newer_token + i];
+        for (int j = 0; j < 4; j++) {
+            float low = wide(b.at[j] & 0xffff), high = wide(b.at[j] >> 16);
+            low += share * (wide(a.at[j] & 0xffff) - low);
+            high += share * (wide(a.at[j] >> 16) - high);
+            a.at[j] = narrow(low) | (u32)narrow(high) << 16;
+        }
+        y[token * heads * head_words + at] = a;
+    }
+}

@@ -2,12 +2,13 @@
 
 use super::compiler::{Argument, Module};
 use super::plain_is_wanted;
+use crate::shim::Apart;
 use std::sync::OnceLock;
 use tch::{Device, Kind, Tensor};
 
 const SOURCE: &str = include_str!("paged.cu");
 const WIDTH: i64 = 128;
-const WIDTH_ROOT: f32 = 11.313_708;
+pub(super) const WIDTH_ROOT: f32 = 11.313_708;
 const THREADS: u32 = 128;
 
 /// Of a block that puts chunks together: slices of `WIDTH`, as in the source.
@@ -15,6 +16,12 @@ const COMBINE_THREADS: u32 = 8 * WIDTH as u32;
 
 /// Of a block that turns one token: each thread has a few pairs, because a single token has nothing else to wait with.
 const TURN_THREADS: u32 = 768;
+
+/// Of a block that copies a page.
+const GATHER_THREADS: u32 = 256;
+
+/// Numbers read at a time.
+const EIGHT: i64 = 8;
 
 /// Tokens of a tile; pages hold whole tiles.
 const TILE: usize = 16;
@@ -154,6 +161,67 @@ pub fn paged_attention(
     ];
     module.launch("paged_combine", (count * heads) as u32, COMBINE_THREADS, &arguments);
     Some(y)
+}
+
+/// What pages i64 `[pages]` of a layer hold, keys and values each `[1, shared heads, tokens, width]`. `None` where the kernel
+/// cannot be used.
+pub fn gathered(keys: &Tensor, values: &Tensor, pages: &Tensor) -> Option<[Tensor; 2]> {
+    let (count, shared, page_tokens, width) =
+        (pages.size()[0], keys.size()[1], keys.size()[2], keys.size()[3]);
+    let module = module_for(keys).filter(|_| width % EIGHT == 0)?;
+    let size = [1, shared, count * page_tokens, width];
+    let [k, v] = [(); 2].map(|()| Tensor::empty(size, (keys.kind(), keys.device())));
+    let arguments = [
+        Argument::tensor(keys),
+        Argument::tensor(values),
+        Argument::tensor(pages),
+        Argument::tensor(&k),
+        Argument::tensor(&v),
+        Argument::I32(count as i32),
+        Argument::I32(shared as i32),
+        Argument::I32((page_tokens * width / EIGHT) as i32),
+    ];
+    module.launch("gather_pages", (count * shared) as u32, GATHER_THREADS, &arguments);
+    Some([k, v])
+}
+
+/// The results put together, `[1, heads, queries, width]`, a token's heads one behind the other in memory. `None` where the
+/// kernel cannot be used.
+pub(crate) fn joined(Apart { older, newer, older_sums, newer_sums }: &Apart) -> Option<Tensor> {
+    let size = newer.size();
+    let (heads, tokens, width) = (size[1], size[2], size[3]);
+    // strides of heads and of tokens, in eights of numbers
+    let strides = |tensor: &Tensor| {
+        let strides = tensor.stride();
+        let whole = strides[3] == 1 && strides[1] % EIGHT == 0 && strides[2] % EIGHT == 0;
+        (whole && tensor.kind() == newer.kind()).then(|| [strides[1] / EIGHT, strides[2] / EIGHT])
+    };
+    let ([older_head, older_token], [newer_head, newer_token]) = (strides(older)?, strides(newer)?);
+    let sums = [older_sums, newer_sums];
+    let one_behind_the_other = sums.iter().all(|sums| sums.kind() == Kind::Float && sums.stride()[1] == 1);
+    if !one_behind_the_other || width % EIGHT != 0 {
+        return None;
+    }
+    let module = module_for(newer)?;
+    let y = Tensor::empty([tokens, heads, width], (newer.kind(), newer.device()));
+    let arguments = [
+        Argument::strided(older),
+        Argument::strided(newer),
+        Argument::strided(older_sums),
+        Argument::strided(newer_sums),
+        Argument::tensor(&y),
+        Argument::I32(heads as i32),
+        Argument::I32((width / EIGHT) as i32),
+        Argument::I64(older_head),
+        Argument::I64(older_token),
+        Argument::I64(newer_head),
+        Argument::I64(newer_token),
+        Argument::I64(older_sums.stride()[0]),
+        Argument::I64(newer_sums.stride()[0]),
+    ];
+    let threads = ((heads * width / EIGHT) as u32).next_multiple_of(32).min(1024);
+    module.launch("attention_join", tokens as u32, threads, &arguments);
+    Some(y.transpose(0, 1).unsqueeze(0))
 }
 
 /// Why the kernel is not there, on a machine with a GPU.
