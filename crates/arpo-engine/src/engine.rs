@@ -95,6 +95,9 @@ pub enum EngineError {
     /// A pass failed, and with it everything that was running.
     #[error("the engine gave up what was running: {0}")]
     Abandoned(String),
+    /// The model's logits are none.
+    #[error("the model's logits are no numbers: its weights are broken, or a temperature is too small")]
+    NoNumbers,
     /// New weights came while requests were running.
     #[error("the weights cannot change while {0} requests are running")]
     Busy(usize),
@@ -206,6 +209,7 @@ impl Engine {
         if request.tokens.is_empty() {
             return Err(ModelError::Input("an empty prompt".into()).into());
         }
+        self.model.check_tokens(&request.dictated)?;
         let tokens = request.tokens.len() + request.sampling.max_tokens;
         let (needed, pages) = (self.table.pages_for(tokens), self.table.page_count());
         if needed > pages {
@@ -256,6 +260,9 @@ impl Engine {
         };
         let logits = no_grad(|| self.logits())?;
         let drawn = no_grad(|| draft.sample(&logits, &self.forbidden));
+        if drawn.iter().any(|drawn| drawn.logp.is_nan()) {
+            return Err(EngineError::NoNumbers);
+        }
         let mut completed = Vec::new();
         let mut going_on = Vec::with_capacity(self.running.len());
         for ((id, mut sequence), drawn) in std::mem::take(&mut self.running).into_iter().zip(drawn) {

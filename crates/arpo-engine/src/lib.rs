@@ -4,7 +4,8 @@
 //! |---|---|
 //! | which requests run, when weights change | [`engine`] |
 //! | what is kept of earlier turns, and what is forgotten | `pages`, `cache` |
-//! | what new tokens see | `attention`; a single one | `single` |
+//! | what new tokens see | `attention` |
+//! | how a single new token is computed on a GPU | `single` |
 //! | how tokens are drawn | [`sampling`] |
 //! | which pictures are encoded | [`pictures`] |
 //! | how threads and tasks ask for responses | [`service`] |

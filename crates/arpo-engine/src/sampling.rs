@@ -189,7 +189,7 @@ impl PlainDraft {
         }
     }
 
-    /// All from the whole distribution.
+    /// All from the whole distribution: for logits that turn out not to be what the kernel takes.
     fn free(rows: &[RowDraw], device: Device) -> Self {
         let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
         let draws = column(rows.iter().map(|row| row.draw).collect());
@@ -236,7 +236,9 @@ impl Way {
 fn draw(probabilities: &Tensor, draws: &Tensor) -> Tensor {
     let sums = probabilities.cumsum(-1, Kind::Double);
     let whole = sums.narrow(1, -1, 1);
-    Tensor::searchsorted(&(draws * whole), &sums, false, true, "right", None::<&Tensor>).squeeze_dim(1)
+    let place = Tensor::searchsorted(&(draws * whole), &sums, false, true, "right", None::<&Tensor>);
+    // sums that are no numbers are passed nowhere; the token's logarithm will say so
+    place.squeeze_dim(1).clamp_max(probabilities.size()[1] - 1)
 }
 
 /// The same after top-k, then top-p.

@@ -31,7 +31,7 @@ pub(crate) struct SingleTokens {
 impl SingleTokens {
     /// `None` where there is no kernel.
     pub(crate) fn new(text: &TextModel, cache: &KeyValueCache) -> Option<Self> {
-        let whole = text.whole_token(|layer| cache.layer(layer).each_ref())?;
+        let whole = text.whole_token(|layer| cache.layer(layer).each_ref()).ok()?;
         Some(Self { whole, pages: vec![], table: Tensor::new() })
     }
 

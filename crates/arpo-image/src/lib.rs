@@ -96,6 +96,7 @@ impl Patches {
     /// Writes the numbers that stand for them, a place each. All threads there are take part.
     pub fn write_numbers<P: Place>(&self, places: &mut [P]) {
         assert_eq!(places.len(), self.greys.len(), "a place for each grey level");
+        assert_eq!(places.len() % (CHANNELS * PLANE), 0, "patches are whole");
         let threads = rayon::current_num_threads();
         if threads == 1 {
             // here and now: the one thread may be another than this

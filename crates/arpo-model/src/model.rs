@@ -66,14 +66,20 @@ impl Model {
         &self.text
     }
 
+    /// Whether the model knows all of these tokens.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), ModelError> {
+        let vocabulary = self.config.text.vocabulary;
+        match tokens.iter().find(|&&token| i64::from(token) >= vocabulary) {
+            None => Ok(()),
+            Some(token) => Err(ModelError::Input(format!(
+                "token {token} is not one of the {vocabulary} the model knows"
+            ))),
+        }
+    }
+
     /// Where the tokens of a sequence stand.
     pub fn positions(&self, sequence: &Sequence) -> Result<Positions, ModelError> {
-        let vocabulary = self.config.text.vocabulary;
-        if let Some(token) = sequence.tokens.iter().find(|&&token| i64::from(token) >= vocabulary) {
-            return Err(ModelError::Input(format!(
-                "token {token} is not one of the {vocabulary} the model knows"
-            )));
-        }
+        self.check_tokens(sequence.tokens)?;
         positions(sequence.tokens, sequence.grids, 0, &self.config)
     }
 

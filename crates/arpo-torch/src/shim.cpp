@@ -45,24 +45,31 @@ extern "C" int arpo_attention_apart(at::Tensor **out, const at::Tensor *q, const
                                     std::size_t error_length) {
     static std::atomic<bool> cudnn_can{true};
     if (!cudnn_can) return 0;
-    const std::int64_t together = 128, heads = q->size(1), rows = q->size(2), more = (together - rows % together) % together;
+    const std::int64_t together = 128;
     try {
+        const std::int64_t heads = q->size(1), rows = q->size(2), more = (together - rows % together) % together;
         auto filled = at::constant_pad_nd(*q, {0, 0, 0, more});
-        auto result = at::_scaled_dot_product_cudnn_attention(filled, *older_k, *older_v, std::nullopt,
-                                                              /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/false, false);
+        at::Tensor older, older_sums;
+        try {
+            auto result = at::_scaled_dot_product_cudnn_attention(
+                filled, *older_k, *older_v, std::nullopt, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/false, false);
+            older = std::get<0>(result);
+            older_sums = std::get<1>(result);
+        } catch (const c10::OutOfMemoryError &) {
+            throw;
+        } catch (const std::exception &problem) {
+            // not built in, or not for this device
+            cudnn_can = false;
+            std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
+            return 0;
+        }
         auto [newer, newer_sums] = flash(*q, *k, *v);
-        out[0] = new at::Tensor(std::get<0>(result).narrow(2, 0, rows));
-        out[1] = new at::Tensor(std::get<1>(result).reshape({heads, -1}).narrow(1, 0, rows));
-        out[2] = new at::Tensor(newer);
-        out[3] = new at::Tensor(newer_sums.reshape({heads, -1}).narrow(1, 0, rows));
+        at::Tensor parts[] = {older.narrow(2, 0, rows), older_sums.reshape({heads, -1}).narrow(1, 0, rows), newer,
+                              newer_sums.reshape({heads, -1}).narrow(1, 0, rows)};
+        for (int i = 0; i < 4; i++) out[i] = new at::Tensor(parts[i]);
         return 0;
-    } catch (const c10::OutOfMemoryError &problem) {
-        return failed(error, error_length, problem.what());
     } catch (const std::exception &problem) {
-        // not built in, or not for this device
-        cudnn_can = false;
-        std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
-        return 0;
+        return failed(error, error_length, problem.what());
     }
 }
 

@@ -1,5 +1,6 @@
 //! `arpo bench kernels`: the learner's step with our own CUDA kernels and with their plain versions must agree as
-//! well as bf16 lets them, and be faster; so must what only the rollout engine uses, with the same in f32.
+//! well as bf16 lets them, and be faster; so must what only the rollout engine uses, with the same in f32, and drawing and
+//! single tokens with their plain versions.
 
 use super::episode::MadeEpisode;
 use super::timed;
@@ -17,7 +18,7 @@ use arpo_model::learner::{Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_torch::kernels::draw::{self, RowDraw};
-use arpo_torch::kernels::{self, row, token};
+use arpo_torch::kernels::{self, row};
 use arpo_torch::shim::causal_from_the_end;
 use clap::Args;
 use std::io::Write;
@@ -68,13 +69,18 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     // the 7B's widths, a few of its layers, windows and whole images
     let mut config = config::qwen2_5_vl_7b();
     config.text.layers = 2;
-    if let Some(problem) = token::problem() {
-        writeln!(out, "  no single kernel for a token here: {problem}")?;
-    } else {
-        let difference = single_difference(&config, device)?;
-        writeln!(out, "  a token in a single kernel: {difference:.5} mean difference of log-probabilities")?;
-        if difference.is_nan() || difference > SINGLE_TOLERANCE {
-            return Err(Failure::failed("a token in a single kernel is not what several make of it"));
+    for (page_tokens, prompt) in [(64, 1000), (16, 12_000)] {
+        match single_difference(&config, page_tokens, prompt, device)? {
+            Single::NotHere(why) => writeln!(out, "  no single kernel for a token here: {why}")?,
+            Single::Differs(difference) => {
+                writeln!(
+                    out,
+                    "  a token in a single kernel, {prompt} behind: {difference:.5} mean difference of log-probabilities"
+                )?;
+                if difference.is_nan() || difference > SINGLE_TOLERANCE {
+                    return Err(Failure::failed("a token in a single kernel is not what several make of it"));
+                }
+            }
         }
     }
     config.vision.blocks = 3;
@@ -188,52 +194,78 @@ fn draws_differ(device: Device) -> (usize, f64) {
     (DRAWS - alike as usize, differences.sum(Kind::Double).double_value(&[]) / alike)
 }
 
-/// Of what a model is made to say, by a single kernel for each token and by plain versions.
-fn single_difference(config: &ModelConfig, device: Device) -> Result<f64, Failure> {
+/// A single kernel for a token beside several.
+enum Single {
+    /// It cannot be used, for this reason.
+    NotHere(String),
+    /// The mean difference of what a model is made to say behind a prompt.
+    Differs(f64),
+}
+
+fn single_difference(
+    config: &ModelConfig,
+    page_tokens: usize,
+    prompt: usize,
+    device: Device,
+) -> Result<Single, Failure> {
     let weights = Weights::random(config, Kind::BFloat16, device);
-    let (prompt, said) = (1000, 100);
+    let text = &config.text;
+    let page = [1, text.key_value_heads, page_tokens as i64, text.head_width()];
+    let [keys, values] = [(); 2].map(|()| Tensor::zeros(page, (Kind::BFloat16, device)));
+    let model = Model::new(config.clone(), weights.share());
+    if let Err(why) = model.text().whole_token(|_| [&keys, &values]) {
+        return Ok(Single::NotHere(why));
+    }
+    let plain = said_by(config, &weights, page_tokens, prompt, true)?;
+    let single = said_by(config, &weights, page_tokens, prompt, false)?;
+    let differences = plain.iter().zip(&single).map(|(a, b)| f64::from((a - b).abs()));
+    Ok(Single::Differs(differences.sum::<f64>() / plain.len() as f64))
+}
+
+/// Log-probabilities of what a model is made to say, by plain versions or by a single kernel for each token.
+fn said_by(
+    config: &ModelConfig,
+    weights: &Weights,
+    page_tokens: usize,
+    prompt: usize,
+    plain: bool,
+) -> Result<Vec<f32>, Failure> {
+    kernels::use_plain_versions(plain);
+    let said = 100;
     let words =
         |count: usize, step: u32| (0..count as u32).map(|at| 100 + at * step % 5000).collect::<Vec<_>>();
-    let logp = |plain: bool| -> Result<Vec<f32>, Failure> {
-        kernels::use_plain_versions(plain);
-        let options = EngineOptions {
-            cache_bytes: 1 << 30,
-            feature_bytes: 0,
-            fixed_vision: false,
-            page_tokens: 64,
-            most_running: 1,
-            prompt_tokens: prompt,
-            forbidden: vec![],
-        };
-        let model = Model::new(config.clone(), weights.share());
-        let mut engine = Engine::new(model, ImageProcessor::published(), options, PolicyVersion(0));
-        let sampling = Sampling {
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
-            max_tokens: said,
-            stop: vec![],
-            seed: 0,
-            turn: 0,
-        };
-        let request =
-            Request { tokens: words(prompt, 7), screenshots: vec![], sampling, dictated: words(said, 11) };
-        engine.submit(request).map_err(Failure::failed)?;
-        let mut answers = vec![];
-        while engine.unanswered() > 0 {
-            answers.extend(engine.pass().map_err(Failure::failed)?);
-        }
-        let single = engine.counts().single;
-        if single != if plain { 0 } else { said as u64 - 1 } {
-            return Err(Failure::failed(format!(
-                "{single} of {said} tokens were computed by a single kernel"
-            )));
-        }
-        Ok(answers.remove(0).1.logp)
+    let options = EngineOptions {
+        cache_bytes: 1 << 30,
+        feature_bytes: 0,
+        fixed_vision: false,
+        page_tokens,
+        most_running: 1,
+        prompt_tokens: prompt,
+        forbidden: vec![],
     };
-    let (plain, single) = (logp(true)?, logp(false)?);
-    let differences = plain.iter().zip(&single).map(|(a, b)| f64::from((a - b).abs()));
-    Ok(differences.sum::<f64>() / plain.len() as f64)
+    let model = Model::new(config.clone(), weights.share());
+    let mut engine = Engine::new(model, ImageProcessor::published(), options, PolicyVersion(0));
+    let sampling = Sampling {
+        temperature: 1.0,
+        top_k: None,
+        top_p: None,
+        max_tokens: said,
+        stop: vec![],
+        seed: 0,
+        turn: 0,
+    };
+    let request =
+        Request { tokens: words(prompt, 7), screenshots: vec![], sampling, dictated: words(said, 11) };
+    engine.submit(request).map_err(Failure::failed)?;
+    let mut answers = vec![];
+    while engine.unanswered() > 0 {
+        answers.extend(engine.pass().map_err(Failure::failed)?);
+    }
+    let single = engine.counts().single;
+    if single != if plain { 0 } else { said as u64 - 1 } {
+        return Err(Failure::failed(format!("{single} of {said} tokens were computed by a single kernel")));
+    }
+    Ok(answers.remove(0).1.logp)
 }
 
 fn relative_error(one: &Tensor, other: &Tensor) -> f64 {

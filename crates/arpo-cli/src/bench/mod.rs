@@ -114,8 +114,14 @@ fn number_kind(device: Device) -> Kind {
 
 fn warn_without_kernels(device: Device) {
     if device != Device::Cpu
-        && let Some(problem) =
-            own_kernels::problem().or_else(own_kernels::paged::problem).or_else(own_kernels::row::problem)
+        && let Some(problem) = [
+            own_kernels::problem,
+            own_kernels::paged::problem,
+            own_kernels::row::problem,
+            own_kernels::draw::problem,
+        ]
+        .iter()
+        .find_map(|problem| problem())
     {
         let _ = writeln!(std::io::stderr(), "warning: no CUDA kernels of our own: {problem}");
     }

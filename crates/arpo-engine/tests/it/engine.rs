@@ -194,6 +194,25 @@ fn new_weights_come_between_requests() {
 }
 
 #[test]
+fn weights_that_are_no_numbers_end_a_pass_with_an_error() {
+    let script = Script::all().remove(0);
+    let broken = Model::from_checkpoint(script.golden().checkpoint());
+    for (_, tensor) in broken.weights().iter() {
+        let _ = no_grad(|| tensor.shallow_clone().fill_(f64::NAN));
+    }
+    for temperature in [0.0, 1.0] {
+        let mut engine = script.engine(script.options());
+        engine.update(broken.weights(), PolicyVersion(1)).unwrap();
+        let mut request = script.request(&script.golden().tokens()[..20], 0, 0);
+        request.sampling.temperature = temperature;
+        engine.submit(request).unwrap();
+        assert!(matches!(engine.pass(), Err(EngineError::NoNumbers)));
+        engine.abandon();
+        assert_eq!(engine.unanswered(), 0);
+    }
+}
+
+#[test]
 fn requests_that_cannot_be_answered_say_why() {
     let script = Script::all().remove(0);
     let mut engine = script.engine(EngineOptions { cache_bytes: 1 << 20, ..script.options() });
@@ -215,6 +234,7 @@ fn requests_that_cannot_be_answered_say_why() {
             "empty prompt",
         ),
         (|request| request.tokens[0] = 4_000_000, "token 4000000"),
+        (|request| request.dictated = vec![1, 4_000_001], "token 4000001"),
         (|request| request.sampling.temperature = f64::NAN, "temperature is NaN"),
         (|request| request.sampling.top_p = Some(0.0), "top_p"),
         (|request| request.sampling.top_k = Some(0), "top_k"),

@@ -179,9 +179,9 @@ impl TextModel {
         self.embedding.value.get(i64::from(token))
     }
 
-    /// Ready for single tokens of single sequences, whose keys and values lie in these pages of each block. `None` where
+    /// Ready for single tokens of single sequences, whose keys and values lie in these pages of each block. An error says why
     /// there is no kernel for that.
-    pub fn whole_token<'a>(&'a self, pages: impl Fn(usize) -> [&'a Tensor; 2]) -> Option<WholeToken> {
+    pub fn whole_token<'a>(&'a self, pages: impl Fn(usize) -> [&'a Tensor; 2]) -> Result<WholeToken, String> {
         let block = |(number, block): (usize, &'a Block)| {
             let [keys, values] = pages(number);
             Some(TokenBlock {
@@ -197,12 +197,18 @@ impl TextModel {
             })
         };
         WholeToken::new(&TokenModel {
-            blocks: self.blocks.iter().enumerate().map(block).collect::<Option<_>>()?,
+            blocks: self
+                .blocks
+                .iter()
+                .enumerate()
+                .map(block)
+                .collect::<Option<_>>()
+                .ok_or("keys without a bias")?,
             norm: &self.norm.weight.value,
             head: &self.head.weight.value,
             frequencies: &self.frequencies,
             axes: &self.axes,
-            heads: self.blocks.first()?.heads,
+            heads: self.blocks.first().map_or(0, |block| block.heads),
             epsilon: self.norm.epsilon,
         })
     }

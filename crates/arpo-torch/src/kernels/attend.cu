@@ -97,7 +97,7 @@ __device__ __forceinline__ void turn(const bf16 *from, bf16 *to, const float *co
 }
 
 // What is the same for a block's whole way through the token.
-struct Bench {
+struct Surroundings {
     const Model &model;
     const Token &token;
     const Between &between;
@@ -109,7 +109,7 @@ struct Bench {
 };
 
 // This block's tiles of the older keys and values; one block of each head also has the new ones.
-__device__ __forceinline__ void attend(const Bench &at, const Block &block) {
+__device__ __forceinline__ void attend(const Surroundings &at, const Block &block) {
     const Model &model = at.model;
     const Tiles &tiles = at.tiles;
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = model.heads / model.shared_heads;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void attend(const Bench &at, const Block &block) {
 }
 
 // Chunks put together: 32 numbers of a head for each block, every warp with a share of the chunks.
-__device__ __forceinline__ void combine(const Bench &at) {
+__device__ __forceinline__ void combine(const Surroundings &at) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, last = at.tiles.chunks;
     float *left = (float *)at.x;
     for (int unit = blockIdx.x; unit < at.model.heads * WIDTH / 32; unit += gridDim.x) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use crate::runtime::loaded_folder;
 
@@ -106,6 +106,8 @@ pub(super) struct Module {
 impl Module {
     /// Compiles a source, behind what all of them begin with, for the first device.
     pub(super) fn compile(source: &str, name: &str) -> Result<Self, String> {
+        // the driver loads code into this thread's context, which is libtorch's from its first tensor on
+        let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
         // SAFETY: the driver is in use by libtorch already; opening it again counts it once more.
         let driver = unsafe { Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
         let binary = compiled(&[NUMBERS, source].concat(), name, &architecture(&driver)?)?;

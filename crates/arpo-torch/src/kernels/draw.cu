@@ -28,23 +28,23 @@ struct Row {
 
 struct Sums { double before, with, all; };
 
-// The sums of the threads before this one, of those and this one, and of all. Where one thread ends the next begins.
+// The sums of the threads before this one, of those and this one, and of all. They are added one after the other, so that
+// one thread ends to the bit where the next begins.
 __device__ __forceinline__ Sums running_sums(double value, double *shared) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    double sum = value;
-    for (int offset = 1; offset < 32; offset <<= 1) {
-        double other = __shfl_up_sync(~0u, sum, offset);
-        if (lane >= offset) sum += other;
+    double in_warp = 0.0;
+    for (int other = 0; other < 32; other++) {
+        double its = __shfl_sync(~0u, value, other);
+        if (other < lane) in_warp += its;
     }
-    if (lane == 31) shared[warp] = sum;
+    if (lane == 31) shared[warp] = in_warp + value;
     __syncthreads();
     double before = 0.0, all = 0.0;
     for (int other = 0; other < THREADS / 32; other++) {
         if (other == warp) before = all;
         all += shared[other];
     }
-    double one_less = __shfl_up_sync(~0u, sum, 1);
-    return {lane ? before + one_less : before, before + sum, all};
+    return {before + in_warp, before + (in_warp + value), all};
 }
 
 // drawn: for each row the token and its log-probability. `groups` is eighths of the vocabulary.
@@ -88,6 +88,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < 8; i++) mine += (double)expf(x[i] - whole);
     }
     Sums sums = running_sums(mine, shared);
+    if (!(sums.all > 0.0) || isinf(sums.all)) {     // logits that are no numbers
+        if (threadIdx.x == 0) drawn[2 * number] = drawn[2 * number + 1] = nan("");
+        return;
+    }
     double wanted = rows.draw[number] * sums.all, running = sums.before;
     int dictated = rows.dictated[number];
     if (dictated >= 0 && threadIdx.x == 0) {

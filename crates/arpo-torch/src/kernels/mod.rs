@@ -1,7 +1,8 @@
 //! CUDA kernels of our own, compiled at run time with NVRTC and launched on libtorch's stream.
 //!
-//! They fuse what libtorch would do in many passes over memory ([`Fused`] has the list). Where they cannot be had (no
-//! GPU, no NVRTC, another type than bf16) callers use their plain versions, which are also the tested reference.
+//! They do at once what libtorch would do in many passes over memory: [`Fused`] what learning and reading need,
+//! [`paged`], [`row`], [`token`] and [`draw`] what new tokens need. Where they cannot be had (no GPU, no NVRTC, another type
+//! than bf16) callers use their plain versions, which are also the tested reference.
 
 mod compiler;
 pub mod draw;
@@ -86,8 +87,6 @@ pub struct Fused {
 
 impl Fused {
     fn compile() -> Result<Self, String> {
-        // the driver loads code into libtorch's context, which exists from its first tensor on
-        let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
         Module::compile(SOURCE, "fused.cu").map(|module| Self { module })
     }
 

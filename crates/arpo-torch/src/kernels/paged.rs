@@ -1,4 +1,5 @@
-//! Keys and values in pages: written as they are projected, and read by one new token per sequence. See `paged.cu`.
+//! Keys and values in pages: written as they are projected, gathered for several new tokens, and read in place by one new
+//! token per sequence. See `paged.cu`.
 
 use super::compiler::{Argument, Module};
 use super::plain_is_wanted;

@@ -5,7 +5,8 @@
 // ends and the next begins, two hundred times a token. Here pieces of the next step are on their way (`pieces.cu`) while
 // blocks still meet, add up or norm.
 //
-// Numbers are rounded wherever the kernels for many tokens write them.
+// Numbers are rounded wherever the kernels for many tokens write them, but for the token's own probability, which stays
+// f32.
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model, Token token, Between between) {
     extern __shared__ __align__(128) char shared[];
@@ -18,9 +19,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
     bf16 *x = (bf16 *)(shared + WARPS * STAGES * PIECE);
     int widest = max(max(hidden, queries), model.inner) * (int)sizeof(bf16);
     float *sums = (float *)((char *)x + (max(widest, WARPS * LEFT * (int)sizeof(float)) + 15) / 16 * 16);
-    Part head(model.head, model.vocabulary, hidden, false), gate_up(model.head, model.inner, hidden, true);
-    int most_sums = max((model.vocabulary + (int)gridDim.x - 1) / (int)gridDim.x * head.pieces,
-                        (model.inner + (int)gridDim.x - 1) / (int)gridDim.x * 2 * gate_up.pieces);
+    int most_sums = 0;
+    for (int step = QKV; step <= HEAD; step++) {
+        Part part = part_of(model, model.blocks[0], step);
+        int rows = (part.rows + (int)gridDim.x - 1) / (int)gridDim.x * (part.paired ? 2 : 1);
+        most_sums = max(most_sums, rows * part.pieces);
+    }
     Block *blocks = (Block *)(sums + (most_sums + 3) / 4 * 4);
 
     for (int i = threadIdx.x; i < model.layers * (int)(sizeof(Block) / 8); i += THREADS)
@@ -37,8 +41,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
     __syncthreads();
     Tiles tiles(model, token.past);
     Ring ring(model, token, blocks, tiles, shared, barriers);
-    Bench at{model, token, between, tiles, ring, x, q, sums, scratch, cosine, sine};
+    Surroundings at{model, token, between, tiles, ring, x, q, sums, scratch, cosine, sine};
 
+    // six meetings a layer: the host counts them too
     u32 target = between.already;
     int local = threadIdx.x, row = local * (int)gridDim.x + (int)blockIdx.x;    // a thread's row of all but the widest
     float stream = row < hidden ? wide(token.embedded[row]) : 0.0f;
@@ -73,9 +78,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
         part = part_of(model, block, GATE_UP);
         bring_normed(between.stream, norm2, x, scratch, hidden, model.epsilon);
         product(ring, part, x, sums);
-        for (int local = threadIdx.x; local < part.block_rows; local += THREADS) {
-            float gate = wide(narrow(sum_of(part, sums, 2 * local))), up = wide(narrow(sum_of(part, sums, 2 * local + 1)));
-            between.gated[local * gridDim.x + blockIdx.x] = narrow(wide(narrow(silu(gate))) * up);
+        for (int pair = threadIdx.x; pair < part.block_rows; pair += THREADS) {
+            float gate = wide(narrow(sum_of(part, sums, 2 * pair))), up = wide(narrow(sum_of(part, sums, 2 * pair + 1)));
+            between.gated[pair * gridDim.x + blockIdx.x] = narrow(wide(narrow(silu(gate))) * up);
         }
         meet(between, target);
 
@@ -87,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
         meet(between, target);
     }
     bring_normed(between.stream, norm1, x, scratch, hidden, model.epsilon);
+    Part head = part_of(model, blocks[0], HEAD);
     product(ring, head, x, sums);
-    for (int local = threadIdx.x; local < head.block_rows; local += THREADS)
-        between.logits[local * gridDim.x + blockIdx.x] = narrow(sum_of(head, sums, local));
+    for (int one = threadIdx.x; one < head.block_rows; one += THREADS)
+        between.logits[one * gridDim.x + blockIdx.x] = narrow(sum_of(head, sums, one));
 }

@@ -6,6 +6,7 @@ use super::plain_is_wanted;
 use super::token_sizes::{HEAD_WIDTH, PARTIAL, Sizes, THREADS};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::io::{self, Write};
 use std::ptr;
 use std::sync::OnceLock;
 use tch::{Device, Kind, Tensor};
@@ -127,6 +128,8 @@ pub struct WholeToken {
     met: Tensor,
     /// How often blocks have met.
     already: Cell<u32>,
+    /// The device did not launch it: it is not asked again.
+    refused: Cell<bool>,
     /// What the addresses in `model` lead to.
     _held: Vec<Tensor>,
 }
@@ -135,18 +138,22 @@ pub struct WholeToken {
 unsafe impl Send for WholeToken {}
 
 impl WholeToken {
-    /// `None` where the kernel cannot be used: another device or type, sizes it does not have.
-    pub fn new(model: &TokenModel) -> Option<Self> {
+    /// An error says why the kernel cannot be used: another device or type, sizes it does not have.
+    pub fn new(model: &TokenModel) -> Result<Self, String> {
         let device = model.head.device();
-        if !matches!(device, Device::Cuda(_)) {
-            return None;
+        if device != Device::Cuda(0) {
+            return Err(format!("the model is on {device:?}, not on the first GPU"));
         }
-        let first = model.blocks.first()?;
+        let first = model.blocks.first().ok_or("a model without layers")?;
         let parameters = model.blocks.iter().flat_map(TokenBlock::all).chain([model.norm, model.head]);
-        let fits = |tensor: &Tensor| tensor.kind() == Kind::BFloat16 && tensor.is_contiguous();
+        let fits = |tensor: &Tensor| {
+            tensor.kind() == Kind::BFloat16
+                && tensor.is_contiguous()
+                && (tensor.data_ptr() as usize).is_multiple_of(16)
+        };
         let pages = first.keys.size();
         if !parameters.clone().all(fits) || pages[3] != HEAD_WIDTH {
-            return None;
+            return Err("a model of other numbers than bf16, or of other heads than 128 wide".into());
         }
         let sizes = Sizes {
             layers: model.blocks.len() as i64,
@@ -157,14 +164,19 @@ impl WholeToken {
             vocabulary: model.head.size()[0],
             page_tokens: pages[2],
         };
-        let module = module().as_ref().ok()?;
-        let blocks = i64::from(module.ability(Ability::Multiprocessors).ok()?);
-        let most_shared = i64::from(module.ability(Ability::SharedBytes).ok()?);
+        if model.blocks.iter().any(|block| block.all().map(Tensor::size) != sizes.of_block(pages[0])) {
+            return Err(format!("layers that are not as {sizes:?} has them"));
+        }
+        let module = module().as_ref().map_err(Clone::clone)?;
+        let blocks = i64::from(module.ability(Ability::Multiprocessors)?);
+        let most_shared = i64::from(module.ability(Ability::SharedBytes)?);
         // what the source declares itself, and a little more
         let declared = 4096;
-        let together = module.ability(Ability::LaunchTogether).ok()? == 1;
+        let together = module.ability(Ability::LaunchTogether)? == 1;
         if !together || !sizes.fit(blocks) || sizes.shared_bytes(blocks) + declared > most_shared {
-            return None;
+            return Err(format!(
+                "no room for {sizes:?} on {blocks} multiprocessors with {most_shared} bytes of shared memory each"
+            ));
         }
         let addresses: Vec<i64> =
             model.blocks.iter().flat_map(TokenBlock::all).map(|tensor| tensor.data_ptr() as i64).collect();
@@ -190,7 +202,7 @@ impl WholeToken {
         };
         let held = parameters.chain([model.frequencies, model.axes]).map(Tensor::shallow_clone);
         let held = held.chain([addresses.shallow_clone()]).collect();
-        Some(Self {
+        Ok(Self {
             module,
             model: model_argument,
             blocks: blocks as u32,
@@ -204,6 +216,7 @@ impl WholeToken {
             ],
             met: Tensor::zeros([1], (Kind::Int, device)),
             already: Cell::new(0),
+            refused: Cell::new(false),
             _held: held,
         })
     }
@@ -218,7 +231,7 @@ impl WholeToken {
         past: usize,
         positions: [i64; 3],
     ) -> Option<Tensor> {
-        if plain_is_wanted() {
+        if plain_is_wanted() || self.refused.get() {
             return None;
         }
         assert!(
@@ -257,7 +270,11 @@ impl WholeToken {
             self.shared_bytes,
             &arguments,
         );
-        launched.ok()?;
+        if let Err(problem) = launched {
+            self.refused.set(true);
+            let _ = writeln!(io::stderr(), "single tokens take several kernels from now on: {problem}");
+            return None;
+        }
         let meetings = MEETINGS * self.model.layers as u32;
         self.already.set(self.already.get().wrapping_add(self.blocks.wrapping_mul(meetings)));
         Some(logits)
@@ -266,9 +283,4 @@ impl WholeToken {
 
 fn module() -> &'static Result<Module, String> {
     MODULE.get_or_init(|| Module::compile(&SOURCES.concat(), "token.cu"))
-}
-
-/// Why the kernel is not there, on a machine with a GPU.
-pub fn problem() -> Option<&'static str> {
-    module().as_ref().err().map(String::as_str)
 }

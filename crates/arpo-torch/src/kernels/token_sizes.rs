@@ -28,6 +28,25 @@ impl Sizes {
         self.heads * HEAD_WIDTH
     }
 
+    /// What a block's tensors have: norm, queries with keys and values, their bias, out, norm, gate with up, down, keys and
+    /// values in so many pages.
+    pub(super) fn of_block(self, pages: i64) -> [Vec<i64>; 9] {
+        let Self { hidden, inner, shared_heads, page_tokens, .. } = self;
+        let all_heads = self.queries() + 2 * shared_heads * HEAD_WIDTH;
+        let cache = vec![pages, shared_heads, page_tokens, HEAD_WIDTH];
+        [
+            vec![hidden],
+            vec![all_heads, hidden],
+            vec![all_heads],
+            vec![hidden, self.queries()],
+            vec![hidden],
+            vec![2 * inner, hidden],
+            vec![hidden, inner],
+            cache.clone(),
+            cache,
+        ]
+    }
+
     /// Whether the kernel can compute with them on so many multiprocessors.
     pub(super) fn fit(self, blocks: i64) -> bool {
         let Self { hidden, inner, heads, shared_heads, page_tokens, .. } = self;
@@ -52,8 +71,15 @@ impl Sizes {
     pub(super) fn shared_bytes(self, blocks: i64) -> i64 {
         let widest = self.hidden.max(self.queries()).max(self.inner) * 2;
         let left = WARPS * MOST_IN_GROUP * PARTIAL * 4;
-        let rows = |rows: i64| (rows + blocks - 1) / blocks;
-        let sums = rows(self.vocabulary).max(2 * rows(self.inner)) * Self::pieces(self.hidden);
+        let sums = |rows: i64, width: i64| (rows + blocks - 1) / blocks * Self::pieces(width);
+        let products = [
+            sums(self.queries() + 2 * self.shared_heads * HEAD_WIDTH, self.hidden),
+            sums(self.hidden, self.queries()),
+            2 * sums(self.inner, self.hidden),
+            sums(self.hidden, self.inner),
+            sums(self.vocabulary, self.hidden),
+        ];
+        let sums = products.into_iter().max().unwrap_or(0);
         let in_sixteens = |bytes: i64| (bytes + 15) / 16 * 16;
         WARPS * STAGES * PIECE_BYTES
             + in_sixteens(widest.max(left))
@@ -97,7 +123,9 @@ mod tests {
 
     #[test]
     fn shared_memory_of_the_7b_is_less_than_a_block_can_have() {
-        // 227 KiB on compute capability 9.0
-        assert!(SEVEN_B.shared_bytes(132) + 4096 <= 227 << 10);
+        // 227 KiB on compute capability 9.0, of which chips have 78, 114 or 132 multiprocessors
+        for blocks in [78, 114, 132] {
+            assert!(SEVEN_B.fit(blocks) && SEVEN_B.shared_bytes(blocks) + 4096 <= 227 << 10, "{blocks}");
+        }
     }
 }
