@@ -223,3 +223,37 @@ impl TextModel {
         self.head.backward(hidden, gradient)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn the_single_kernel_takes_layers_as_they_are() {
+        let mut config = config::qwen2_5_vl_7b();
+        config.text = TextConfig {
+            layers: 2,
+            hidden: 256,
+            intermediate: 512,
+            heads: 2,
+            key_value_heads: 1,
+            vocabulary: 64,
+            ..config.text
+        };
+        config.vision.blocks = 1;
+        config.vision.output = 256;
+        let weights = Weights::random(&config, Kind::BFloat16, Device::Cpu);
+        let text = TextModel::new(&config.text, &weights);
+        let pages = |tokens: i64| Tensor::zeros([3, 1, tokens, 128], (Kind::BFloat16, Device::Cpu));
+        let (alike, other) = (pages(16), pages(32));
+        let why = |values: &Tensor| text.whole_token(|_| [&alike, values]).err().unwrap_or_default();
+        // all but the device is right
+        assert_eq!(why(&alike), "the model is on Cpu, not on the first GPU");
+        assert!(
+            why(&other).starts_with("layers that are not as Sizes { layers: 2, hidden: 256"),
+            "{}",
+            why(&other)
+        );
+    }
+}

@@ -1,8 +1,6 @@
 // Attention of one token in a single kernel, for `token.cu`: every block has a part of the keys and values of one shared
 // head, `combine` puts the parts together.
 
-struct alignas(16) Words { u32 at[4]; };
-
 // The queries that share a key head, over a part of the older keys: as `paged_attention` does it for several sequences.
 struct Attention {
     Words query[4];

@@ -6,8 +6,6 @@
 #define MOST_GROUPS 32768   // of eight tokens
 #define FORBIDDEN (-1e30f)  // low enough that its probability is exactly 0
 
-struct alignas(16) Eight { bf16 at[8]; };
-
 struct Rows {
     float temperature[MOST_ROWS];
     int dictated[MOST_ROWS];    // the token to take in any case, or -1

@@ -1,8 +1,6 @@
 // Passes over bf16 tensors that libtorch would make of many: each reads its inputs once, computes in f32 and writes
 // its outputs once. The plain versions, in libtorch calls, are the reference they are tested against.
 
-struct alignas(16) Eight { bf16 at[8]; };
-
 // Up or down with the probability of the distance: random bits are added below the ones that stay.
 __device__ __forceinline__ bf16 narrow_stochastically(float x, u32 noise) {
     return (bf16)((__float_as_uint(x) + (noise & 0xffffu)) >> 16);

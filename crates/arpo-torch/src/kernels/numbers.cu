@@ -5,6 +5,12 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+// What a thread reads at a time, as numbers and as pairs of them.
+struct alignas(16) Eight { bf16 at[8]; };
+struct alignas(16) Words { u32 at[4]; };
+
+__device__ __forceinline__ float lower(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float upper(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 __device__ __forceinline__ float wide(bf16 x) { return __uint_as_float((u32)x << 16); }
 
 // To nearest, halves to even; what is no number stays none. One instruction, from

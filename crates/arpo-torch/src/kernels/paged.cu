@@ -12,8 +12,6 @@
 #define SLICES 8
 #define NONE (-1e30f)
 
-struct alignas(16) Words { u32 at[4]; };
-
 // 16 x 16 times 16 x 8, rows of the first and columns of the second in pairs of bf16.
 __device__ __forceinline__ void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -208,9 +206,9 @@ extern "C" __global__ void attention_join(const Words *older, const Words *newer
         float share = 1.0f / (1.0f + __expf(less));
         Words a = older[head * older_head + token * older_token + i], b = newer[head * newer_head + token * newer_token + i];
         for (int j = 0; j < 4; j++) {
-            float low = wide(b.at[j] & 0xffff), high = wide(b.at[j] >> 16);
-            low += share * (wide(a.at[j] & 0xffff) - low);
-            high += share * (wide(a.at[j] >> 16) - high);
+            float low = lower(b.at[j]), high = upper(b.at[j]);
+            low += share * (lower(a.at[j]) - low);
+            high += share * (upper(a.at[j]) - high);
             a.at[j] = narrow(low) | (u32)narrow(high) << 16;
         }
         y[token * heads * head_words + at] = a;

@@ -5,8 +5,6 @@
 #define ROWS 4       // of W for each block, a warp each
 #define IN_FLIGHT 4  // reads of a thread
 
-__device__ __forceinline__ float lower(u32 pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float upper(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 // Weights are not needed again: they leave the first cache to x.
 __device__ __forceinline__ uint4 read_once(const uint4 *at) {

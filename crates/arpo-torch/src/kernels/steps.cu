@@ -34,8 +34,6 @@ __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
-__device__ __forceinline__ float lower(u32 pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float upper(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 __device__ __forceinline__ float squares(u32 pair) { return lower(pair) * lower(pair) + upper(pair) * upper(pair); }
 
 // 16 x 16 times 16 x 8, rows of the first and columns of the second in pairs of bf16.

@@ -140,10 +140,6 @@ unsafe impl Send for WholeToken {}
 impl WholeToken {
     /// An error says why the kernel cannot be used: another device or type, sizes it does not have.
     pub fn new(model: &TokenModel) -> Result<Self, String> {
-        let device = model.head.device();
-        if device != Device::Cuda(0) {
-            return Err(format!("the model is on {device:?}, not on the first GPU"));
-        }
         let first = model.blocks.first().ok_or("a model without layers")?;
         let parameters = model.blocks.iter().flat_map(TokenBlock::all).chain([model.norm, model.head]);
         let fits = |tensor: &Tensor| {
@@ -166,6 +162,10 @@ impl WholeToken {
         };
         if model.blocks.iter().any(|block| block.all().map(Tensor::size) != sizes.of_block(pages[0])) {
             return Err(format!("layers that are not as {sizes:?} has them"));
+        }
+        let device = model.head.device();
+        if device != Device::Cuda(0) {
+            return Err(format!("the model is on {device:?}, not on the first GPU"));
         }
         let module = module().as_ref().map_err(Clone::clone)?;
         let blocks = i64::from(module.ability(Ability::Multiprocessors)?);
