@@ -20,6 +20,7 @@ struct Model {
     const float *frequencies;   // [WIDTH / 2]
     const i64 *axes;            // [WIDTH / 2]: which position each follows
     int layers, hidden, inner, heads, shared_heads, vocabulary, page_tokens;
+    int row_bytes, sums;        // room in shared memory for a row, and for sums of products
     float epsilon, scale;
 };
 

@@ -15,17 +15,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
     __shared__ float cosine[WIDTH / 2], sine[WIDTH / 2], scratch[WIDTH];
     int hidden = model.hidden, queries = model.heads * WIDTH;
 
-    // the host counts the same bytes
     bf16 *x = (bf16 *)(shared + WARPS * STAGES * PIECE);
-    int widest = max(max(hidden, queries), model.inner) * (int)sizeof(bf16);
-    float *sums = (float *)((char *)x + (max(widest, WARPS * LEFT * (int)sizeof(float)) + 15) / 16 * 16);
-    int most_sums = 0;
-    for (int step = QKV; step <= HEAD; step++) {
-        Part part = part_of(model, model.blocks[0], step);
-        int rows = (part.rows + (int)gridDim.x - 1) / (int)gridDim.x * (part.paired ? 2 : 1);
-        most_sums = max(most_sums, rows * part.pieces);
-    }
-    Block *blocks = (Block *)(sums + (most_sums + 3) / 4 * 4);
+    float *sums = (float *)((char *)x + model.row_bytes);
+    Block *blocks = (Block *)(sums + model.sums);
 
     for (int i = threadIdx.x; i < model.layers * (int)(sizeof(Block) / 8); i += THREADS)
         ((u64 *)blocks)[i] = ((const u64 *)model.blocks)[i];

@@ -67,24 +67,30 @@ impl Sizes {
         (fewest..WARPS).find(|pieces| WARPS % pieces == 0).unwrap_or(WARPS)
     }
 
-    /// Shared memory of a block: rings, a row or what warps leave of attention, sums, addresses.
-    pub(super) fn shared_bytes(self, blocks: i64) -> i64 {
+    /// Of a row, or of what warps leave of attention, in whole sixteens.
+    pub(super) fn row_bytes(self) -> i64 {
         let widest = self.hidden.max(self.queries()).max(self.inner) * 2;
         let left = WARPS * MOST_IN_GROUP * PARTIAL * 4;
-        let sums = |rows: i64, width: i64| (rows + blocks - 1) / blocks * Self::pieces(width);
+        (widest.max(left) + 15) / 16 * 16
+    }
+
+    /// A block's sums of its pieces of a product, of which there are most, in whole fours.
+    pub(super) fn sums(self, blocks: i64) -> i64 {
+        let of = |rows: i64, width: i64| (rows + blocks - 1) / blocks * Self::pieces(width);
         let products = [
-            sums(self.queries() + 2 * self.shared_heads * HEAD_WIDTH, self.hidden),
-            sums(self.hidden, self.queries()),
-            2 * sums(self.inner, self.hidden),
-            sums(self.hidden, self.inner),
-            sums(self.vocabulary, self.hidden),
+            of(self.queries() + 2 * self.shared_heads * HEAD_WIDTH, self.hidden),
+            of(self.hidden, self.queries()),
+            2 * of(self.inner, self.hidden),
+            of(self.hidden, self.inner),
+            of(self.vocabulary, self.hidden),
         ];
-        let sums = products.into_iter().max().unwrap_or(0);
-        let in_sixteens = |bytes: i64| (bytes + 15) / 16 * 16;
-        WARPS * STAGES * PIECE_BYTES
-            + in_sixteens(widest.max(left))
-            + in_sixteens(sums * 4)
-            + self.layers * 9 * 8
+        (products.into_iter().max().unwrap_or(0) + 3) / 4 * 4
+    }
+
+    /// Shared memory of a block: rings, a row, sums, addresses.
+    pub(super) fn shared_bytes(self, blocks: i64) -> i64 {
+        let (ring, addresses) = (STAGES * PIECE_BYTES, self.layers * 9 * 8);
+        WARPS * ring + self.row_bytes() + self.sums(blocks) * 4 + addresses
     }
 }
 
