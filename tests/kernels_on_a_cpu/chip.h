@@ -1,0 +1,165 @@
+// As much of a chip as the kernels use: threads of a block are threads, what a warp does together is done behind barriers.
+// Blocks are processes, so that what is static is a block's own.
+
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+typedef unsigned short bf16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+using std::isinf, std::max, std::min, std::nan;
+
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __shared__ static
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __expf expf
+
+struct uint4 { u32 x, y, z, w; };
+struct Index { int x; };
+static thread_local Index threadIdx;
+static Index blockIdx, gridDim;
+
+static float __uint_as_float(u32 bits) { float x; memcpy(&x, &bits, 4); return x; }
+static u32 __float_as_uint(float x) { u32 bits; memcpy(&bits, &x, 4); return bits; }
+static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static bf16 rounded(float x) { u32 bits = __float_as_uint(x); return (bits + 0x7fff + (bits >> 16 & 1)) >> 16; }
+
+static u32 __byte_perm(u32 a, u32 b, u32 selector) {
+    u64 both = (u64)b << 32 | a;
+    u32 result = 0;
+    for (int i = 0; i < 4; i++) result |= (u32)(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    return result;
+}
+
+// ---- a block and its warps ----
+
+static char shared_memory[400000] __attribute__((aligned(128)));
+static std::unique_ptr<std::barrier<>> block_barrier;
+static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
+static u64 left_by_lanes[32][32];
+static u32 operands[32][32][6];
+
+static void __syncthreads() { block_barrier->arrive_and_wait(); }
+static void __syncwarp() { warp_barriers[threadIdx.x >> 5]->arrive_and_wait(); }
+
+template <class T> static T from_lane(T value, int lane) {
+    int warp = threadIdx.x >> 5;
+    memcpy(&left_by_lanes[warp][threadIdx.x & 31], &value, sizeof value);
+    __syncwarp();
+    T result;
+    memcpy(&result, &left_by_lanes[warp][lane & 31], sizeof result);
+    __syncwarp();
+    return result;
+}
+template <class T> static T __shfl_sync(u32, T value, int lane) { return from_lane(value, lane); }
+template <class T> static T __shfl_xor_sync(u32, T value, int mask) { return from_lane(value, (threadIdx.x & 31) ^ mask); }
+
+static bool __any_sync(u32, bool value) {
+    int warp = threadIdx.x >> 5;
+    left_by_lanes[warp][threadIdx.x & 31] = value;
+    __syncwarp();
+    bool any = false;
+    for (u64 of_lane : left_by_lanes[warp]) any |= of_lane != 0;
+    __syncwarp();
+    return any;
+}
+
+// mma.m16n8k16, row times column, bf16 to f32.
+static void multiply_as_a_warp(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    u32 mine[6] = {a0, a1, a2, a3, b0, b1};
+    memcpy(operands[warp][lane], mine, sizeof mine);
+    __syncwarp();
+    auto number = [](u32 pair, int which) { return __uint_as_float(which ? pair & 0xffff0000u : pair << 16); };
+    for (int r = 0; r < 4; r++) {
+        int row = (lane >> 2) + (r >> 1) * 8, column = 2 * (lane & 3) + (r & 1);
+        for (int k = 0; k < 16; k++)
+            c[r] += number(operands[warp][row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k & 1) *
+                    number(operands[warp][column * 4 + k % 8 / 2][4 + k / 8], k & 1);
+    }
+    __syncwarp();
+}
+
+// ---- barriers in shared memory, and copies to it ----
+
+static std::atomic<u64> &phase(u32 barrier) { return *(std::atomic<u64> *)(std::uintptr_t)barrier; }
+static void first_phase(u32 barrier) { phase(barrier) = 0; }
+static void end_phase(u32 barrier) { phase(barrier)++; }
+static void wait_for_phase(u32 barrier, u32 parity) { while ((phase(barrier) & 1) == parity) sched_yield(); }
+
+static void copy_now(u32 barrier, u32 to, const void *from, u32 bytes) {
+    if (bytes % 16 || (std::uintptr_t)from % 16 || to % 16) { fprintf(stderr, "a copy of other than whole sixteens\n"); abort(); }
+    memcpy((void *)(std::uintptr_t)to, from, bytes);
+    end_phase(barrier);
+}
+
+static u32 others_have_met(u32 *met) { sched_yield(); return __atomic_load_n(met, __ATOMIC_ACQUIRE); }
+
+// ---- a launch ----
+
+// Whether all blocks ended, and wrote nothing behind their shared memory.
+static bool launch(int blocks, int threads, size_t shared_bytes, const std::function<void()> &kernel) {
+    std::vector<pid_t> running;
+    for (int block = 0; block < blocks; block++) {
+        pid_t child = fork();
+        if (child == 0) {
+            blockIdx.x = block;
+            gridDim.x = blocks;
+            memset(shared_memory, 0xff, sizeof shared_memory);
+            block_barrier = std::make_unique<std::barrier<>>(threads);
+            for (int warp = 0; warp < threads / 32; warp++) warp_barriers.push_back(std::make_unique<std::barrier<>>(32));
+            std::vector<std::thread> all;
+            for (int thread = 0; thread < threads; thread++)
+                all.emplace_back([&, thread] { threadIdx.x = thread; kernel(); });
+            for (std::thread &thread : all) thread.join();
+            for (size_t i = shared_bytes; i < sizeof shared_memory; i++)
+                if (shared_memory[i] != (char)0xff) _exit(1);
+            _exit(0);
+        }
+        running.push_back(child);
+    }
+    bool well = true;
+    for (pid_t child : running) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        well &= status == 0;
+    }
+    return well;
+}
+
+// ---- memory that blocks share ----
+
+static char *memory, *memory_end;
+
+static void make_memory(size_t bytes) {
+    memory = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memory_end = memory + bytes;
+}
+
+template <class T> static T *take(size_t count) {
+    memory = (char *)(((std::uintptr_t)memory + 63) / 64 * 64);
+    T *taken = (T *)memory;
+    memory += count * sizeof(T);
+    if (memory > memory_end) { fprintf(stderr, "too little memory\n"); abort(); }
+    return taken;
+}

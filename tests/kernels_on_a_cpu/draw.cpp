@@ -1,0 +1,56 @@
+// Tokens drawn by `draw.cu`, beside the same in f64: also with a logit that is no number, and with a dictated token.
+
+#include "chip.h"
+#include "kernel.cu"
+
+static bool drawn_well(int vocabulary) {
+    const double draws[] = {0.0, 0.25, 0.5, 0.999999, 1 - 1.0 / (1ull << 52), 0.3, 0.7};
+    const int count = 7, broken = 5, said = 6;
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    bf16 *logits = take<bf16>(count * vocabulary);
+    for (int i = 0; i < count * vocabulary; i++) logits[i] = rounded(3 * normal(random));
+    logits[broken * vocabulary + 7] = 0x7fc0;
+    i64 *forbidden = take<i64>(3);
+    forbidden[0] = 1, forbidden[1] = 5, forbidden[2] = vocabulary - 1;
+    double *drawn = take<double>(2 * count);
+    Rows rows{};
+    for (int row = 0; row < count; row++) {
+        rows.temperature[row] = 0.5f + 0.2f * row;
+        rows.dictated[row] = row == said ? 9 : -1;
+        rows.draw[row] = draws[row];
+        drawn[2 * row] = drawn[2 * row + 1] = -77;
+    }
+    if (!launch(count, THREADS, 0, [&] { draw_tokens((Eight *)logits, forbidden, drawn, 3, vocabulary / 8, rows); }))
+        return false;
+    bool well = true;
+    for (int row = 0; row < count; row++) {
+        std::vector<double> x(vocabulary);
+        double whole = 0, all = 0, running = 0;
+        for (int i = 0; i < vocabulary; i++) {
+            bool out = i == 1 || i == 5 || i == vocabulary - 1;
+            x[i] = out ? -1e30 : (double)(wide(logits[row * vocabulary + i]) / rows.temperature[row]);
+            whole += exp(x[i]);
+        }
+        auto share = [&](int i) { return (double)(float)exp(x[i] - log(whole)); };
+        for (int i = 0; i < vocabulary; i++) all += share(i);
+        int expected = -1;
+        while (running <= draws[row] * all && expected + 1 < vocabulary) running += share(++expected);
+        if (row == said) expected = 9;
+        double token = drawn[2 * row], logp = drawn[2 * row + 1];
+        bool right = row == broken ? std::isnan(token) && std::isnan(logp)
+                                   : token == expected && fabs(logp - (x[expected] - log(whole))) < 1e-4;
+        if (!right) printf("  row %d: token %g, expected %d; %g\n", row, token, expected, logp);
+        well &= right;
+    }
+    printf("drawing from %d tokens: %s\n", vocabulary, well ? "right" : "WRONG");
+    fflush(stdout);
+    return well;
+}
+
+int main() {
+    make_memory(16 << 20);
+    bool well = true;
+    for (int vocabulary : {64, 4096, 20000}) well &= drawn_well(vocabulary);
+    return !well;
+}
