@@ -35,6 +35,11 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     written.and_then(|()| sync(parent(path)))
 }
 
+/// Where a file lies while it is written.
+pub(super) fn half_written(path: &Path) -> PathBuf {
+    hidden(path, WRITING)
+}
+
 /// A folder under another name, removed unless it becomes what it was for.
 #[derive(Debug)]
 pub(super) struct Draft {

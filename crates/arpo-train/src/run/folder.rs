@@ -2,7 +2,7 @@
 //! ends.
 
 use super::RunError;
-use super::durable::{entries, make_folder, tidy, write_file};
+use super::durable::{entries, half_written, make_folder, tidy, write_file};
 use super::metrics::MetricsLog;
 use super::screens::ScreenStore;
 use std::fs::{self, File, TryLockError};
@@ -138,7 +138,9 @@ impl RunFolder {
 
 /// The folder's part in whether a run can start.
 fn check(path: &Path, start: Start) -> Result<(), RunError> {
-    let held = entries(path)?.iter().any(|entry| !entry.ends_with(LOCK));
+    // a run may have been killed while it wrote its first file
+    let first = half_written(&config_file(path));
+    let held = entries(path)?.iter().any(|entry| !entry.ends_with(LOCK) && *entry != first);
     match start {
         Start::New if held => {
             // whoever is at work there is the better reason

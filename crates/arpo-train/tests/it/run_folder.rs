@@ -90,6 +90,13 @@ fn a_run_killed_before_it_began_is_begun_by_resume() {
     drop(folder);
     // nor is it in the way of a new one
     drop(RunFolder::start(&temporary.run(), Start::New).unwrap());
+    // nor is the first file, if it was killed while that was written
+    for start in [Start::Resume, Start::New] {
+        fs::write(temporary.run().join(".config.toml.writing"), "see").unwrap();
+        let folder = RunFolder::start(&temporary.run(), start).unwrap();
+        assert_eq!(folder.config().unwrap(), None);
+    }
+    assert!(!temporary.run().join(".config.toml.writing").exists());
 }
 
 #[test]
