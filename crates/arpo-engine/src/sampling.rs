@@ -146,16 +146,20 @@ impl Draft {
 
     /// One token for each row of logits `[rows, vocabulary]`.
     pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
-        let both = match self {
-            Self::Kernel(rows) => forbidden
-                .draw(logits, rows)
-                .unwrap_or_else(|| PlainDraft::free(rows, logits.device()).sample(logits, forbidden)),
+        match self {
+            Self::Kernel(rows) => match forbidden.draw(logits, rows) {
+                Some(drawn) => read(&drawn),
+                None => PlainDraft::free(rows, logits.device()).sample(logits, forbidden),
+            },
             Self::Plain(plain) => plain.sample(logits, forbidden),
-        };
-        // read at once, because each reading waits for the device
-        let both: Vec<f64> = both.flatten(0, 1).try_into().expect("two numbers for each row");
-        both.chunks_exact(2).map(|both| Drawn { token: both[0] as u32, logp: both[1] as f32 }).collect()
+        }
     }
+}
+
+/// Tokens and log-probabilities `[rows, 2]`, read at once, because each reading waits for the device.
+fn read(drawn: &Tensor) -> Vec<Drawn> {
+    let both: Vec<f64> = drawn.flatten(0, 1).try_into().expect("two numbers for each row");
+    both.chunks_exact(2).map(|both| Drawn { token: both[0] as u32, logp: both[1] as f32 }).collect()
 }
 
 impl PlainDraft {
@@ -200,8 +204,7 @@ impl PlainDraft {
         }
     }
 
-    /// For each row of logits `[rows, vocabulary]` a token and its log-probability, f64 `[rows, 2]`.
-    fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Tensor {
+    fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
         let logp = forbidden.log_distribution(logits, &self.temperatures);
         let tokens = Tensor::zeros([logits.size()[0]], (Kind::Int64, logits.device()));
         for Part { rows, way } in &self.parts {
@@ -217,7 +220,9 @@ impl PlainDraft {
             let _ = tokens.get(row).fill_(i64::from(token));
         }
         let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
-        Tensor::stack(&[tokens.to_kind(Kind::Double), logp.to_kind(Kind::Double)], 1)
+        let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
+        let logp: Vec<f32> = logp.try_into().expect("one number for each row");
+        tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
     }
 }
 
