@@ -39,7 +39,7 @@ using std::isinf, std::max, std::min, std::nan;
 struct uint4 { u32 x, y, z, w; };
 struct Index { int x; };
 static thread_local Index threadIdx;
-static Index blockIdx, gridDim;
+static Index blockIdx, blockDim, gridDim;
 
 static float __uint_as_float(u32 bits) { float x; memcpy(&x, &bits, 4); return x; }
 static u32 __float_as_uint(float x) { u32 bits; memcpy(&bits, &x, 4); return bits; }
@@ -129,6 +129,7 @@ static bool launch(int blocks, int threads, size_t shared_bytes, const std::func
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             blockIdx.x = block;
             gridDim.x = blocks;
+            blockDim.x = threads;
             memset(shared_memory, 0xff, sizeof shared_memory);
             block_barrier = std::make_unique<std::barrier<>>(threads);
             for (int warp = 0; warp < threads / 32; warp++) warp_barriers.push_back(std::make_unique<std::barrier<>>(32));

@@ -46,7 +46,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name, sources in [
             ("draw", ["draw.cu"]),
-            ("token", ["pieces.cu", "steps.cu", "attend.cu", "token.cu"]),
+            ("paged", ["tile.cu", "paged.cu"]),
+            ("token", ["tile.cu", "pieces.cu", "steps.cu", "attend.cu", "token.cu"]),
         ]:
             Path(folder, "kernel.cu").write_text(for_a_cpu(sources))
             program = Path(folder, name)

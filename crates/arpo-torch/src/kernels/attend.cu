@@ -1,92 +1,6 @@
 // Attention of one token in a single kernel, for `token.cu`: every block has a part of the keys and values of one shared
 // head, `combine` puts the parts together.
 
-// The queries that share a key head, over a part of the older keys: as `paged_attention` does it for several sequences.
-struct Attention {
-    Words query[4];
-    float out[2][4][4];         // [half][pair of numbers][result of a product]
-    float exponent, weight;     // of query g
-
-    __device__ __forceinline__ Attention(const bf16 *q) : out{}, exponent(NONE), weight(0.0f) {
-        int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        for (int b = 0; b < 4; b++) query[b] = *(const Words *)(q + g * WIDTH + b * 32 + t * 8);
-    }
-
-    // Scores of a tile's keys, as probabilities relative to `exponent`; those behind `there` are none.
-    __device__ __forceinline__ void score(Ring &ring, int there, float scale, u32 *probability) {
-        int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        const bf16 *keys = (const bf16 *)ring.take();
-        Words key[2][4];
-        for (int j = 0; j < 2; j++)
-            for (int b = 0; b < 4; b++) key[j][b] = *(const Words *)(keys + (j * 8 + g) * WIDTH + b * 32 + t * 8);
-        ring.pass_on();
-        float score[2][4] = {}, other[2][4] = {};   // [tile of 8 keys][keys 2t, 2t + 1 of query g, then of nobody]
-        for (int j = 0; j < 2; j++)
-            for (int b = 0; b < 4; b++) {
-                multiply(score[j], query[b].at[0], 0, query[b].at[1], 0, key[j][b].at[0], key[j][b].at[1]);
-                multiply(other[j], query[b].at[2], 0, query[b].at[3], 0, key[j][b].at[2], key[j][b].at[3]);
-            }
-        float largest = NONE;
-        for (int j = 0; j < 2; j++)
-            for (int i = 0; i < 2; i++) {
-                score[j][i] = j * 8 + t * 2 + i < there ? (score[j][i] + other[j][i]) * scale : NONE;
-                largest = fmaxf(largest, score[j][i]);
-            }
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-        if (__any_sync(~0u, largest > exponent)) {
-            float next = fmaxf(exponent, largest), shrink = exp2f(exponent - next);
-            exponent = next;
-            weight *= shrink;
-            // a product's columns are queries 2t and 2t + 1
-            float first = __shfl_sync(~0u, shrink, t * 8), second = __shfl_sync(~0u, shrink, t * 8 + 4);
-            for (int h = 0; h < 2; h++)
-                for (int i = 0; i < 4; i++)
-                    for (int r = 0; r < 4; r++) out[h][i][r] *= r & 1 ? second : first;
-        }
-        for (int j = 0; j < 2; j++) {
-            float p0 = exp2f(score[j][0] - exponent), p1 = exp2f(score[j][1] - exponent);
-            weight += p0 + p1;
-            probability[j] = narrow(p0) | (u32)narrow(p1) << 16;
-        }
-    }
-
-    // Its values, by these probabilities.
-    __device__ __forceinline__ void add(Ring &ring, int there, const u32 *probability) {
-        int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        const bf16 *values = (const bf16 *)ring.take();
-        Words value[2][4];
-        for (int h = 0; h < 2; h++)
-            for (int r = 0; r < 4; r++) {   // tokens 2t, 2t + 1, 2t + 8, 2t + 9
-                int token = t * 2 + (r & 1) + (r >> 1) * 8;
-                // what lies behind the end may be no number
-                value[h][r] = token < there ? *(const Words *)(values + token * WIDTH + h * 64 + g * 8) : Words{};
-            }
-        ring.pass_on();
-        for (int h = 0; h < 2; h++)
-            for (int i = 0; i < 4; i++) {
-                u32 a = value[h][0].at[i], b = value[h][1].at[i], c = value[h][2].at[i], d = value[h][3].at[i];
-                multiply(out[h][i], __byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632),
-                         __byte_perm(c, d, 0x5410), __byte_perm(c, d, 0x7632), probability[0], probability[1]);
-            }
-    }
-
-    // For the other warps: sums [GROUP][WIDTH], then exponents and weights of the group.
-    __device__ __forceinline__ void leave(float *left) {
-        int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        weight += __shfl_xor_sync(~0u, weight, 1);
-        weight += __shfl_xor_sync(~0u, weight, 2);
-        if (t == 0) {
-            left[GROUP * WIDTH + g] = exponent;
-            left[GROUP * WIDTH + GROUP + g] = weight;
-        }
-        for (int h = 0; h < 2; h++)
-            for (int i = 0; i < 4; i++)
-                for (int r = 0; r < 4; r++)
-                    left[(t * 2 + (r & 1)) * WIDTH + h * 64 + g * 8 + i * 2 + (r >> 1)] = out[h][i][r];
-    }
-};
-
 // A pair of a head's numbers, turned to its place: `from` into `to`.
 __device__ __forceinline__ void turn(const bf16 *from, bf16 *to, const float *cosine, const float *sine, int i) {
     float c = cosine[i], s = sine[i], a = wide(from[i]), b = wide(from[WIDTH / 2 + i]);
@@ -118,31 +32,22 @@ __device__ __forceinline__ void attend(const Surroundings &at, const Block &bloc
         turn(queries + member * WIDTH, at.q + member * WIDTH, at.cosine, at.sine, pair % (WIDTH / 2));
     }
     __syncthreads();
-    Attention attention(at.q);
+    Attention attention(at.q, group);
     for (int tile = tiles.begin + warp; tile < tiles.end; tile += WARPS) {
         u32 probability[2];
         int there = at.token.past - tile * TILE;
-        attention.score(at.ring, there, model.scale, probability);
-        attention.add(at.ring, there, probability);
+        Keys keys((const bf16 *)at.ring.take());
+        at.ring.pass_on();
+        attention.score(keys, there, model.scale, probability);
+        Values values((const bf16 *)at.ring.take(), there);
+        at.ring.pass_on();
+        attention.add(values, probability);
     }
     float *left = (float *)at.x;
     attention.leave(left + warp * LEFT);
     __syncthreads();
     float *partial = at.between.partial + tiles.head * group * (tiles.chunks + 1) * PARTIAL;
-    for (int number = threadIdx.x; number < group * WIDTH; number += THREADS) {
-        int member = number / WIDTH, i = number % WIDTH;
-        float top = NONE, total = 0.0f, sum = 0.0f;
-        for (int w = 0; w < WARPS; w++) top = fmaxf(top, left[w * LEFT + GROUP * WIDTH + member]);
-        for (int w = 0; w < WARPS; w++) {
-            const float *of = left + w * LEFT;
-            float share = exp2f(of[GROUP * WIDTH + member] - top);
-            total += share * of[GROUP * WIDTH + GROUP + member];
-            sum += share * of[member * WIDTH + i];
-        }
-        float *to = partial + (member * (tiles.chunks + 1) + tiles.chunk) * PARTIAL;
-        to[i] = sum;
-        if (i == 0) { to[WIDTH] = top; to[WIDTH + 1] = total; }
-    }
+    put_together<WARPS>(left, group, partial + tiles.chunk * PARTIAL, (tiles.chunks + 1) * PARTIAL);
     if (tiles.chunk > 0) return;
 
     // the new key and value: into their page, and seen by the token itself as a chunk of one

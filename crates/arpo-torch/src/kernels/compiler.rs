@@ -105,12 +105,12 @@ pub(super) struct Module {
 
 impl Module {
     /// Compiles a source, behind what all of them begin with, for the first device.
-    pub(super) fn compile(source: &str, name: &str) -> Result<Self, String> {
+    pub(super) fn compile(sources: &[&str], name: &str) -> Result<Self, String> {
         // the driver loads code into this thread's context, which is libtorch's from its first tensor on
         let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
         // SAFETY: the driver is in use by libtorch already; opening it again counts it once more.
         let driver = unsafe { Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
-        let binary = compiled(&[NUMBERS, source].concat(), name, &architecture(&driver)?)?;
+        let binary = compiled(&[&[NUMBERS], sources].concat().concat(), name, &architecture(&driver)?)?;
         // SAFETY: CUresult cuModuleLoadData(CUmodule *module, const void *image), with libtorch's context current.
         let load: LoadData = unsafe { find(&driver, "cuModuleLoadData")? };
         let mut handle = ptr::null_mut();

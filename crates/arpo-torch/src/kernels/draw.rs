@@ -81,7 +81,7 @@ pub fn draw(logits: &Tensor, forbidden: Option<&Tensor>, rows: &[RowDraw]) -> Op
 }
 
 fn module() -> &'static Result<Module, String> {
-    MODULE.get_or_init(|| Module::compile(SOURCE, "draw.cu"))
+    MODULE.get_or_init(|| Module::compile(&[SOURCE], "draw.cu"))
 }
 
 /// Why the kernel is not there, on a machine with a GPU.

@@ -87,7 +87,7 @@ pub struct Fused {
 
 impl Fused {
     fn compile() -> Result<Self, String> {
-        Module::compile(SOURCE, "fused.cu").map(|module| Self { module })
+        Module::compile(&[SOURCE], "fused.cu").map(|module| Self { module })
     }
 
     /// x / rms(x) * w by rows; `None` for rows too wide.

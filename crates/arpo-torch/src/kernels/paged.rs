@@ -7,7 +7,12 @@ use crate::shim::Apart;
 use std::sync::OnceLock;
 use tch::{Device, Kind, Tensor};
 
-const SOURCE: &str = include_str!("paged.cu");
+/// In this order.
+const SOURCES: [&str; 2] = [TILES, include_str!("paged.cu")];
+
+/// Attention over tiles, for all that attend to pages.
+pub(super) const TILES: &str = include_str!("tile.cu");
+
 const WIDTH: i64 = 128;
 pub(super) const WIDTH_ROOT: f32 = 11.313_708;
 const THREADS: u32 = 128;
@@ -112,7 +117,7 @@ fn module_for(tensor: &Tensor) -> Option<&'static Module> {
     if !fits || plain_is_wanted() {
         return None;
     }
-    MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().ok()
+    MODULE.get_or_init(|| Module::compile(&SOURCES, "paged.cu")).as_ref().ok()
 }
 
 /// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, shared heads, tokens, 128]`:
@@ -227,7 +232,7 @@ pub(crate) fn joined(Apart { older, newer, older_sums, newer_sums }: &Apart) -> 
 
 /// Why the kernel is not there, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
-    MODULE.get_or_init(|| Module::compile(SOURCE, "paged.cu")).as_ref().err().map(String::as_str)
+    MODULE.get_or_init(|| Module::compile(&SOURCES, "paged.cu")).as_ref().err().map(String::as_str)
 }
 
 /// How many chunks the longest sequence is cut into, and how many tokens each has: whole tiles. Blocks fill rounds as well

@@ -2,12 +2,10 @@
 // every warp gets through a ring in shared memory, in the order in which it will use them. As soon as a place in the ring
 // is free the next piece is asked for, also if it belongs to a later step.
 
-#define WIDTH 128    // of a head
 #define WARPS 10
 #define STAGES 4     // places in a warp's ring
 #define PIECE 4096   // bytes; also what the keys of a tile take, and its values
 #define UNITS (PIECE / 512)
-#define TILE 16      // tokens
 
 struct Block {
     const bf16 *norm1, *qkv, *qkv_bias, *out, *norm2, *gate_up, *down;

@@ -64,11 +64,11 @@ fn fitting(x: &Tensor, weight: &Tensor) -> Option<(&'static Module, i64, i64)> {
     if !alike || width % 8 != 0 || !x.is_contiguous() || !weight.is_contiguous() {
         return None;
     }
-    let module = MODULE.get_or_init(|| Module::compile(SOURCE, "row.cu")).as_ref().ok()?;
+    let module = MODULE.get_or_init(|| Module::compile(&[SOURCE], "row.cu")).as_ref().ok()?;
     Some((module, weight.size()[0], width / 8))
 }
 
 /// Why the kernels are not there, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
-    MODULE.get_or_init(|| Module::compile(SOURCE, "row.cu")).as_ref().err().map(String::as_str)
+    MODULE.get_or_init(|| Module::compile(&[SOURCE], "row.cu")).as_ref().err().map(String::as_str)
 }

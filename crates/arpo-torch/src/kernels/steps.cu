@@ -2,10 +2,6 @@
 
 #define THREADS (WARPS * 32)
 #define HELD 4       // groups of eight that a thread has of a row of the hidden width
-#define GROUP 8      // most query heads that share a key head
-#define PARTIAL (WIDTH + 2)
-#define LEFT (GROUP * PARTIAL)  // numbers that a warp leaves of its attention
-#define NONE (-1e30f)
 
 // What blocks leave for each other.
 struct Between {
@@ -35,13 +31,6 @@ __device__ __forceinline__ float warp_sum(float value) {
 }
 
 __device__ __forceinline__ float squares(u32 pair) { return lower(pair) * lower(pair) + upper(pair) * upper(pair); }
-
-// 16 x 16 times 16 x 8, rows of the first and columns of the second in pairs of bf16.
-__device__ __forceinline__ void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 // The sum of products of two pieces, eight numbers of each unit for every thread. Every four threads have a row of the one
 // matrix and the same column of the other, so that what is wanted stands where the two meet; the rest is not looked at.

@@ -21,7 +21,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
 
     for (int i = threadIdx.x; i < model.layers * (int)(sizeof(Block) / 8); i += THREADS)
         ((u64 *)blocks)[i] = ((const u64 *)model.blocks)[i];
-    for (int i = threadIdx.x; i < GROUP * WIDTH; i += THREADS) q[i] = 0;
     if (threadIdx.x < WIDTH / 2) {
         float angle = (float)token.positions[model.axes[threadIdx.x]] * model.frequencies[threadIdx.x];
         cosine[threadIdx.x] = cosf(angle);

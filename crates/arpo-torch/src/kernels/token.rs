@@ -1,7 +1,7 @@
 //! One new token of one sequence in a single kernel, from its embedding to its logits. See `token.cu`.
 
 use super::compiler::{Ability, Argument, Module};
-use super::paged::WIDTH_ROOT;
+use super::paged::{TILES, WIDTH_ROOT};
 use super::plain_is_wanted;
 use super::token_sizes::{HEAD_WIDTH, PARTIAL, Sizes, THREADS};
 use std::cell::Cell;
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 use tch::{Device, Kind, Tensor};
 
 /// In this order.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
+    TILES,
     include_str!("pieces.cu"),
     include_str!("steps.cu"),
     include_str!("attend.cu"),
@@ -286,5 +287,5 @@ impl WholeToken {
 }
 
 fn module() -> &'static Result<Module, String> {
-    MODULE.get_or_init(|| Module::compile(&SOURCES.concat(), "token.cu"))
+    MODULE.get_or_init(|| Module::compile(&SOURCES, "token.cu"))
 }
