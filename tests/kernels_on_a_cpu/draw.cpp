@@ -3,7 +3,8 @@
 #include "chip.h"
 #include "kernel.cu"
 
-static bool drawn_well(int vocabulary) {
+// Forbidden are two, and all from `last` on in as many groups as are told of.
+static bool drawn_well(int vocabulary, int last, int groups) {
     const double draws[] = {0.0, 0.25, 0.5, 0.999999, 1 - 1.0 / (1ull << 52), 0.3, 0.7};
     const int count = 7, broken = 5, said = 6;
     std::mt19937 random(3);
@@ -11,8 +12,9 @@ static bool drawn_well(int vocabulary) {
     bf16 *logits = take<bf16>(count * vocabulary);
     for (int i = 0; i < count * vocabulary; i++) logits[i] = rounded(3 * normal(random));
     logits[broken * vocabulary + 7] = 0x7fc0;
-    i64 *forbidden = take<i64>(3);
-    forbidden[0] = 1, forbidden[1] = 5, forbidden[2] = vocabulary - 1;
+    auto is_forbidden = [&](int token) { return token == 1 || token == 5 || token >= last; };
+    unsigned char *forbidden = take<unsigned char>(groups);
+    for (int token = 0; token < groups * 8; token++) forbidden[token / 8] |= is_forbidden(token) << token % 8;
     double *drawn = take<double>(2 * count);
     Rows rows{};
     for (int row = 0; row < count; row++) {
@@ -21,15 +23,14 @@ static bool drawn_well(int vocabulary) {
         rows.draw[row] = draws[row];
         drawn[2 * row] = drawn[2 * row + 1] = -77;
     }
-    if (!launch(count, THREADS, 0, [&] { draw_tokens((Eight *)logits, forbidden, drawn, 3, vocabulary / 8, rows); }))
+    if (!launch(count, THREADS, 0, [&] { draw_tokens((Eight *)logits, forbidden, drawn, groups, vocabulary / 8, rows); }))
         return false;
     bool well = true;
     for (int row = 0; row < count; row++) {
         std::vector<double> x(vocabulary);
         double whole = 0, all = 0, running = 0;
         for (int i = 0; i < vocabulary; i++) {
-            bool out = i == 1 || i == 5 || i == vocabulary - 1;
-            x[i] = out ? -1e30 : (double)(wide(logits[row * vocabulary + i]) / rows.temperature[row]);
+            x[i] = i < groups * 8 && is_forbidden(i) ? -1e30 : (double)(wide(logits[row * vocabulary + i]) / rows.temperature[row]);
             whole += exp(x[i]);
         }
         auto share = [&](int i) { return (double)(float)exp(x[i] - log(whole)); };
@@ -51,6 +52,8 @@ static bool drawn_well(int vocabulary) {
 int main() {
     make_memory(16 << 20);
     bool well = true;
-    for (int vocabulary : {64, 4096, 20000}) well &= drawn_well(vocabulary);
+    well &= drawn_well(64, 63, 8);
+    well &= drawn_well(4096, 4096, 1);
+    well &= drawn_well(20000, 300, 2500);
     return !well;
 }

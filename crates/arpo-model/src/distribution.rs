@@ -12,13 +12,16 @@ const FORBIDDEN_LOGIT: f64 = -1e30;
 #[derive(Debug)]
 pub struct Forbidden {
     tokens: Option<Tensor>,
+    /// The same for the kernel that draws.
+    bits: Tensor,
 }
 
 impl Forbidden {
     /// These tokens, none to leave none out.
     pub fn new(tokens: &[u32], device: Device) -> Self {
+        let bits = draw::bits(tokens).to_device(device);
         let tokens: Vec<i64> = tokens.iter().map(|&token| i64::from(token)).collect();
-        Self { tokens: (!tokens.is_empty()).then(|| Tensor::from_slice(&tokens).to_device(device)) }
+        Self { tokens: (!tokens.is_empty()).then(|| Tensor::from_slice(&tokens).to_device(device)), bits }
     }
 
     /// Logits `[rows, vocabulary]` over the temperature (a number, or one for each row), in f32, the forbidden ones as
@@ -39,6 +42,6 @@ impl Forbidden {
     /// A token from each row of logits and its log-probability, f64 `[rows, 2]`: what a draw from the distribution above
     /// gives, up to rounding. `None` where there is no kernel for that.
     pub fn draw(&self, logits: &Tensor, rows: &[RowDraw]) -> Option<Tensor> {
-        draw::draw(logits, self.tokens.as_ref(), rows)
+        draw::draw(logits, &self.bits, rows)
     }
 }

@@ -3,7 +3,6 @@
 
 #define THREADS 1024
 #define MOST_ROWS 64        // of a launch: how they are drawn goes along with it
-#define MOST_GROUPS 32768   // of eight tokens
 #define FORBIDDEN (-1e30f)  // low enough that its probability is exactly 0
 
 struct Rows {
@@ -14,12 +13,13 @@ struct Rows {
 
 struct Row {
     const Eight *logits;
-    const unsigned char *forbidden;     // a bit for each token
+    const unsigned char *forbidden;     // a bit for each token, up to the last that is
+    int forbidden_groups;
     float temperature;
 
     __device__ __forceinline__ void eight(int g, float *x) const {
         Eight eight = logits[g];
-        u32 bits = forbidden[g];
+        u32 bits = g < forbidden_groups ? forbidden[g] : 0;
         for (int i = 0; i < 8; i++) x[i] = bits >> i & 1 ? FORBIDDEN : wide(eight.at[i]) / temperature;
     }
 };
@@ -47,17 +47,12 @@ __device__ __forceinline__ Sums running_sums(double value, double *shared) {
 
 // drawn: for each row the token and its log-probability. `groups` is eighths of the vocabulary.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    draw_tokens(const Eight *logits, const i64 *forbidden, double *drawn, int forbidden_count, int groups, Rows rows) {
-    __shared__ unsigned char bits[MOST_GROUPS];
+    draw_tokens(const Eight *logits, const unsigned char *forbidden, double *drawn, int forbidden_groups, int groups,
+                Rows rows) {
     __shared__ float tops[THREADS / 32];
     __shared__ double shared[THREADS / 32];
     int number = blockIdx.x;
-    Row row{logits + (i64)number * groups, bits, rows.temperature[number]};
-    for (int g = threadIdx.x; g < groups; g += THREADS) bits[g] = 0;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int i = 0; i < forbidden_count; i++) bits[forbidden[i] >> 3] |= 1 << (forbidden[i] & 7);
-    __syncthreads();
+    Row row{logits + (i64)number * groups, forbidden, forbidden_groups, rows.temperature[number]};
 
     // the logarithm of the sum of exponentials
     float x[8], top = FORBIDDEN, sum = 0.0f;

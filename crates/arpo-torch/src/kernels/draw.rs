@@ -11,7 +11,6 @@ const SOURCE: &str = include_str!("draw.cu");
 /// As in the source.
 const THREADS: u32 = 1024;
 const MOST_ROWS: usize = 64;
-const MOST_GROUPS: i64 = 32_768;
 
 static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
 
@@ -52,12 +51,21 @@ pub fn is_there(device: Device) -> bool {
     matches!(device, Device::Cuda(_)) && !plain_is_wanted() && module().is_ok()
 }
 
-/// Of each row of logits `[rows, vocabulary]` a token and its log-probability, f64 `[rows, 2]`; those of `forbidden`, i64,
-/// do not come. `None` where the kernel cannot be used.
-pub fn draw(logits: &Tensor, forbidden: Option<&Tensor>, rows: &[RowDraw]) -> Option<Tensor> {
+/// A set of tokens as the kernel reads it, u8: a bit for each, up to the last of them.
+pub fn bits(tokens: &[u32]) -> Tensor {
+    let groups = tokens.iter().max().map_or(0, |&last| last as usize / 8 + 1);
+    let mut bits = vec![0_u8; groups];
+    for &token in tokens {
+        bits[token as usize / 8] |= 1 << (token % 8);
+    }
+    Tensor::from_slice(&bits)
+}
+
+/// Of each row of logits `[rows, vocabulary]` a token and its log-probability, f64 `[rows, 2]`; those of `forbidden`, as
+/// [`bits`] on the same device, do not come. `None` where the kernel cannot be used.
+pub fn draw(logits: &Tensor, forbidden: &Tensor, rows: &[RowDraw]) -> Option<Tensor> {
     let vocabulary = logits.size()[1];
-    let fits = logits.kind() == Kind::BFloat16 && vocabulary % 8 == 0 && vocabulary / 8 <= MOST_GROUPS;
-    if !fits || !is_there(logits.device()) {
+    if logits.kind() != Kind::BFloat16 || vocabulary % 8 != 0 || !is_there(logits.device()) {
         return None;
     }
     let module = module().as_ref().ok()?;
@@ -69,9 +77,9 @@ pub fn draw(logits: &Tensor, forbidden: Option<&Tensor>, rows: &[RowDraw]) -> Op
         let argument = RowsArgument::new(some);
         let arguments = [
             of_rows(&logits),
-            forbidden.map_or(Argument::Null, Argument::tensor),
+            Argument::tensor(forbidden),
             of_rows(&drawn),
-            Argument::I32(forbidden.map_or(0, |tokens| tokens.size()[0] as i32)),
+            Argument::I32(forbidden.size()[0] as i32),
             Argument::I32((vocabulary / 8) as i32),
             Argument::Structure(ptr::from_ref(&argument).cast()),
         ];
@@ -87,4 +95,21 @@ fn module() -> &'static Result<Module, String> {
 /// Why the kernel is not there, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
     module().as_ref().err().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(tokens: &[u32]) -> Vec<u8> {
+        Vec::try_from(bits(tokens)).unwrap()
+    }
+
+    #[test]
+    fn a_bit_for_each_token_up_to_the_last() {
+        assert!(bytes(&[]).is_empty());
+        assert_eq!(bytes(&[0]), [1]);
+        assert_eq!(bytes(&[23, 1, 9, 1]), [0b10, 0b10, 0b1000_0000]);
+        assert_eq!(bytes(&[16]), [0, 0, 1]);
+    }
 }
