@@ -86,6 +86,18 @@ static bool __any_sync(u32, bool value) {
     return any;
 }
 
+static u32 __ballot_sync(u32, bool value) {
+    int warp = threadIdx.x >> 5;
+    left_by_lanes[warp][threadIdx.x & 31] = value;
+    __syncwarp();
+    u32 lanes = 0;
+    for (int lane = 0; lane < 32; lane++) lanes |= (u32)left_by_lanes[warp][lane] << lane;
+    __syncwarp();
+    return lanes;
+}
+
+static int __ffs(u32 bits) { return __builtin_ffs(bits); }
+
 // mma.m16n8k16, row times column, bf16 to f32.
 static void multiply_as_a_warp(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
@@ -119,35 +131,41 @@ static u32 others_have_met(u32 *met) { sched_yield(); return __atomic_load_n(met
 
 // ---- a launch ----
 
+// Blocks that run at the same time, and so the most that can wait for each other.
+static const int AT_ONCE = 16;
+
 // Whether all blocks ended, and wrote nothing behind their shared memory.
 static bool launch(int blocks, int threads, size_t shared_bytes, const std::function<void()> &kernel) {
-    std::vector<pid_t> running;
-    for (int block = 0; block < blocks; block++) {
-        pid_t child = fork();
-        if (child == 0) {
-            // blocks that wait for each other for ever end with whoever loses patience
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            blockIdx.x = block;
-            gridDim.x = blocks;
-            blockDim.x = threads;
-            memset(shared_memory, 0xff, sizeof shared_memory);
-            block_barrier = std::make_unique<std::barrier<>>(threads);
-            for (int warp = 0; warp < threads / 32; warp++) warp_barriers.push_back(std::make_unique<std::barrier<>>(32));
-            std::vector<std::thread> all;
-            for (int thread = 0; thread < threads; thread++)
-                all.emplace_back([&, thread] { threadIdx.x = thread; kernel(); });
-            for (std::thread &thread : all) thread.join();
-            for (size_t i = shared_bytes; i < sizeof shared_memory; i++)
-                if (shared_memory[i] != (char)0xff) _exit(1);
-            _exit(0);
-        }
-        running.push_back(child);
-    }
+    auto run = [&](int block) {
+        // blocks that wait for each other for ever end with whoever loses patience
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        blockIdx.x = block;
+        blockDim.x = threads;
+        gridDim.x = blocks;
+        memset(shared_memory, 0xff, sizeof shared_memory);
+        block_barrier = std::make_unique<std::barrier<>>(threads);
+        for (int warp = 0; warp < threads / 32; warp++) warp_barriers.push_back(std::make_unique<std::barrier<>>(32));
+        std::vector<std::thread> all;
+        for (int thread = 0; thread < threads; thread++)
+            all.emplace_back([&, thread] { threadIdx.x = thread; kernel(); });
+        for (std::thread &thread : all) thread.join();
+        for (size_t i = shared_bytes; i < sizeof shared_memory; i++)
+            if (shared_memory[i] != (char)0xff) _exit(1);
+        _exit(0);
+    };
     bool well = true;
-    for (pid_t child : running) {
-        int status = 0;
-        waitpid(child, &status, 0);
-        well &= status == 0;
+    for (int first = 0; first < blocks; first += AT_ONCE) {
+        std::vector<pid_t> running;
+        for (int block = first; block < min(first + AT_ONCE, blocks); block++) {
+            pid_t child = fork();
+            if (child == 0) run(block);
+            running.push_back(child);
+        }
+        for (pid_t child : running) {
+            int status = 0;
+            waitpid(child, &status, 0);
+            well &= status == 0;
+        }
     }
     return well;
 }

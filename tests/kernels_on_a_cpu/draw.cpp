@@ -12,6 +12,8 @@ static bool drawn_well(int vocabulary, int last, int groups) {
     bf16 *logits = take<bf16>(count * vocabulary);
     for (int i = 0; i < count * vocabulary; i++) logits[i] = rounded(3 * normal(random));
     logits[broken * vocabulary + 7] = 0x7fc0;
+    // so unlikely that f32 knows nothing of it, not even where the first token is wanted that has a share
+    for (int i = 0; i < vocabulary / SLICES; i++) logits[i] = rounded(-60);
     auto is_forbidden = [&](int token) { return token == 1 || token == 5 || token >= last; };
     unsigned char *forbidden = take<unsigned char>(groups);
     for (int token = 0; token < groups * 8; token++) forbidden[token / 8] |= is_forbidden(token) << token % 8;
@@ -23,7 +25,11 @@ static bool drawn_well(int vocabulary, int last, int groups) {
         rows.draw[row] = draws[row];
         drawn[2 * row] = drawn[2 * row + 1] = -77;
     }
-    if (!launch(count, THREADS, 0, [&] { draw_tokens((Eight *)logits, forbidden, drawn, groups, vocabulary / 8, rows); }))
+    Exponentials *slices = take<Exponentials>(count * SLICES);
+    if (!launch(count * SLICES, THREADS, 0,
+                [&] { sum_slices((Eight *)logits, forbidden, slices, groups, vocabulary / 8, rows); }) ||
+        !launch(count, THREADS, 0,
+                [&] { draw_tokens((Eight *)logits, forbidden, slices, drawn, groups, vocabulary / 8, rows); }))
         return false;
     bool well = true;
     for (int row = 0; row < count; row++) {

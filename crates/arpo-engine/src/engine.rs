@@ -329,9 +329,7 @@ impl Engine {
             self.counts.single += 1;
             return Ok(logits);
         }
-        let features = self.new_features()?;
         let device = self.model.device();
-        let embedded = self.model.embed(&tokens, features.as_ref())?;
         let positions: Vec<Positions> = self.running.iter().map(|(_, one)| one.new_positions()).collect();
         let layout = self.model.text().layout(&positions, device);
         let spans: Vec<Span> = self
@@ -352,6 +350,9 @@ impl Engine {
             })
             .collect();
         let ends = Tensor::from_slice(&ends).to_device(device);
+        // last: what is sent to the device behind this waits for it, and the device then for what comes of it
+        let features = self.new_features()?;
+        let embedded = self.model.embed(&tokens, features.as_ref())?;
         let text = self.model.text();
         let hidden = text.forward_attending(embedded, &layout, &ends, |layer, projected| {
             routes.attend(&self.cache, layer, projected)

@@ -22,11 +22,13 @@ impl TokenKey {
         Self(u64::from(token))
     }
 
-    /// One feature of a picture.
-    pub(crate) fn feature(digest: &str, index: usize) -> Self {
+    /// The features of a picture, as many as are asked for. They are counted from its name: hashing each would take a long
+    /// prompt's time twice.
+    pub(crate) fn features(digest: &str) -> impl Iterator<Item = Self> {
         let mut hasher = DefaultHasher::new();
-        (digest, index).hash(&mut hasher);
-        Self(hasher.finish() | 1 << 63)
+        digest.hash(&mut hasher);
+        let name = hasher.finish();
+        (0..).map(move |index: u64| Self(name.wrapping_add(index) | 1 << 63))
     }
 }
 

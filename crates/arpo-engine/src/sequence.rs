@@ -81,8 +81,10 @@ impl Sequence {
         for (grid, screenshot) in grids.iter().zip(&screenshots) {
             at += tokens[at..].iter().position(|&token| token == image_token).unwrap_or(0);
             let features = grid.features(merge);
-            for index in 0..features {
-                keys[at + index] = TokenKey::feature(&screenshot.digest, index);
+            for (key, feature) in
+                keys[at..at + features].iter_mut().zip(TokenKey::features(&screenshot.digest))
+            {
+                *key = feature;
             }
             shown.push(Shown { first: at, features });
             at += features;

@@ -71,6 +71,7 @@ pub(super) enum Ability {
 const MOST_SHARED_BYTES: c_int = 8;
 
 /// One argument of a kernel.
+#[derive(Clone, Copy)]
 pub(super) enum Argument {
     Pointer(*mut c_void),
     Null,

@@ -9,7 +9,8 @@ use tch::{Device, Kind, Tensor};
 const SOURCE: &str = include_str!("draw.cu");
 
 /// As in the source.
-const THREADS: u32 = 1024;
+const THREADS: u32 = 256;
+const SLICES: usize = 32;
 const MOST_ROWS: usize = 64;
 
 static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
@@ -70,20 +71,23 @@ pub fn draw(logits: &Tensor, forbidden: &Tensor, rows: &[RowDraw]) -> Option<Ten
     }
     let module = module().as_ref().ok()?;
     let logits = logits.contiguous();
-    let drawn = Tensor::empty([rows.len() as i64, 2], (Kind::Double, logits.device()));
+    let empty = |size: [i64; 2]| Tensor::empty(size, (Kind::Double, logits.device()));
+    let (slices, drawn) =
+        (empty([(rows.len().min(MOST_ROWS) * SLICES) as i64, 2]), empty([rows.len() as i64, 2]));
     for (number, some) in rows.chunks(MOST_ROWS).enumerate() {
         let first = (number * MOST_ROWS) as i64;
         let of_rows = |tensor: &Tensor| Argument::tensor(&tensor.narrow(0, first, some.len() as i64));
         let argument = RowsArgument::new(some);
-        let arguments = [
-            of_rows(&logits),
-            Argument::tensor(forbidden),
-            of_rows(&drawn),
+        let read = [of_rows(&logits), Argument::tensor(forbidden)];
+        let (parts, tokens) = (Argument::tensor(&slices), of_rows(&drawn));
+        let how = [
             Argument::I32(forbidden.size()[0] as i32),
             Argument::I32((vocabulary / 8) as i32),
             Argument::Structure(ptr::from_ref(&argument).cast()),
         ];
-        module.launch("draw_tokens", some.len() as u32, THREADS, &arguments);
+        let arguments = |written: &[Argument]| [&read, written, &how].concat();
+        module.launch("sum_slices", (some.len() * SLICES) as u32, THREADS, &arguments(&[parts]));
+        module.launch("draw_tokens", some.len() as u32, THREADS, &arguments(&[parts, tokens]));
     }
     Some(drawn)
 }
