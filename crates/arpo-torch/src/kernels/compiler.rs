@@ -105,7 +105,7 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// Compiles a source, behind what all of them begin with, for the first device.
+    /// Compiles sources, one behind the other and all behind what they begin with, for the first device.
     pub(super) fn compile(sources: &[&str], name: &str) -> Result<Self, String> {
         // the driver loads code into this thread's context, which is libtorch's from its first tensor on
         let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
