@@ -13,7 +13,8 @@ static bool drawn_well(int vocabulary, int last, int groups) {
     for (int i = 0; i < count * vocabulary; i++) logits[i] = rounded(3 * normal(random));
     logits[broken * vocabulary + 7] = 0x7fc0;
     // so unlikely that f32 knows nothing of it, not even where the first token is wanted that has a share
-    for (int i = 0; i < vocabulary / SLICES; i++) logits[i] = rounded(-60);
+    for (int g = 0; g < Slice(0, vocabulary / 8).end; g++)
+        for (int i = 0; i < 8; i++) logits[g * 8 + i] = rounded(-60);
     auto is_forbidden = [&](int token) { return token == 1 || token == 5 || token >= last; };
     unsigned char *forbidden = take<unsigned char>(groups);
     for (int token = 0; token < groups * 8; token++) forbidden[token / 8] |= is_forbidden(token) << token % 8;
@@ -60,6 +61,7 @@ int main() {
     bool well = true;
     well &= drawn_well(64, 63, 8);
     well &= drawn_well(4096, 4096, 1);
-    well &= drawn_well(20000, 300, 2500);
+    well &= drawn_well(20000, 3000, 2500);
+    well &= drawn_well(80000, 79000, 10000);     // several groups for each thread
     return !well;
 }

@@ -350,7 +350,7 @@ impl Engine {
             })
             .collect();
         let ends = Tensor::from_slice(&ends).to_device(device);
-        // last: what is sent to the device behind this waits for it, and the device then for what comes of it
+        // last: all that is sent to the device behind it, now only the tokens, waits for the encoding
         let features = self.new_features()?;
         let embedded = self.model.embed(&tokens, features.as_ref())?;
         let text = self.model.text();

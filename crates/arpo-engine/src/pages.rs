@@ -22,8 +22,7 @@ impl TokenKey {
         Self(u64::from(token))
     }
 
-    /// The features of a picture, as many as are asked for. They are counted from its name: hashing each would take a long
-    /// prompt's time twice.
+    /// The features of a picture, as many as are asked for, counted from 63 bits of its name: pages hash them anyway.
     pub(crate) fn features(digest: &str) -> impl Iterator<Item = Self> {
         let mut hasher = DefaultHasher::new();
         digest.hash(&mut hasher);
@@ -32,7 +31,8 @@ impl TokenKey {
     }
 }
 
-/// Names a page's content and everything before it: 128 bits, so that two contents never meet in practice.
+/// Names a page's content and everything before it: 128 bits (and 63 for a picture), so that two contents never meet in
+/// practice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Chain(u64, u64);
 
@@ -277,6 +277,14 @@ mod tests {
         assert!(table.extend(&mut lease, keys));
         table.release(lease, keys);
         found
+    }
+
+    #[test]
+    fn features_are_neither_words_nor_those_of_another_picture() {
+        let features = |digest: &str| TokenKey::features(digest).take(3000).collect::<Vec<_>>();
+        let all = [features("one"), features("other"), count(0, 3000)].concat();
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 9000);
+        assert_eq!(features("one"), features("one"));
     }
 
     #[test]

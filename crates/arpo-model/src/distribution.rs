@@ -12,7 +12,7 @@ const FORBIDDEN_LOGIT: f64 = -1e30;
 #[derive(Debug)]
 pub struct Forbidden {
     tokens: Option<Tensor>,
-    /// The same for the kernel that draws.
+    /// The same for the kernels that draw.
     bits: Tensor,
 }
 

@@ -170,9 +170,9 @@ fn draws_differ(device: Device) -> (usize, f64) {
     let vocabulary = 152_064;
     let logits =
         (Tensor::randn([DRAWS as i64, vocabulary], (Kind::Float, device)) * 3.0).to_kind(Kind::BFloat16);
-    // two, and the end of the vocabulary, which no tokenizer has
-    let unused: Vec<u32> = [5, 77].into_iter().chain(151_000..vocabulary as u32).collect();
-    let forbidden = Forbidden::new(&unused, device);
+    // two, and the end of the vocabulary
+    let forbidden: Vec<u32> = [5, 77].into_iter().chain(151_000..vocabulary as u32).collect();
+    let forbidden = Forbidden::new(&forbidden, device);
     let rows: Vec<RowDraw> = (0..DRAWS)
         .map(|row| RowDraw {
             temperature: 0.5 + row as f64 / DRAWS as f64,

@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         drawn[2 * number + 1] = x[dictated & 7] - whole;
         return;
     }
-    // which may be all of it, by rounding
+    // below all of it, also where a draw close to 1 is rounded
     double wanted = fmin(rows.draw[number] * shares.all, nextafter(shares.all, 0.0));
     u32 holders = __ballot_sync(~0u, shares.before <= wanted && wanted < shares.with);
     int lane = __ffs(holders) - 1;

@@ -1,4 +1,4 @@
-//! From logits to tokens in one kernel. See `draw.cu`.
+//! From logits to tokens by kernels. See `draw.cu`.
 
 use super::compiler::{Argument, Module};
 use super::plain_is_wanted;
@@ -47,12 +47,12 @@ impl RowsArgument {
     }
 }
 
-/// Whether there is a kernel on such a device, as far as can be said without logits.
+/// Whether there are kernels on such a device, as far as can be said without logits.
 pub fn is_there(device: Device) -> bool {
     matches!(device, Device::Cuda(_)) && !plain_is_wanted() && module().is_ok()
 }
 
-/// A set of tokens as the kernel reads it, u8: a bit for each, up to the last of them.
+/// A set of tokens as kernels read it, u8: a bit for each, up to the last of them.
 pub fn bits(tokens: &[u32]) -> Tensor {
     let groups = tokens.iter().max().map_or(0, |&last| last as usize / 8 + 1);
     let mut bits = vec![0_u8; groups];
@@ -63,7 +63,7 @@ pub fn bits(tokens: &[u32]) -> Tensor {
 }
 
 /// Of each row of logits `[rows, vocabulary]` a token and its log-probability, f64 `[rows, 2]`; those of `forbidden`, as
-/// [`bits`] on the same device, do not come. `None` where the kernel cannot be used.
+/// [`bits`] on the same device, do not come. `None` where kernels cannot be used.
 pub fn draw(logits: &Tensor, forbidden: &Tensor, rows: &[RowDraw]) -> Option<Tensor> {
     let vocabulary = logits.size()[1];
     if logits.kind() != Kind::BFloat16 || vocabulary % 8 != 0 || !is_there(logits.device()) {
@@ -96,7 +96,7 @@ fn module() -> &'static Result<Module, String> {
     MODULE.get_or_init(|| Module::compile(&[SOURCE], "draw.cu"))
 }
 
-/// Why the kernel is not there, on a machine with a GPU.
+/// Why they are not there, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
     module().as_ref().err().map(String::as_str)
 }

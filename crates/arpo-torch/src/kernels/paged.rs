@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 use tch::{Device, Kind, Tensor};
 
 /// In this order.
-const SOURCES: [&str; 2] = [TILES, include_str!("paged.cu")];
+const SOURCES: [&str; 2] = [TILE_SOURCE, include_str!("paged.cu")];
 
 /// Attention over tiles, for all that attend to pages.
-pub(super) const TILES: &str = include_str!("tile.cu");
+pub(super) const TILE_SOURCE: &str = include_str!("tile.cu");
 
 const WIDTH: i64 = 128;
 pub(super) const WIDTH_ROOT: f32 = 11.313_708;

@@ -1,7 +1,7 @@
 //! One new token of one sequence in a single kernel, from its embedding to its logits. See `token.cu`.
 
 use super::compiler::{Ability, Argument, Module};
-use super::paged::{TILES, WIDTH_ROOT};
+use super::paged::{TILE_SOURCE, WIDTH_ROOT};
 use super::plain_is_wanted;
 use super::token_sizes::{HEAD_WIDTH, PARTIAL, Sizes, THREADS};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 /// In this order.
 const SOURCES: [&str; 5] = [
-    TILES,
+    TILE_SOURCE,
     include_str!("pieces.cu"),
     include_str!("steps.cu"),
     include_str!("attend.cu"),

@@ -1,4 +1,5 @@
-//! Which models and devices the single kernel for a token has room for: the arithmetic of `pieces.cu` and `token.cu`.
+//! Which models and devices the single kernel for a token has room for: the arithmetic of `tile.cu`, `pieces.cu`
+//! and `token.cu`.
 
 /// As in the sources.
 pub(super) const HEAD_WIDTH: i64 = 128;
