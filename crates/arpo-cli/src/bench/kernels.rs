@@ -18,6 +18,7 @@ use arpo_model::learner::{Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_torch::kernels::draw::{self, RowDraw};
+use arpo_torch::kernels::paged::{self, PagedSequences, paged_attention};
 use arpo_torch::kernels::{self, row};
 use arpo_torch::shim::causal_from_the_end;
 use clap::Args;
@@ -49,7 +50,9 @@ pub(crate) struct KernelsArguments {
 
 pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = DeviceName::Cuda.device()?;
-    if let Some(problem) = kernels::problem().or_else(row::problem).or_else(draw::problem) {
+    if let Some(problem) =
+        kernels::problem().or_else(paged::problem).or_else(row::problem).or_else(draw::problem)
+    {
         return Err(Failure::failed(format!("no CUDA kernels of our own: {problem}")));
     }
     for (what, error) in rollout_errors(device) {
@@ -136,8 +139,8 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     }
 }
 
-/// The products of one row, and attention over older and newer keys, beside the same in f32. Sizes are no multiples of
-/// what the kernels work on at a time.
+/// The products of one row, attention over older and newer keys, and over pages, beside the same in f32. Sizes are no
+/// multiples of what the kernels work on at a time.
 fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, device)).to_kind(Kind::BFloat16);
     let wide = |tensor: &Tensor| tensor.to_kind(Kind::Float);
@@ -159,9 +162,25 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
     let last = Tensor::arange_start(older + newer - new, older + newer, (Kind::Int64, device)).unsqueeze(1);
     let seen = Tensor::arange(older + newer, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last);
+    // two sequences of unequal length in the same pages, which lie in the opposite order
+    let (page_tokens, longest, shorter) = (16, older + newer - 5, 77);
+    let pages = (older + newer) / page_tokens;
+    let paged =
+        [&k, &v].map(|x| x.view([shared, pages, page_tokens, 128]).transpose(0, 1).flip([0]).contiguous());
+    let table = Tensor::arange_start_step(pages - 1, -1, -1, (Kind::Int, device)).repeat([2, 1]);
+    let lengths = Tensor::from_slice(&[longest as i32, shorter]).to_device(device);
+    let sequences = PagedSequences::new(&table, &lengths, longest as usize).expect("this is a GPU");
+    let single_q = random(&[2, heads, 128]);
+    let over_pages =
+        paged_attention(&single_q, &paged[0], &paged[1], &sequences).expect("the kernels are there");
     let [k, v] = [k, v].map(|x| wide(&x).repeat_interleave_self_int(heads / shared, 1, None));
     let exact = Tensor::scaled_dot_product_attention(&wide(&q), &k, &v, Some(&seen), 0.0, false, None, false);
     errors.push(("attention, older keys apart", relative_error(&attended, &exact)));
+    let seen = Tensor::arange(older + newer, (Kind::Int, device)).lt_tensor(&lengths.view([2, 1, 1, 1]));
+    let [k, v] = [k, v].map(|x| x.expand([2, heads, older + newer, 128], false));
+    let q = wide(&single_q).unsqueeze(2);
+    let exact = Tensor::scaled_dot_product_attention(&q, &k, &v, Some(&seen), 0.0, false, None, false);
+    errors.push(("attention over pages", relative_error(&over_pages, &exact.view([2, -1]))));
     errors
 }
 
