@@ -1,6 +1,6 @@
 """Runs CUDA kernels on a CPU, thread by thread, and compares them with plain arithmetic: for machines without a GPU.
 
-Run by hand (a C++20 compiler is all it needs, a minute or two): `python3 tests/kernels_on_a_cpu/run.py`. What a kernel asks
+Run by hand (a C++20 compiler is all it needs, a few minutes): `python3 tests/kernels_on_a_cpu/run.py`. What a kernel asks
 of the chip directly (`asm`) is replaced by functions of `chip.h`; an `asm` that is not known here is an error.
 """
 
@@ -19,7 +19,7 @@ INSTRUCTIONS = [
     (r'asm volatile\("\{\\n\.reg \.pred there;.*?: "memory"\);', "wait_for_phase(barrier, parity);"),
     (r'asm volatile\("mbarrier\.arrive\.expect_tx.*?: "memory"\);', ""),
     (r'asm volatile\("cp\.async\.bulk.*?: "memory"\);', "copy_now(barrier, to, from, bytes);"),
-    (r'asm volatile\("mbarrier\.arrive\.shared.*?: "memory"\);', "end_phase(read + at * 8);"),
+    (r'asm volatile\("fence\.proxy\.async.*?: "memory"\);', ""),
     (r'asm volatile\("mbarrier\.init.*?: "memory"\);', "first_phase(shared_address(barriers + threadIdx.x));"),
     (r'asm volatile\("fence\.mbarrier_init.*?: "memory"\);', ""),
     (r'asm volatile\("red\.release.*?: "memory"\);', "__atomic_fetch_add(between.met, 1u, __ATOMIC_RELEASE);"),

@@ -90,11 +90,11 @@ static bool computed_well(const Case &of) {
     auto sums = [&](int rows, int width) { return (rows + of.blocks - 1) / of.blocks * pieces(width); };
     int most = max({sums(all_heads, of.hidden), sums(of.hidden, queries), 2 * sums(of.inner, of.hidden),
                     sums(of.hidden, of.inner), sums(of.vocabulary, of.hidden)});
-    int row_bytes = (max(max({of.hidden, queries, of.inner}) * 2, WARPS * GROUP * PARTIAL * 4) + 15) / 16 * 16;
+    int room = (max(of.hidden * 2 + most * 4, WARPS * LEFT * 4) + 15) / 16 * 16;
     Model model{blocks, random_numbers(hidden, 0.1, 1), random_numbers(of.vocabulary * hidden, 0.05), frequencies, axes,
                 of.layers, of.hidden, of.inner, of.heads, of.shared_heads, of.vocabulary, of.page_tokens,
-                row_bytes, (most + 3) / 4 * 4, 1e-6f, 1.44269504f / sqrtf(WIDTH)};
-    size_t shared_bytes = WARPS * STAGES * PIECE + row_bytes + model.sums * 4 + of.layers * sizeof(Block);
+                room, 1e-6f, 1.44269504f / sqrtf(WIDTH)};
+    size_t shared_bytes = WARPS * STAGES * PIECE + room + of.layers * sizeof(Block);
 
     int *table = take<int>(pages);
     for (int i = 0; i < pages; i++) table[i] = i;
@@ -162,6 +162,7 @@ int main() {
              Case{1, 256, 512, 14, 2, 64, 64, 16, 8},       // seven queries share a key
              Case{1, 256, 512, 4, 2, 64, 32, 100, 5},       // a block without keys
              Case{1, 64, 11008, 2, 1, 40, 16, 33, 2},       // rows of which the last piece is empty
+             Case{1, 64, 64, 2, 2, 8, 16, 5300, 3},         // more tiles for each warp than it has threads
          })
         well &= computed_well(of);
     return !well;

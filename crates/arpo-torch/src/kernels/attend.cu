@@ -15,23 +15,49 @@ struct Surroundings {
     const Between &between;
     const Tiles &tiles;
     Ring &ring;
-    bf16 *x, *q;
-    float *sums, *scratch;
+    bf16 *q, *own;              // queries; the token's own key and value
+    i64 own_place;              // where they go
+    float *left;                // what warps leave for each other
     const float *cosine, *sine;
 };
+
+// The token's own key and value: into their page, and seen by the token itself as a chunk of one.
+__device__ __forceinline__ void attend_to_itself(const Surroundings &at, const Block &block, float *to, int group, int stride) {
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const bf16 *key = at.own, *value = key + WIDTH;
+    if (threadIdx.x < WIDTH) {
+        block.keys[at.own_place + threadIdx.x] = key[threadIdx.x];
+        block.values[at.own_place + threadIdx.x] = value[threadIdx.x];
+    }
+    for (int member = warp; member < group; member += WARPS) {
+        float score = 0.0f;
+        for (int i = lane; i < WIDTH; i += 32) score += wide(at.q[member * WIDTH + i]) * wide(key[i]);
+        score = warp_sum(score) * at.model.scale;
+        float *its = to + member * stride;
+        for (int i = lane; i < WIDTH; i += 32) its[i] = wide(value[i]);
+        if (lane == 0) { its[WIDTH] = score; its[WIDTH + 1] = 1.0f; }
+    }
+}
 
 // This block's tiles of the older keys and values; one block of each head also has the new ones.
 __device__ __forceinline__ void attend(const Surroundings &at, const Block &block) {
     const Model &model = at.model;
     const Tiles &tiles = at.tiles;
-    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = model.heads / model.shared_heads;
+    int warp = threadIdx.x >> 5, group = model.heads / model.shared_heads, stride = (tiles.chunks + 1) * PARTIAL;
     const bf16 *queries = at.between.qkv + tiles.head * group * WIDTH;
+    float *partial = at.between.partial + tiles.head * group * stride;
     #pragma unroll 2
     for (int pair = threadIdx.x; pair < group * WIDTH / 2; pair += THREADS) {
         int member = pair / (WIDTH / 2);
         turn(queries + member * WIDTH, at.q + member * WIDTH, at.cosine, at.sine, pair % (WIDTH / 2));
     }
+    if (tiles.chunk == 0 && threadIdx.x < WIDTH) {
+        const bf16 *key = at.between.qkv + (model.heads + tiles.head) * WIDTH, *value = key + model.shared_heads * WIDTH;
+        if (threadIdx.x < WIDTH / 2) turn(key, at.own, at.cosine, at.sine, threadIdx.x);
+        at.own[WIDTH + threadIdx.x] = value[threadIdx.x];
+    }
     __syncthreads();
+    if (tiles.chunk == 0) attend_to_itself(at, block, partial + tiles.chunks * PARTIAL, group, stride);
     Attention attention(at.q, group);
     for (int tile = tiles.begin + warp; tile < tiles.end; tile += WARPS) {
         u32 probability[2];
@@ -43,58 +69,50 @@ __device__ __forceinline__ void attend(const Surroundings &at, const Block &bloc
         at.ring.pass_on();
         attention.add(values, probability);
     }
-    float *left = (float *)at.x;
-    attention.leave(left + warp * LEFT);
+    attention.leave(at.left + warp * LEFT);
     __syncthreads();
-    float *partial = at.between.partial + tiles.head * group * (tiles.chunks + 1) * PARTIAL;
-    put_together<WARPS>(left, group, partial + tiles.chunk * PARTIAL, (tiles.chunks + 1) * PARTIAL);
-    if (tiles.chunk > 0) return;
-
-    // the new key and value: into their page, and seen by the token itself as a chunk of one
-    const bf16 *key = at.between.qkv + (model.heads + tiles.head) * WIDTH, *value = key + model.shared_heads * WIDTH;
-    i64 page = at.token.table[at.token.past / model.page_tokens];
-    i64 place = ((page * model.shared_heads + tiles.head) * model.page_tokens + at.token.past % model.page_tokens) * WIDTH;
-    bf16 *turned = (bf16 *)at.scratch;
-    if (threadIdx.x < WIDTH / 2) turn(key, turned, at.cosine, at.sine, threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x < WIDTH) {
-        block.keys[place + threadIdx.x] = turned[threadIdx.x];
-        block.values[place + threadIdx.x] = value[threadIdx.x];
-    }
-    for (int member = warp; member < group; member += WARPS) {
-        float score = 0.0f;
-        for (int i = lane; i < WIDTH; i += 32) score += wide(at.q[member * WIDTH + i]) * wide(turned[i]);
-        score = warp_sum(score) * model.scale;
-        float *to = partial + (member * (tiles.chunks + 1) + tiles.chunks) * PARTIAL;
-        for (int i = lane; i < WIDTH; i += 32) to[i] = wide(value[i]);
-        if (lane == 0) { to[WIDTH] = score; to[WIDTH + 1] = 1.0f; }
-    }
+    put_together<WARPS>(at.left, group, partial + tiles.chunk * PARTIAL, stride);
 }
 
 // Chunks put together: 32 numbers of a head for each block, every warp with a share of the chunks.
 __device__ __forceinline__ void combine(const Surroundings &at) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, last = at.tiles.chunks;
-    float *left = (float *)at.x;
     for (int unit = blockIdx.x; unit < at.model.heads * WIDTH / 32; unit += gridDim.x) {
         const float *from = at.between.partial + (i64)(unit / 4) * (last + 1) * PARTIAL;
         float top = NONE, total = 0.0f, sum = 0.0f;
-        for (int c = lane; c <= last; c += 32) top = fmaxf(top, from[c * PARTIAL + WIDTH]);
-        for (int offset = 16; offset; offset >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
-        for (int c = warp; c <= last; c += 4 * WARPS)
+        for (int c = warp; c <= last; c += 4 * WARPS) {
+            float exponents[4], weights[4], numbers[4], before = top;
             #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float *chunk = from + min(c + i * WARPS, last) * PARTIAL;
-                float share = c + i * WARPS <= last ? exp2f(chunk[WIDTH] - top) : 0.0f;
-                total += share * chunk[WIDTH + 1];
-                sum += share * chunk[unit % 4 * 32 + lane];
+                bool there = c + i * WARPS <= last;
+                const float *chunk = from + (c + i * WARPS) * PARTIAL;
+                exponents[i] = there ? chunk[WIDTH] : NONE;
+                weights[i] = there ? chunk[WIDTH + 1] : 0.0f;
+                numbers[i] = there ? chunk[unit % 4 * 32 + lane] : 0.0f;
             }
-        left[warp * 64 + lane] = sum;
-        left[warp * 64 + 32 + lane] = total;
+            #pragma unroll
+            for (int i = 0; i < 4; i++) top = fmaxf(top, exponents[i]);
+            total *= exp2f(before - top);
+            sum *= exp2f(before - top);
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float share = exp2f(exponents[i] - top);
+                total += share * weights[i];
+                sum += share * numbers[i];
+            }
+        }
+        float *left = at.left + warp * 96 + lane;
+        left[0] = sum;
+        left[32] = total;
+        left[64] = top;
         __syncthreads();
         if (warp == 0) {
-            for (int other = 1; other < WARPS; other++) {
-                sum += left[other * 64 + lane];
-                total += left[other * 64 + 32 + lane];
+            for (int other = 1; other < WARPS; other++) top = fmaxf(top, left[other * 96 + 64]);
+            sum = total = 0.0f;
+            for (int other = 0; other < WARPS; other++) {
+                float share = exp2f(left[other * 96 + 64] - top);
+                sum += share * left[other * 96];
+                total += share * left[other * 96 + 32];
             }
             at.between.attended[unit * 32 + lane] = narrow(sum / total);
         }

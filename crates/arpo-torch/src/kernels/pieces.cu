@@ -18,7 +18,7 @@ struct Model {
     const float *frequencies;   // [WIDTH / 2]
     const i64 *axes;            // [WIDTH / 2]: which position each follows
     int layers, hidden, inner, heads, shared_heads, vocabulary, page_tokens;
-    int row_bytes, sums;        // room in shared memory for a row, and for sums of products
+    int room;                   // bytes of shared memory behind the rings: for a row and sums, or what attention leaves
     float epsilon, scale;
 };
 
@@ -81,16 +81,31 @@ struct Way {
     }
 };
 
-// The keys and values that a block attends to: tiles of one shared head.
+// The keys and values that a block attends to: tiles of one shared head, which its warps take in turn.
 struct Tiles {
     int head, chunk, chunks, begin, end;
-    __device__ __forceinline__ Tiles(const Model &model, int past) {
+    int page;                   // of the warp's tile with this thread's number
+
+    __device__ __forceinline__ Tiles(const Model &model, const Token &token) {
         chunks = gridDim.x / model.shared_heads;
         head = blockIdx.x / chunks;
         chunk = blockIdx.x % chunks;
-        i64 tiles = head < model.shared_heads ? (past + TILE - 1) / TILE : 0;
+        i64 tiles = head < model.shared_heads ? (token.past + TILE - 1) / TILE : 0;
         begin = (int)(tiles * chunk / chunks);
         end = (int)(tiles * (chunk + 1) / chunks);
+        int warp = threadIdx.x >> 5, mine = begin + warp + (threadIdx.x & 31) * WARPS;
+        page = mine < end ? token.table[mine * TILE / model.page_tokens] : 0;
+    }
+
+    // Where a token's key is in its page, and its value.
+    __device__ __forceinline__ i64 place(const Model &model, i64 page, int token) const {
+        return ((page * model.shared_heads + head) * model.page_tokens + token % model.page_tokens) * WIDTH;
+    }
+
+    // Where a tile of this warp begins.
+    __device__ __forceinline__ i64 place_of(const Model &model, const Token &token, int tile) const {
+        int number = (tile - begin) / WARPS, first = tile * TILE;
+        return place(model, number < 32 ? __shfl_sync(~0u, page, number) : token.table[first / model.page_tokens], first);
     }
 };
 
@@ -117,12 +132,8 @@ struct Plan {
             way.go_on(part);
             return way.length * 16;
         }
-        if (values) {
-            tile += WARPS;
-        } else {
-            i64 page = token.table[tile * TILE / model.page_tokens];
-            place = ((page * model.shared_heads + tiles.head) * model.page_tokens + tile * TILE % model.page_tokens) * WIDTH;
-        }
+        if (values) tile += WARPS;
+        else place = tiles.place_of(model, token, tile);
         from = (values ? blocks[layer].values : blocks[layer].keys) + place;
         values = !values;
         return PIECE;
@@ -154,7 +165,7 @@ struct Ring {
     const Block *blocks;
     const Tiles &tiles;
     char *pieces;
-    u32 full, read;             // a barrier for each place
+    u32 full;                   // a barrier for each place: its piece has come
     int at;
     u32 parity;                 // of its barriers
     Plan plan;
@@ -167,7 +178,6 @@ struct Ring {
         int warp = threadIdx.x >> 5;
         pieces = rings + warp * STAGES * PIECE;
         full = shared_address(all_barriers + warp * STAGES);
-        read = shared_address(all_barriers + (WARPS + warp) * STAGES);
         plan.layer = plan.step = 0;
         plan.begin(model, blocks, tiles);
         look_ahead();
@@ -190,13 +200,10 @@ struct Ring {
         return pieces + at * PIECE;
     }
 
-    // It has been read. That is waited for: reads queue up, and the next piece could come before them.
+    // It has been read. The fence waits for that: reads queue up, and the next piece could come before them.
     __device__ __forceinline__ void pass_on() {
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
-        if ((threadIdx.x & 31) == 0) {
-            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(read + at * 8) : "memory");
-            wait_for(read + at * 8, parity);
-        }
         ask(at);
         look_ahead();
         if (++at == STAGES) { at = 0; parity ^= 1; }

@@ -69,15 +69,10 @@ __device__ __forceinline__ void product(Ring &ring, const Part &part, const bf16
 
 __device__ __forceinline__ float sum_of(const Part &part, const float *sums, int local) {
     float sum = 0.0f;
-    for (int piece = 0; piece * part.piece_groups < part.groups; piece++) sum += sums[local * part.pieces + piece];
+    #pragma unroll
+    for (int piece = 0; piece < WARPS; piece++)
+        if (piece * part.piece_groups < part.groups) sum += sums[local * part.pieces + piece];
     return sum;
-}
-
-// Numbers of other blocks into shared memory.
-__device__ __forceinline__ void bring(const bf16 *from, bf16 *x, int numbers) {
-    #pragma unroll 4
-    for (int g = threadIdx.x; g < numbers / 8; g += THREADS) ((uint4 *)x)[g] = ((const uint4 *)from)[g];
-    __syncthreads();
 }
 
 // A thread's part of a row.
@@ -98,7 +93,7 @@ __device__ __forceinline__ void bring_normed(const bf16 *from, const Held &weigh
     Held held(from, numbers);
     float sum = 0.0f;
     #pragma unroll
-    for (int i = 0; i < HELD; i++)
+    for (int i = 0; i < HELD && threadIdx.x + i * THREADS < numbers / 8; i++)
         sum += squares(held.at[i].x) + squares(held.at[i].y) + squares(held.at[i].z) + squares(held.at[i].w);
     sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = sum;
@@ -111,10 +106,9 @@ __device__ __forceinline__ void bring_normed(const bf16 *from, const Held &weigh
                (u32)narrow(wide(narrow(upper(pair) * scale)) * upper(factor)) << 16;
     };
     #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        int g = threadIdx.x + i * THREADS;
+    for (int i = 0; i < HELD && threadIdx.x + i * THREADS < numbers / 8; i++) {
         uint4 a = held.at[i], b = weight.at[i];
-        if (g < numbers / 8) ((uint4 *)x)[g] = {normed(a.x, b.x), normed(a.y, b.y), normed(a.z, b.z), normed(a.w, b.w)};
+        ((uint4 *)x)[threadIdx.x + i * THREADS] = {normed(a.x, b.x), normed(a.y, b.y), normed(a.z, b.z), normed(a.w, b.w)};
     }
     __syncthreads();
 }

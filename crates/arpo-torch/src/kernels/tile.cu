@@ -6,7 +6,8 @@
 #define TILE 16      // tokens
 #define GROUP 8      // most query heads that share a key head
 #define PARTIAL (WIDTH + 2)     // a result so far: sums, the exponent they are relative to, their weight
-#define LEFT (GROUP * PARTIAL)  // numbers that a warp leaves of its attention
+#define PITCH (WIDTH + 1)       // of a head in shared memory, so that a warp's numbers go to many of its banks
+#define LEFT (GROUP * (PITCH + 2))      // numbers that a warp leaves of its attention
 #define NONE (-1e30f)
 
 // 16 x 16 times 16 x 8, rows of the first and columns of the second in pairs of bf16.
@@ -96,19 +97,19 @@ struct Attention {
             }
     }
 
-    // For the other warps: sums [GROUP][WIDTH], then exponents and weights of the group.
+    // For the other warps: sums [GROUP][PITCH], then exponents and weights of the group.
     __device__ __forceinline__ void leave(float *left) {
         int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
         weight += __shfl_xor_sync(~0u, weight, 1);
         weight += __shfl_xor_sync(~0u, weight, 2);
         if (t == 0) {
-            left[GROUP * WIDTH + g] = exponent;
-            left[GROUP * WIDTH + GROUP + g] = weight;
+            left[GROUP * PITCH + g] = exponent;
+            left[GROUP * PITCH + GROUP + g] = weight;
         }
         for (int h = 0; h < 2; h++)
             for (int i = 0; i < 4; i++)
                 for (int r = 0; r < 4; r++)
-                    left[(t * 2 + (r & 1)) * WIDTH + h * 64 + g * 8 + i * 2 + (r >> 1)] = out[h][i][r];
+                    left[(t * 2 + (r & 1)) * PITCH + h * 64 + g * 8 + i * 2 + (r >> 1)] = out[h][i][r];
     }
 };
 
@@ -118,12 +119,12 @@ __device__ __forceinline__ void put_together(const float *left, int group, float
     for (int number = threadIdx.x; number < group * WIDTH; number += warps * 32) {
         int member = number / WIDTH, i = number % WIDTH;
         float top = NONE, total = 0.0f, sum = 0.0f;
-        for (int w = 0; w < warps; w++) top = fmaxf(top, left[w * LEFT + GROUP * WIDTH + member]);
+        for (int w = 0; w < warps; w++) top = fmaxf(top, left[w * LEFT + GROUP * PITCH + member]);
         for (int w = 0; w < warps; w++) {
             const float *of = left + w * LEFT;
-            float share = exp2f(of[GROUP * WIDTH + member] - top);
-            total += share * of[GROUP * WIDTH + GROUP + member];
-            sum += share * of[member * WIDTH + i];
+            float share = exp2f(of[GROUP * PITCH + member] - top);
+            total += share * of[GROUP * PITCH + GROUP + member];
+            sum += share * of[member * PITCH + i];
         }
         float *to = partial + (i64)member * stride;
         to[i] = sum;

@@ -10,14 +10,14 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model, Token token, Between between) {
     extern __shared__ __align__(128) char shared[];
-    __shared__ __align__(8) u64 barriers[2 * WARPS * STAGES];
-    __shared__ __align__(16) bf16 q[GROUP * WIDTH];
-    __shared__ float cosine[WIDTH / 2], sine[WIDTH / 2], scratch[WIDTH];
-    int hidden = model.hidden, queries = model.heads * WIDTH;
+    __shared__ __align__(8) u64 barriers[WARPS * STAGES];
+    __shared__ __align__(16) bf16 q[GROUP * WIDTH], own[2 * WIDTH];
+    __shared__ float cosine[WIDTH / 2], sine[WIDTH / 2], scratch[WARPS];
+    int hidden = model.hidden;
 
     bf16 *x = (bf16 *)(shared + WARPS * STAGES * PIECE);
-    float *sums = (float *)((char *)x + model.row_bytes);
-    Block *blocks = (Block *)(sums + model.sums);
+    float *sums = (float *)(x + hidden);
+    Block *blocks = (Block *)((char *)x + model.room);
 
     for (int i = threadIdx.x; i < model.layers * (int)(sizeof(Block) / 8); i += THREADS)
         ((u64 *)blocks)[i] = ((const u64 *)model.blocks)[i];
@@ -26,13 +26,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
         cosine[threadIdx.x] = cosf(angle);
         sine[threadIdx.x] = sinf(angle);
     }
-    if (threadIdx.x < 2 * WARPS * STAGES)
+    if (threadIdx.x < WARPS * STAGES)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(shared_address(barriers + threadIdx.x)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
-    Tiles tiles(model, token.past);
+    Tiles tiles(model, token);
     Ring ring(model, token, blocks, tiles, shared, barriers);
-    Surroundings at{model, token, between, tiles, ring, x, q, sums, scratch, cosine, sine};
+    i64 own_place = tiles.place(model, token.table[token.past / model.page_tokens], token.past);
+    Surroundings at{model, token, between, tiles, ring, q, own, own_place, (float *)x, cosine, sine};
 
     // six meetings a layer: the host counts them too
     u32 target = between.already;
@@ -54,9 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
         meet(between, target);
 
         part = part_of(model, block, OUT);
-        bring(between.attended, x, queries);
         Held norm2(block.norm2, hidden);
-        product(ring, part, x, sums);
+        product(ring, part, between.attended, sums);
         auto add_to_stream = [&] {
             if (local >= part.local_rows) return;
             bf16 sum = narrow(sum_of(part, sums, local) + stream);
@@ -76,9 +76,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) whole_token(Model model
         meet(between, target);
 
         part = part_of(model, block, DOWN);
-        bring(between.gated, x, model.inner);
         norm1 = Held(layer + 1 < model.layers ? blocks[layer + 1].norm1 : model.norm, hidden);
-        product(ring, part, x, sums);
+        product(ring, part, between.gated, sums);
         add_to_stream();
         meet(between, target);
     }

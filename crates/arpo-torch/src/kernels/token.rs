@@ -91,8 +91,7 @@ struct ModelArgument {
     shared_heads: i32,
     vocabulary: i32,
     page_tokens: i32,
-    row_bytes: i32,
-    sums: i32,
+    room: i32,
     epsilon: f32,
     scale: f32,
 }
@@ -199,8 +198,7 @@ impl WholeToken {
             shared_heads: sizes.shared_heads as i32,
             vocabulary: sizes.vocabulary as i32,
             page_tokens: sizes.page_tokens as i32,
-            row_bytes: sizes.row_bytes() as i32,
-            sums: sizes.sums(blocks) as i32,
+            room: sizes.room(blocks) as i32,
             epsilon: model.epsilon as f32,
             // exponents are of 2
             scale: std::f32::consts::LOG2_E / WIDTH_ROOT,

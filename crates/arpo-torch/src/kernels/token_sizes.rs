@@ -68,15 +68,14 @@ impl Sizes {
         (fewest..WARPS).find(|pieces| WARPS % pieces == 0).unwrap_or(WARPS)
     }
 
-    /// Of a row, or of what warps leave of attention, in whole sixteens.
-    pub(super) fn row_bytes(self) -> i64 {
-        let widest = self.hidden.max(self.queries()).max(self.inner) * 2;
-        let left = WARPS * MOST_IN_GROUP * PARTIAL * 4;
-        (widest.max(left) + 15) / 16 * 16
+    /// Bytes for a row of the hidden width and sums of a product, or for what warps leave of attention, in whole sixteens.
+    pub(super) fn room(self, blocks: i64) -> i64 {
+        let left = WARPS * MOST_IN_GROUP * (HEAD_WIDTH + 1 + 2) * 4;
+        ((self.hidden * 2 + self.sums(blocks) * 4).max(left) + 15) / 16 * 16
     }
 
-    /// A block's sums of its pieces of a product, of which there are most, in whole fours.
-    pub(super) fn sums(self, blocks: i64) -> i64 {
+    /// A block's sums of its pieces of a product, of which there are most.
+    fn sums(self, blocks: i64) -> i64 {
         let of = |rows: i64, width: i64| (rows + blocks - 1) / blocks * Self::pieces(width);
         let products = [
             of(self.queries() + 2 * self.shared_heads * HEAD_WIDTH, self.hidden),
@@ -85,13 +84,13 @@ impl Sizes {
             of(self.hidden, self.inner),
             of(self.vocabulary, self.hidden),
         ];
-        (products.into_iter().max().unwrap_or(0) + 3) / 4 * 4
+        products.into_iter().max().unwrap_or(0)
     }
 
-    /// Shared memory of a block: rings, a row, sums, addresses.
+    /// Shared memory of a block: rings, room for a step, addresses.
     pub(super) fn shared_bytes(self, blocks: i64) -> i64 {
         let (ring, addresses) = (STAGES * PIECE_BYTES, self.layers * 9 * 8);
-        WARPS * ring + self.row_bytes() + self.sums(blocks) * 4 + addresses
+        WARPS * ring + self.room(blocks) + addresses
     }
 }
 
