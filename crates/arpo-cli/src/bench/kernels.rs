@@ -161,14 +161,20 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let halves = exact.chunk(2, -1);
     errors.push(("gated product of a row", relative_error(&gated, &(halves[0].silu() * &halves[1]))));
 
-    let (older, newer, new, heads, shared) = (4096, 400, 300, 28, 4);
-    let q = random(&[1, heads, new, 128]);
+    let (older, newer, heads, shared) = (4096, 496, 28, 4);
     let [k, v] = [(); 2].map(|()| random(&[1, shared, older + newer, 128]));
     let apart = [&k, &v].map(|x| x.narrow(2, 0, older).contiguous());
     let [newer_k, newer_v] = [&k, &v].map(|x| x.narrow(2, older, newer));
-    let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
-    let last = Tensor::arange_start(older + newer - new, older + newer, (Kind::Int64, device)).unsqueeze(1);
-    let seen = Tensor::arange(older + newer, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last);
+    // many new tokens, and few
+    let attended =
+        [("attention, older keys apart", 300), ("the same with few new ones", 100)].map(|(what, new)| {
+            let q = random(&[1, heads, new, 128]);
+            let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
+            let last =
+                Tensor::arange_start(older + newer - new, older + newer, (Kind::Int64, device)).unsqueeze(1);
+            let seen = Tensor::arange(older + newer, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last);
+            (what, q, attended, seen)
+        });
     // two sequences of unequal length in the same pages, which lie in the opposite order
     let (page_tokens, longest, shorter) = (16, older + newer - 5, 77);
     let pages = (older + newer) / page_tokens;
@@ -181,8 +187,11 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let over_pages =
         paged_attention(&single_q, &paged[0], &paged[1], &sequences).expect("the kernels are there");
     let [k, v] = [k, v].map(|x| wide(&x).repeat_interleave_self_int(heads / shared, 1, None));
-    let exact = Tensor::scaled_dot_product_attention(&wide(&q), &k, &v, Some(&seen), 0.0, false, None, false);
-    errors.push(("attention, older keys apart", relative_error(&attended, &exact)));
+    for (what, q, attended, seen) in attended {
+        let exact =
+            Tensor::scaled_dot_product_attention(&wide(&q), &k, &v, Some(&seen), 0.0, false, None, false);
+        errors.push((what, relative_error(&attended, &exact)));
+    }
     let seen = Tensor::arange(older + newer, (Kind::Int, device)).lt_tensor(&lengths.view([2, 1, 1, 1]));
     let [k, v] = [k, v].map(|x| x.expand([2, heads, older + newer, 128], false));
     let q = wide(&single_q).unsqueeze(2);
