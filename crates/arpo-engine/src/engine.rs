@@ -92,9 +92,9 @@ pub enum EngineError {
         /// In all.
         pages: usize,
     },
-    /// A pass failed, and with it everything that was running.
-    #[error("the engine gave up what was running: {0}")]
-    Abandoned(String),
+    /// A response has no question.
+    #[error("an answer that nobody asked for")]
+    Unasked,
     /// The model's logits are none.
     #[error("the model's logits are no numbers: its weights are broken, or a temperature is too small")]
     NoNumbers,

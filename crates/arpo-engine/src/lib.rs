@@ -8,7 +8,6 @@
 //! | how a single new token is computed on a GPU | `single` |
 //! | how tokens are drawn | [`sampling`] |
 //! | which pictures are encoded | [`pictures`] |
-//! | how threads and tasks ask for responses | [`service`] |
 
 mod attention;
 mod cache;
@@ -17,7 +16,6 @@ mod pages;
 pub mod pictures;
 pub mod sampling;
 pub mod sequence;
-pub mod service;
 mod single;
 
 pub use engine::{Completion, Engine, EngineError, EngineOptions};

@@ -7,4 +7,3 @@ mod episode;
 #[path = "../../../arpo-model/tests/it/golden.rs"]
 #[expect(dead_code, reason = "the golden model of the model's own tests; here only a part of it is needed")]
 mod golden;
-mod service;

@@ -173,18 +173,22 @@ impl Collector {
         &mut self,
         policy: &mut dyn Policy,
         groups: Vec<GroupPlan>,
-        progress: &mut dyn FnMut(CollectEvent),
+        progress: &mut (dyn FnMut(CollectEvent) + Send),
     ) -> Result<Collected, TrainError> {
         self.collections += 1;
         let collection = self.collections;
         let (questions, inbox) = channel();
         let events = self.pool.events();
         let result: Result<_, TrainError> = std::thread::scope(|scope| {
-            let policy = &mut *policy;
-            scope.spawn(move || thinking::think(policy, &inbox, &events, collection));
-            let mut session = Session::new(self, groups, questions, progress);
-            session.play()?;
-            Ok(session.end())
+            let playing = scope.spawn(|| {
+                let mut session = Session::new(self, groups, questions, progress);
+                session.play()?;
+                Ok(session.end())
+            });
+            // here, because libraries keep what they have found out about shapes for the thread that asks: the next
+            // collection finds it
+            thinking::think(policy, &inbox, &events, collection);
+            playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         policy.abandon();
         let (groups, tally): (Vec<GroupState>, _) = result?;

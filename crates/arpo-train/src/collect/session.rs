@@ -36,7 +36,7 @@ pub(super) struct Session<'a> {
     tally: Tally,
     next_number: &'a mut u64,
     collection: u64,
-    progress: &'a mut dyn FnMut(CollectEvent),
+    progress: &'a mut (dyn FnMut(CollectEvent) + Send),
 }
 
 impl<'a> Session<'a> {
@@ -44,7 +44,7 @@ impl<'a> Session<'a> {
         collector: &'a mut Collector,
         plans: Vec<GroupPlan>,
         questions: Sender<Vec<Question>>,
-        progress: &'a mut dyn FnMut(CollectEvent),
+        progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
         let Collector { options, pool, ahead, next_number, collections } = collector;
         let (mut waiting, mut groups) = (VecDeque::new(), Vec::new());

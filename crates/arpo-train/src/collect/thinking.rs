@@ -1,4 +1,4 @@
-//! The policy on a thread of its own while episodes are collected, so that desktops are looked after while it thinks.
+//! The policy while episodes are collected, so that desktops are looked after on another thread while it thinks.
 //!
 //! Questions that are sent together are in the same pass; those that come during a pass join the next one.
 

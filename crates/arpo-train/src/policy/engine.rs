@@ -130,10 +130,7 @@ impl Policy for EnginePolicy {
     fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
         let mut answers = Vec::new();
         for (id, completion) in self.engine.pass()? {
-            let ticket = self
-                .asked
-                .remove(&id)
-                .ok_or_else(|| EngineError::Abandoned("an answer that nobody asked for".into()))?;
+            let ticket = self.asked.remove(&id).ok_or(EngineError::Unasked)?;
             let answer = Answer {
                 text: completion.text,
                 complete: completion.ended == Ended::Stop,

@@ -80,7 +80,7 @@ pub fn examine(
     policy: &mut dyn Policy,
     tasks: &[Arc<Task>],
     examination: &Examination,
-    progress: &mut dyn FnMut(CollectEvent),
+    progress: &mut (dyn FnMut(CollectEvent) + Send),
 ) -> Result<Examined, TrainError> {
     let plans =
         tasks.iter().enumerate().map(|(number, task)| plan(task, number as u64, examination)).collect();
