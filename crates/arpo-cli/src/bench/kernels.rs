@@ -260,7 +260,7 @@ fn single_difference(
     let differences = plain.iter().zip(&single).map(|(a, b)| f64::from((a - b).abs()));
     Ok(Single::Compared {
         difference: differences.sum::<f64>() / plain.len() as f64,
-        others_again: single.iter().zip(&again).filter(|(a, b)| a != b).count(),
+        others_again: single.iter().zip(&again).filter(|(a, b)| a.to_bits() != b.to_bits()).count(),
     })
 }
 
