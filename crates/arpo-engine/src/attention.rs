@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use tch::{Device, Kind, Tensor};
 
 /// Older tokens are kept apart in multiples of so many: each multiple, with each number of new ones rounded up, costs the
-/// library that attends to them a search for its plan, once.
+/// library that attends to them a search for its plan, once for each thread.
 const OLDER_STEP: usize = 2048;
 
 /// One sequence of a pass.

@@ -92,9 +92,6 @@ pub enum EngineError {
         /// In all.
         pages: usize,
     },
-    /// A response has no question.
-    #[error("an answer that nobody asked for")]
-    Unasked,
     /// The model's logits are none.
     #[error("the model's logits are no numbers: its weights are broken, or a temperature is too small")]
     NoNumbers,

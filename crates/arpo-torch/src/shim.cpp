@@ -8,7 +8,6 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -38,37 +37,36 @@ extern "C" int arpo_attention_from_the_end(at::Tensor **out, const at::Tensor *q
     }
 }
 
-// The same by cuDNN, which is nearly twice as fast, but looks for its plan whenever a shape is new, 13 ms and more. Its causal
-// mask counts from the beginning.
+// Attention by cuDNN, and the same sums: nearly twice as fast, but it looks for its plan whenever sizes or strides are new to
+// a thread, 13 ms and more. Its causal mask counts from the beginning.
 static std::pair<at::Tensor, at::Tensor> cudnn(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal) {
     auto result = at::_scaled_dot_product_cudnn_attention(q, k, v, std::nullopt, /*compute_log_sumexp=*/true, 0.0, causal, false);
     return {std::get<0>(result), std::get<1>(result)};
 }
 
-static std::int64_t rounded_up(std::int64_t number, std::int64_t step) { return (number + step - 1) / step * step; }
+// With rows of zeros in front, and behind up to a multiple of `step`, so that few sizes are new.
+static at::Tensor filled(const at::Tensor &x, std::int64_t in_front, std::int64_t step) {
+    const std::int64_t rows = in_front + x.size(2), behind = (step - rows % step) % step;
+    return at::constant_pad_nd(x, {0, 0, in_front, behind}).contiguous();
+}
 
 // Attention over keys that every query sees beside that over the rest, each with its sums [heads, queries]: older, older
-// sums, newer, newer sums. Queries are filled up in front, unless that were most of them, so that there are as many as newer
-// keys and a mask is the same from both ends; and behind, so that few shapes are new. None if cuDNN cannot be used.
+// sums, newer, newer sums. For the newer ones queries are filled up in front, unless that were most of them, so that there
+// are as many as keys and a mask is the same from both ends. None if cuDNN cannot be used.
 extern "C" int arpo_attention_apart(at::Tensor **out, const at::Tensor *q, const at::Tensor *older_k,
                                     const at::Tensor *older_v, const at::Tensor *k, const at::Tensor *v, char *error,
                                     std::size_t error_length) {
     static std::atomic<bool> cudnn_can{true};
     if (!cudnn_can) return 0;
-    const std::int64_t together = 128;      // queries that cuDNN computes at a time
+    // what cuDNN computes at a time; newer ones are cheap, and seldom new in twice as large steps
+    const std::int64_t step = 128, newer_step = 256;
     try {
-        const std::int64_t heads = q->size(1), rows = q->size(2), tokens = k->size(2), most = rounded_up(rows, together);
-        const bool square = tokens <= 2 * rows;
-        const std::int64_t in_front = square ? tokens - rows : 0, all = square ? rounded_up(tokens, 2 * together) : most;
-        const std::int64_t begin = std::min(in_front, all - most);
-        auto filled = [&](const at::Tensor &x, std::int64_t front) {
-            return at::constant_pad_nd(x, {0, 0, front, all - front - x.size(2)});
-        };
+        const std::int64_t heads = q->size(1), rows = q->size(2), more = k->size(2) - rows, in_front = more <= rows ? more : 0;
         std::pair<at::Tensor, at::Tensor> older, newer;
         try {
-            auto queries = filled(*q, in_front);
-            older = cudnn(queries.narrow(2, begin, most), *older_k, *older_v, false);
-            newer = square ? cudnn(queries, filled(*k, 0), filled(*v, 0), true) : flash(*q, *k, *v);
+            older = cudnn(filled(*q, 0, step), *older_k, *older_v, false);
+            if (in_front == more)
+                newer = cudnn(filled(*q, more, newer_step), filled(*k, 0, newer_step), filled(*v, 0, newer_step), true);
         } catch (const c10::OutOfMemoryError &) {
             throw;
         } catch (const std::exception &problem) {
@@ -77,9 +75,10 @@ extern "C" int arpo_attention_apart(at::Tensor **out, const at::Tensor *q, const
             std::fprintf(stderr, "attention is slower from now on, without cuDNN: %s\n", problem.what());
             return 0;
         }
+        if (in_front != more) newer = flash(*q, *k, *v);
         auto sums = [&](const at::Tensor &x, std::int64_t first) { return x.reshape({heads, -1}).narrow(1, first, rows); };
-        at::Tensor parts[] = {older.first.narrow(2, in_front - begin, rows), sums(older.second, in_front - begin),
-                              newer.first.narrow(2, in_front, rows), sums(newer.second, in_front)};
+        at::Tensor parts[] = {older.first.narrow(2, 0, rows), sums(older.second, 0), newer.first.narrow(2, in_front, rows),
+                              sums(newer.second, in_front)};
         for (int i = 0; i < 4; i++) out[i] = new at::Tensor(parts[i]);
         return 0;
     } catch (const std::exception &problem) {

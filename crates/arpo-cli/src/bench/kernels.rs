@@ -165,16 +165,16 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let [k, v] = [(); 2].map(|()| random(&[1, shared, older + newer, 128]));
     let apart = [&k, &v].map(|x| x.narrow(2, 0, older).contiguous());
     let [newer_k, newer_v] = [&k, &v].map(|x| x.narrow(2, older, newer));
-    // many new tokens, and few
-    let attended =
-        [("attention, older keys apart", 300), ("the same with few new ones", 100)].map(|(what, new)| {
-            let q = random(&[1, heads, new, 128]);
-            let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
-            let last =
-                Tensor::arange_start(older + newer - new, older + newer, (Kind::Int64, device)).unsqueeze(1);
-            let seen = Tensor::arange(older + newer, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last);
-            (what, q, attended, seen)
-        });
+    let parts =
+        [("attention, older keys apart", 300), ("with few new ones", 100), ("with only new ones", newer)];
+    let attended = parts.map(|(what, new)| {
+        let q = random(&[1, heads, new, 128]);
+        let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
+        let last =
+            Tensor::arange_start(older + newer - new, older + newer, (Kind::Int64, device)).unsqueeze(1);
+        let seen = Tensor::arange(older + newer, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last);
+        (what, q, attended, seen)
+    });
     // two sequences of unequal length in the same pages, which lie in the opposite order
     let (page_tokens, longest, shorter) = (16, older + newer - 5, 77);
     let pages = (older + newer) / page_tokens;
@@ -236,7 +236,7 @@ enum Single {
     /// It cannot be used, for this reason.
     NotHere(String),
     /// The mean difference of what a model is made to say behind a prompt; and how many log-probabilities are others when
-    /// it says it again, which only a race between reading and writing can bring about.
+    /// it says it again. All that computes is repeatable, so there are none unless something is read too early or too late.
     Compared { difference: f64, others_again: usize },
 }
 

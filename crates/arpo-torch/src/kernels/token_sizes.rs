@@ -1,5 +1,5 @@
-//! Which models and devices the single kernel for a token has room for: the arithmetic of `tile.cu`, `pieces.cu`
-//! and `token.cu`.
+//! Which models and devices the single kernel for a token has room for: the arithmetic of `tile.cu`, `pieces.cu`,
+//! `steps.cu` and `token.cu`.
 
 /// As in the sources.
 pub(super) const HEAD_WIDTH: i64 = 128;
@@ -10,6 +10,7 @@ const PIECE_BYTES: i64 = 4096;
 const HELD_NUMBERS: i64 = 4 * 8 * THREADS;
 const MOST_IN_GROUP: i64 = 8;
 pub(super) const PARTIAL: i64 = HEAD_WIDTH + 2;
+const PITCH: i64 = HEAD_WIDTH + 1;
 const TILE: i64 = 16;
 
 /// What a model and a device have to have, by the numbers the source works with.
@@ -70,7 +71,7 @@ impl Sizes {
 
     /// Bytes for a row of the hidden width and sums of a product, or for what warps leave of attention, in whole sixteens.
     pub(super) fn room(self, blocks: i64) -> i64 {
-        let left = WARPS * MOST_IN_GROUP * (HEAD_WIDTH + 1 + 2) * 4;
+        let left = WARPS * MOST_IN_GROUP * (PITCH + 2) * 4;
         ((self.hidden * 2 + self.sums(blocks) * 4).max(left) + 15) / 16 * 16
     }
 

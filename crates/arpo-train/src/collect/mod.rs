@@ -1,7 +1,7 @@
 //! Collecting: groups of episodes played on many desktops at once.
 //!
-//! One thread for each desktop, one for the policy, and the collector between them, which never waits for any one of
-//! them. A desktop that fails or overruns loses its episode and is replaced; the run goes on.
+//! One thread for each desktop, the caller's for the policy, and the collector's between them, which never waits for any
+//! one of them. A desktop that fails or overruns loses its episode and is replaced; the run goes on.
 //!
 //! | to change | look in |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | what happens to an episode next, what is lost and refilled | `session`, `state` |
 //! | replacing, back-off, quarantine, deadlines | `pool` |
 //! | what a desktop does in its thread, which screenshots are none | `desktop` |
-//! | the policy's thread | `thinking` |
+//! | how the policy is asked | `thinking` |
 //! | what is told in the end | [`report`] |
 //! | what is to be played | [`plan`] |
 

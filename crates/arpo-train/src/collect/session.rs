@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
                 Some(News::Policy(thought)) if thought.collection != self.collection => {}
                 Some(News::Policy(Thought { what: Told::Failed(error), .. })) => return Err(error),
                 Some(News::Policy(Thought { what: Told::Gone, .. })) => {
-                    return Err(TrainError::Options("the policy's thread ended".into()));
+                    return Err(TrainError::Options("the policy stopped thinking".into()));
                 }
                 news => {
                     if let Some(News::Policy(Thought { what: Told::Pass { answered, busy }, .. })) = &news {

@@ -31,11 +31,11 @@ pub(super) enum Told {
     Pass { answered: Vec<Answered>, busy: Duration },
     /// It cannot go on.
     Failed(TrainError),
-    /// Its thread has ended.
+    /// It thinks no more.
     Gone,
 }
 
-/// Tells when the thread ends, in whatever way.
+/// Tells when it thinks no more, whyever.
 struct Farewell<'a, Event: From<Thought>> {
     events: &'a Sender<Event>,
     collection: u64,

@@ -11,7 +11,7 @@ use arpo_agent::conversation::{Turn, conversation};
 use arpo_agent::geometry::{Size, smart_resize};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId;
-use arpo_engine::{Ended, Engine, EngineError, Request, Sampling};
+use arpo_engine::{Ended, Engine, Request, Sampling};
 use arpo_model::checkpoint::Weights;
 use std::collections::HashMap;
 use std::fmt;
@@ -130,7 +130,8 @@ impl Policy for EnginePolicy {
     fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
         let mut answers = Vec::new();
         for (id, completion) in self.engine.pass()? {
-            let ticket = self.asked.remove(&id).ok_or(EngineError::Unasked)?;
+            let unasked = || TrainError::Options("the engine answered what nobody asked".into());
+            let ticket = self.asked.remove(&id).ok_or_else(unasked)?;
             let answer = Answer {
                 text: completion.text,
                 complete: completion.ended == Ended::Stop,

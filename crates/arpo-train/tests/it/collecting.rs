@@ -6,6 +6,7 @@ use arpo_core::trajectory::Outcome;
 use arpo_train::TrainError;
 use arpo_train::collect::{CollectEvent, CollectOptions, Collector, FailureKind};
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -277,6 +278,22 @@ fn a_policy_that_fails_ends_the_collection_and_the_next_is_whole() {
     let collected = collector.collect(&mut policy(), groups(2, 4, 0), &mut |_| {}).unwrap();
     let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), groups(2, 4, 0)).unwrap();
     assert_eq!(trajectories(&collected), trajectories(&expected));
+}
+
+/// The policy is on the caller's thread, all else on another.
+#[test]
+fn a_panic_on_either_thread_reaches_the_caller() {
+    let panicking = |script: fn() -> String, progress: fn(CollectEvent)| {
+        let script = move |_: &arpo_train::episode::History| Ok(script());
+        let mut policy = arpo_train::policy::ScriptedPolicy::new(script, Duration::ZERO);
+        let mut collector = Collector::new(factory(|_| Deed::Well), 2, options(Order::Rounds));
+        let collected = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            collector.collect(&mut policy, groups(1, 2, 0), &mut { progress })
+        }));
+        *collected.unwrap_err().downcast::<&str>().unwrap()
+    };
+    assert_eq!(panicking(|| panic!("no more words"), |_| {}), "no more words");
+    assert_eq!(panicking(|| "Action: wait()".into(), |_| panic!("nowhere to tell it")), "nowhere to tell it");
 }
 
 #[test]
