@@ -3,15 +3,12 @@
 //! single tokens with their plain versions.
 
 use super::episode::MadeEpisode;
-use super::timed;
+use super::{single_token, timed};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
-use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::{Engine, EngineOptions, Request, Sampling};
-use arpo_image::ImageProcessor;
 use arpo_model::checkpoint::Weights;
-use arpo_model::config::{self, ModelConfig};
+use arpo_model::config;
 use arpo_model::distribution::Forbidden;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::{Learner, LearnerOptions, MicroBatch};
@@ -35,13 +32,6 @@ const ROUNDING: f64 = 0.006;
 /// change of a log-probability, in f32.
 const DRAWS: usize = 70;
 const DRAW_TOLERANCE: f64 = 1e-5;
-
-/// Two ways of rounding inside a short model may change a log-probability by this much in the mean; what is not the same
-/// model changes it by about 1.
-const SINGLE_TOLERANCE: f64 = 0.03;
-
-/// Tokens that a model is made to say.
-const SAID: usize = 100;
 
 /// What `arpo bench kernels` takes.
 #[derive(Args)]
@@ -76,22 +66,7 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     let mut config = config::qwen2_5_vl_7b();
     config.text.layers = 2;
     for (page_tokens, prompt) in [(64, 1000), (16, 40_000)] {
-        match single_difference(&config, page_tokens, prompt, device)? {
-            Single::NotHere(why) => writeln!(out, "  no single kernel for a token here: {why}")?,
-            Single::Compared { difference, others_again } => {
-                writeln!(
-                    out,
-                    "  a token in a single kernel, {prompt} behind: {difference:.5} mean difference of log-probabilities; \
-                     again: {others_again} of {SAID} others"
-                )?;
-                if difference.is_nan() || difference > SINGLE_TOLERANCE {
-                    return Err(Failure::failed("a token in a single kernel is not what several make of it"));
-                }
-                if others_again > 0 {
-                    return Err(Failure::failed("a token in a single kernel is not the same twice"));
-                }
-            }
-        }
+        single_token::compare(&config, page_tokens, prompt, device, out)?;
     }
     config.vision.blocks = 3;
     config.vision.full_attention = vec![1];
@@ -165,8 +140,11 @@ fn rollout_errors(device: Device) -> Vec<(&'static str, f64)> {
     let [k, v] = [(); 2].map(|()| random(&[1, shared, older + newer, 128]));
     let apart = [&k, &v].map(|x| x.narrow(2, 0, older).contiguous());
     let [newer_k, newer_v] = [&k, &v].map(|x| x.narrow(2, older, newer));
-    let parts =
-        [("attention, older keys apart", 300), ("with few new ones", 100), ("with only new ones", newer)];
+    let parts = [
+        ("attention, older keys apart", 300),
+        ("attention, few new tokens", 100),
+        ("attention, only new tokens", newer),
+    ];
     let attended = parts.map(|(what, new)| {
         let q = random(&[1, heads, new, 128]);
         let attended = causal_from_the_end(&q, Some(&apart), [&newer_k, &newer_v]);
@@ -229,84 +207,6 @@ fn draws_differ(device: Device) -> (usize, f64) {
     let differences = (drawn.narrow(1, 1, 1) - logp.gather(1, &plain, false)).abs() * &same;
     let alike = same.sum(Kind::Double).double_value(&[]);
     (DRAWS - alike as usize, differences.sum(Kind::Double).double_value(&[]) / alike)
-}
-
-/// A single kernel for a token beside several.
-enum Single {
-    /// It cannot be used, for this reason.
-    NotHere(String),
-    /// The mean difference of what a model is made to say behind a prompt; and how many log-probabilities are others when
-    /// it says it again. All that computes is repeatable, so there are none unless something is read too early or too late.
-    Compared { difference: f64, others_again: usize },
-}
-
-fn single_difference(
-    config: &ModelConfig,
-    page_tokens: usize,
-    prompt: usize,
-    device: Device,
-) -> Result<Single, Failure> {
-    let weights = Weights::random(config, Kind::BFloat16, device);
-    let text = &config.text;
-    let page = [1, text.key_value_heads, page_tokens as i64, text.head_width()];
-    let [keys, values] = [(); 2].map(|()| Tensor::zeros(page, (Kind::BFloat16, device)));
-    let model = Model::new(config.clone(), weights.share());
-    if let Err(why) = model.text().whole_token(|_| [&keys, &values]) {
-        return Ok(Single::NotHere(why));
-    }
-    let plain = said_by(config, &weights, page_tokens, prompt, true)?;
-    let single = said_by(config, &weights, page_tokens, prompt, false)?;
-    let again = said_by(config, &weights, page_tokens, prompt, false)?;
-    let differences = plain.iter().zip(&single).map(|(a, b)| f64::from((a - b).abs()));
-    Ok(Single::Compared {
-        difference: differences.sum::<f64>() / plain.len() as f64,
-        others_again: single.iter().zip(&again).filter(|(a, b)| a.to_bits() != b.to_bits()).count(),
-    })
-}
-
-/// Log-probabilities of what a model is made to say, by plain versions or by a single kernel for each token.
-fn said_by(
-    config: &ModelConfig,
-    weights: &Weights,
-    page_tokens: usize,
-    prompt: usize,
-    plain: bool,
-) -> Result<Vec<f32>, Failure> {
-    kernels::use_plain_versions(plain);
-    let words =
-        |count: usize, step: u32| (0..count as u32).map(|at| 100 + at * step % 5000).collect::<Vec<_>>();
-    let options = EngineOptions {
-        cache_bytes: 1 << 30,
-        feature_bytes: 0,
-        fixed_vision: false,
-        page_tokens,
-        most_running: 1,
-        prompt_tokens: prompt,
-        forbidden: vec![],
-    };
-    let model = Model::new(config.clone(), weights.share());
-    let mut engine = Engine::new(model, ImageProcessor::published(), options, PolicyVersion(0));
-    let sampling = Sampling {
-        temperature: 1.0,
-        top_k: None,
-        top_p: None,
-        max_tokens: SAID,
-        stop: vec![],
-        seed: 0,
-        turn: 0,
-    };
-    let request =
-        Request { tokens: words(prompt, 7), screenshots: vec![], sampling, dictated: words(SAID, 11) };
-    engine.submit(request).map_err(Failure::failed)?;
-    let mut answers = vec![];
-    while engine.unanswered() > 0 {
-        answers.extend(engine.pass().map_err(Failure::failed)?);
-    }
-    let single = engine.counts().single;
-    if single != if plain { 0 } else { SAID as u64 - 1 } {
-        return Err(Failure::failed(format!("{single} of {SAID} tokens were computed by a single kernel")));
-    }
-    Ok(answers.remove(0).1.logp)
 }
 
 fn relative_error(one: &Tensor, other: &Tensor) -> f64 {

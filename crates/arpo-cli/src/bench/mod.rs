@@ -7,6 +7,7 @@ mod iteration;
 mod kernels;
 mod preprocess;
 mod rollout;
+mod single_token;
 mod update;
 mod vision;
 

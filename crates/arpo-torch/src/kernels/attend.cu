@@ -101,7 +101,7 @@ __device__ __forceinline__ void combine(const Surroundings &at) {
                 sum += share * numbers[i];
             }
         }
-        float *left = at.left + warp * 96 + lane;
+        float *left = at.left + warp * 96 + lane;      // three rows of 32 for each warp
         left[0] = sum;
         left[32] = total;
         left[64] = top;
