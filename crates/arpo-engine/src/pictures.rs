@@ -4,7 +4,7 @@
 use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
-use arpo_model::vision::pixels;
+use arpo_model::vision::pixels_of;
 use image::RgbImage;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,9 +113,9 @@ impl FeatureStore {
             return Ok(vec![]);
         }
         let images: Vec<&RgbImage> = screenshots.iter().map(|one| &*one.image).collect();
-        let patches = self.processor.process_all(&images)?;
-        let pixels = pixels(&patches, model.device());
-        let grids: Vec<Grid> = patches.iter().map(|one| one.grid).collect();
+        let pixels = pixels_of(&self.processor, &images, model.device())?;
+        let grid = |image: &&RgbImage| self.processor.grid(image.width(), image.height());
+        let grids: Vec<Grid> = images.iter().map(grid).collect::<Result<_, _>>()?;
         if self.fixed {
             let alone = pixels.iter().zip(&grids);
             return Ok(alone.map(|(pixels, &grid)| model.vision().forward(pixels, &[grid])).collect());

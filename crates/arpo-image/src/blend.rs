@@ -121,7 +121,7 @@ impl Blend for pulp::x86::V4 {
         let (words, bytes) = (self.avx512f, self.avx512bw);
         let zero = words._mm512_setzero_si512();
         let half = words._mm512_set1_epi32(1 << (precision - 1));
-        let shift = self.sse2._mm_cvtsi32_si128(precision as i32);
+        let shift = words._mm512_set1_epi32(precision as i32);
         for (block, start) in block_starts(row.len()).enumerate() {
             let shares = shares.paired(block);
             let [a, b, c, d] = [
@@ -134,7 +134,7 @@ impl Blend for pulp::x86::V4 {
                 let ab = bytes._mm512_madd_epi16(ab, pulp::cast(ab_shares));
                 let cd = bytes._mm512_madd_epi16(cd, pulp::cast(cd_shares));
                 let sum = words._mm512_add_epi32(words._mm512_add_epi32(ab, cd), half);
-                words._mm512_sra_epi32(sum, shift)
+                words._mm512_srav_epi32(sum, shift)
             };
             let low = |one, other| bytes._mm512_unpacklo_epi8(one, other);
             let high = |one, other| bytes._mm512_unpackhi_epi8(one, other);

@@ -76,6 +76,12 @@ impl Levels {
     pub(crate) fn write<P: Place>(&self, greys: &[u8], places: &mut [P]) {
         Arch::new().dispatch(Writing { lines: &self.lines, greys, places });
     }
+
+    /// The same, within code that is compiled for the processor's vectors already.
+    #[inline(always)]
+    pub(crate) fn write_within<P: Place>(&self, greys: &[u8], places: &mut [P]) {
+        Writing { lines: &self.lines, greys, places }.call();
+    }
 }
 
 /// Compiled once for each kind of vectors; the best that the processor has is run.

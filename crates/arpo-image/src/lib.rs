@@ -33,6 +33,9 @@ const MERGE: usize = 2;
 /// Pixels of a patch.
 const PLANE: usize = PATCH * PATCH;
 
+/// Grey levels of a patch, or the numbers that stand for them.
+pub const PATCH_LEVELS: usize = CHANNELS * PLANE;
+
 /// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
 const LARGEST_SIDE: u32 = 16_384;
 
@@ -96,13 +99,13 @@ impl Patches {
     /// Writes the numbers that stand for them, a place each. All threads there are take part.
     pub fn write_numbers<P: Place>(&self, places: &mut [P]) {
         assert_eq!(places.len(), self.greys.len(), "a place for each grey level");
-        assert_eq!(places.len() % (CHANNELS * PLANE), 0, "patches are whole");
+        assert_eq!(places.len() % PATCH_LEVELS, 0, "patches are whole");
         let threads = rayon::current_num_threads();
         if threads == 1 {
             // here and now: the one thread may be another than this
             return self.levels.write(&self.greys, places);
         }
-        let of_part = self.grid.patches().div_ceil(threads) * CHANNELS * PLANE;
+        let of_part = self.grid.patches().div_ceil(threads) * PATCH_LEVELS;
         let parts = self.greys.par_chunks(of_part).zip(places.par_chunks_mut(of_part));
         parts.for_each(|(greys, places)| self.levels.write(greys, places));
     }
@@ -199,20 +202,39 @@ impl ImageProcessor {
         images.par_iter().map(|image| self.process_in_parts(image, parts)).collect()
     }
 
+    /// The numbers of one image's patches, a place each, without keeping its grey levels; made by all threads there are.
+    pub fn write_numbers<P: Place>(&self, image: &RgbImage, places: &mut [P]) -> Result<(), ImageError> {
+        let grid = self.grid(image.width(), image.height())?;
+        let numbers = patches::Numbers { levels: &self.levels, places };
+        make_patches(image, grid, rayon::current_num_threads(), numbers)
+    }
+
     fn process_in_parts(&self, image: &RgbImage, parts: usize) -> Result<Patches, ImageError> {
         let grid = self.grid(image.width(), image.height())?;
-        let from = (image.width() as usize, image.height() as usize);
-        let to = (grid.width * PATCH, grid.height * PATCH);
-        let greys = if from == to {
-            patches::of_rows(image.as_raw(), grid, parts)
-        } else if enlarge::can(from, to) {
-            patches::of_enlarged(image.as_raw(), from, grid, parts)
-        } else {
-            reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, parts))
-                .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?
-        };
+        let mut greys = vec![];
+        make_patches(image, grid, parts, &mut greys)?;
         Ok(Patches { grid, greys, levels: Arc::clone(&self.levels) })
     }
+}
+
+/// The patches of an image, resized where it has to be, made in so many parts at once.
+fn make_patches(
+    image: &RgbImage,
+    grid: Grid,
+    parts: usize,
+    destination: impl patches::Destination,
+) -> Result<(), ImageError> {
+    let from = (image.width() as usize, image.height() as usize);
+    let to = (grid.width * PATCH, grid.height * PATCH);
+    if from == to {
+        patches::of_rows(image.as_raw(), grid, parts, destination);
+    } else if enlarge::can(from, to) {
+        patches::of_enlarged(image.as_raw(), from, grid, parts, destination);
+    } else {
+        reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, parts, destination))
+            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?;
+    }
+    Ok(())
 }
 
 /// A PNG's pixels.
@@ -249,8 +271,11 @@ mod tests {
                 assert!(one_by_one == together, "{threads} threads");
                 let mut numbers =
                     one_by_one.iter().map(|one| vec![0.0f32; one.greys.len()]).collect::<Vec<_>>();
-                for (patches, numbers) in one_by_one.iter().zip(&mut numbers) {
+                for ((patches, numbers), image) in one_by_one.iter().zip(&mut numbers).zip(&images) {
                     patches.write_numbers(numbers);
+                    let mut at_once = vec![0.0f32; numbers.len()];
+                    processor.write_numbers(image, &mut at_once).expect("a legal size");
+                    assert!(at_once == *numbers, "{threads} threads");
                 }
                 (one_by_one, numbers)
             })

@@ -12,7 +12,8 @@
 
 use crate::blend::{Blend, ByteByByte};
 use crate::enlarge::{EnlargedRows, Enlarging};
-use crate::{CHANNELS, Grid, MERGE, PATCH, PLANE};
+use crate::levels::{Levels, Place};
+use crate::{CHANNELS, Grid, MERGE, PATCH, PATCH_LEVELS, PLANE};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
@@ -38,40 +39,86 @@ impl Rows for GivenRows<'_> {
 }
 
 /// Patches of an image that has its size already, made in so many parts at once.
-pub(crate) fn of_rows(rgb: &[u8], grid: Grid, parts: usize) -> Vec<u8> {
+pub(crate) fn of_rows(rgb: &[u8], grid: Grid, parts: usize, to: impl Destination) {
     let row_bytes = grid.width * PATCH * CHANNELS;
-    in_parts(grid, parts, |row| GivenRows { rgb: &rgb[row * row_bytes..], row_bytes })
+    to.take(grid, parts, |row| GivenRows { rgb: &rgb[row * row_bytes..], row_bytes });
 }
 
 /// Patches of an image that is smaller, made in so many parts at once.
-pub(crate) fn of_enlarged(rgb: &[u8], from: (usize, usize), grid: Grid, parts: usize) -> Vec<u8> {
+pub(crate) fn of_enlarged(rgb: &[u8], from: (usize, usize), grid: Grid, parts: usize, to: impl Destination) {
     let enlarging = Enlarging::between(from, (grid.width * PATCH, grid.height * PATCH));
-    in_parts(grid, parts, |row| EnlargedRows::starting_at(row, rgb, &enlarging))
+    to.take(grid, parts, |row| EnlargedRows::starting_at(row, rgb, &enlarging));
 }
 
-/// Each part is some rows of features, and has rows of its own from the first that it needs.
-fn in_parts<R: Rows>(grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync) -> Vec<u8> {
-    let (bands, band_bytes) = (grid.height / MERGE, MERGE * grid.width * PATCH_BYTES);
-    if parts <= 1 {
-        // filled in order, so that nothing has to be there before
-        let mut greys = Vec::with_capacity(bands * band_bytes);
-        vectorised(rows_from(0), grid, bands, |patch| greys.extend_from_slice(patch));
-        return greys;
+/// Where patches go.
+pub(crate) trait Destination {
+    /// All of them. Each part is some rows of features, and has rows of its own from the first that it needs.
+    fn take<R: Rows>(self, grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync);
+}
+
+/// Grey levels, as they are.
+impl Destination for &mut Vec<u8> {
+    fn take<R: Rows>(self, grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync) {
+        let levels = grid.patches() * PATCH_LEVELS;
+        if parts <= 1 {
+            // filled in order, so that nothing has to be there before
+            *self = Vec::with_capacity(levels);
+            vectorised(rows_from(0), grid, grid.height / MERGE, |patch| self.extend_from_slice(patch));
+        } else {
+            *self = vec![0; levels];
+            in_parts(self, grid, parts, rows_from, |patch, places| places.copy_from_slice(patch));
+        }
     }
-    let mut greys = vec![0; bands * band_bytes];
-    let of_part = bands.div_ceil(parts);
-    greys.par_chunks_mut(of_part * band_bytes).enumerate().for_each(|(part, places)| {
-        let bands = places.len() / band_bytes;
-        let mut places = places.chunks_exact_mut(PATCH_BYTES);
-        vectorised(rows_from(part * of_part * BAND), grid, bands, |patch| {
-            places.next().expect("as many places as patches").copy_from_slice(patch);
-        });
-    });
-    greys
 }
 
-/// Bytes of a patch.
-const PATCH_BYTES: usize = CHANNELS * PLANE;
+/// The numbers that stand for them.
+pub(crate) struct Numbers<'a, P> {
+    pub(crate) levels: &'a Levels,
+    pub(crate) places: &'a mut [P],
+}
+
+impl<P: Place> Destination for Numbers<'_, P> {
+    fn take<R: Rows>(self, grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync) {
+        let Self { levels, places } = self;
+        assert_eq!(places.len(), grid.patches() * PATCH_LEVELS, "a place for each grey level");
+        in_parts(
+            places,
+            grid,
+            parts,
+            rows_from,
+            #[inline(always)]
+            |patch, places| levels.write_within(patch, places),
+        );
+    }
+}
+
+/// Into places that are there already.
+fn in_parts<R: Rows, T: Send>(
+    places: &mut [T],
+    grid: Grid,
+    parts: usize,
+    rows_from: impl Fn(usize) -> R + Sync,
+    put: impl Fn(&[u8], &mut [T]) + Sync,
+) {
+    let (bands, of_band) = (grid.height / MERGE, MERGE * grid.width * PATCH_LEVELS);
+    let of_part = bands.div_ceil(parts.max(1));
+    let make = |part: usize, places: &mut [T]| {
+        let bands = places.len() / of_band;
+        let mut places = places.chunks_exact_mut(PATCH_LEVELS);
+        vectorised(
+            rows_from(part * of_part * BAND),
+            grid,
+            bands,
+            #[inline(always)]
+            |patch| put(patch, places.next().expect("as many places as patches")),
+        );
+    };
+    if parts <= 1 {
+        // here and now: the threads' only one may be another than this
+        return make(0, places);
+    }
+    places.par_chunks_mut(of_part * of_band).enumerate().for_each(|(part, places)| make(part, places));
+}
 
 /// Rows of one feature.
 const BAND: usize = PATCH * MERGE;
@@ -111,7 +158,7 @@ fn patches(mut rows: impl Rows, grid: Grid, bands: usize, mut keep: impl FnMut(&
     let width = grid.width * PATCH;
     // the band's rows by channel, and what the last vector reads too much
     let mut band = vec![0; CHANNELS * BAND * width + VECTOR - PATCH];
-    let mut patch = [0; PATCH_BYTES + VECTOR - PATCH];
+    let mut patch = [0; PATCH_LEVELS + VECTOR - PATCH];
     for _ in 0..bands {
         let [red, green, blue] = channels(&mut band, BAND * width);
         for at in (0..BAND).map(|row| row * width..(row + 1) * width) {
@@ -127,7 +174,7 @@ fn patches(mut rows: impl Rows, grid: Grid, bands: usize, mut keep: impl FnMut(&
                         patch[line * PATCH..][..VECTOR].copy_from_slice(&row[..VECTOR]);
                     }
                 }
-                keep(&patch[..PATCH_BYTES]);
+                keep(&patch[..PATCH_LEVELS]);
             }
         }
     }

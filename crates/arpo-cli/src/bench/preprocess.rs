@@ -4,7 +4,7 @@
 use super::{ModelName, write_json};
 use crate::Failure;
 use arpo_image::{ImageError, ImageProcessor, decode_png};
-use arpo_model::vision::pixels;
+use arpo_model::vision::pixels_of;
 use clap::Args;
 use image::{ImageFormat, RgbImage};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &PreprocessArguments, out: &mut impl Write) -> Resu
     picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png).map_err(Failure::failed)?;
     let processor = ImageProcessor::published();
     let patches = processor.grid(width, height).map_err(Failure::failed)?.patches();
-    let to_numbers = || processor.process(&picture).map(|patches| pixels(&[patches], Device::Cpu));
+    let to_numbers = || pixels_of(&processor, &[&picture], Device::Cpu);
     let report = Report {
         width,
         height,

@@ -17,7 +17,7 @@ use crate::positions::Grid;
 use tch::{Device, Kind, Tensor};
 use windows::WindowPlan;
 
-pub use pixels::pixels;
+pub use pixels::{pixels, pixels_of};
 
 /// Norms of the vision tower have this, whatever the file says of the language model's.
 const NORM_EPSILON: f64 = 1e-6;

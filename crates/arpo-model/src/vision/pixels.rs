@@ -1,10 +1,32 @@
 //! From the grey levels of patches to the numbers the tower reads, on the device it runs on.
 
-use arpo_image::{CHANNELS, GREYS, Levels, Patches};
+use arpo_image::{CHANNELS, GREYS, ImageError, ImageProcessor, Levels, PATCH_LEVELS, Patches};
 use arpo_torch::given;
+use image::RgbImage;
 use tch::{Device, Kind, Tensor};
 
-/// Of each picture `[patches, channels * patch * patch]`. A GPU gets bytes and looks their numbers up itself: a quarter
+/// Of each screenshot `[patches, channels * patch * patch]`. A CPU makes numbers of a patch while it is in its cache; grey
+/// levels are kept for GPUs only.
+pub fn pixels_of(
+    processor: &ImageProcessor,
+    screenshots: &[&RgbImage],
+    device: Device,
+) -> Result<Vec<Tensor>, ImageError> {
+    if device != Device::Cpu {
+        return Ok(pixels(&processor.process_all(screenshots)?, device));
+    }
+    let one = |&screenshot: &&RgbImage| {
+        let patches = processor.grid(screenshot.width(), screenshot.height())?.patches();
+        let mut written = Ok(());
+        let numbers = given::written::<f32>(patches * PATCH_LEVELS, |places| {
+            written = processor.write_numbers(screenshot, places);
+        });
+        written.map(|()| numbers.view([patches as i64, -1]))
+    };
+    screenshots.iter().map(one).collect()
+}
+
+/// The same of patches that were made before. A GPU gets bytes and looks their numbers up itself: a quarter
 /// travels.
 pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
     let Some(first) = patches.first() else { return vec![] };
@@ -46,8 +68,7 @@ impl LevelTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arpo_image::ImageProcessor;
-    use image::{Rgb, RgbImage};
+    use image::Rgb;
 
     #[test]
     fn a_gpu_looks_up_what_a_cpu_computes() {
@@ -56,7 +77,8 @@ mod tests {
         let patches = ImageProcessor::published().process(&image).expect("a legal size");
         let as_on_a_gpu = LevelTable::new(&patches.levels, Device::Cpu).look_up(&patches);
         let on_a_cpu = pixels(&[patches], Device::Cpu).remove(0);
+        let at_once = pixels_of(&ImageProcessor::published(), &[&image], Device::Cpu).expect("a legal size");
         assert_eq!(on_a_cpu.size(), [48, 588]);
-        assert!(on_a_cpu.equal(&as_on_a_gpu));
+        assert!(on_a_cpu.equal(&as_on_a_gpu) && on_a_cpu.equal(&at_once[0]));
     }
 }
