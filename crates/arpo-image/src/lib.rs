@@ -202,11 +202,20 @@ impl ImageProcessor {
         images.par_iter().map(|image| self.process_in_parts(image, parts)).collect()
     }
 
-    /// The numbers of one image's patches, a place each, without keeping its grey levels; made by all threads there are.
-    pub fn write_numbers<P: Place>(&self, image: &RgbImage, places: &mut [P]) -> Result<(), ImageError> {
-        let grid = self.grid(image.width(), image.height())?;
-        let numbers = patches::Numbers { levels: &self.levels, places };
-        make_patches(image, grid, rayon::current_num_threads(), numbers)
+    /// The numbers of several images' patches, one image behind the other and a place each, without keeping their grey
+    /// levels. Images are shared out as for [`Self::process_all`].
+    pub fn write_numbers<P: Place>(&self, images: &[&RgbImage], places: &mut [P]) -> Result<(), ImageError> {
+        let parts = rayon::current_num_threads().div_ceil(images.len().max(1));
+        let mut rest = places;
+        let mut of_images = Vec::with_capacity(images.len());
+        for &image in images {
+            let grid = self.grid(image.width(), image.height())?;
+            let (places, behind) = rest.split_at_mut(grid.patches() * PATCH_LEVELS);
+            of_images.push((image, grid, patches::Numbers { levels: &self.levels, places }));
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "a place for each grey level, and no more");
+        of_images.into_par_iter().try_for_each(|(image, grid, to)| make_patches(image, grid, parts, to))
     }
 
     fn process_in_parts(&self, image: &RgbImage, parts: usize) -> Result<Patches, ImageError> {
@@ -271,12 +280,12 @@ mod tests {
                 assert!(one_by_one == together, "{threads} threads");
                 let mut numbers =
                     one_by_one.iter().map(|one| vec![0.0f32; one.greys.len()]).collect::<Vec<_>>();
-                for ((patches, numbers), image) in one_by_one.iter().zip(&mut numbers).zip(&images) {
+                for (patches, numbers) in one_by_one.iter().zip(&mut numbers) {
                     patches.write_numbers(numbers);
-                    let mut at_once = vec![0.0f32; numbers.len()];
-                    processor.write_numbers(image, &mut at_once).expect("a legal size");
-                    assert!(at_once == *numbers, "{threads} threads");
                 }
+                let mut at_once = vec![0.0f32; numbers.iter().map(Vec::len).sum()];
+                processor.write_numbers(&images.each_ref(), &mut at_once).expect("legal sizes");
+                assert!(at_once == numbers.concat(), "{threads} threads");
                 (one_by_one, numbers)
             })
         };

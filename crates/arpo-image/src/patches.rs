@@ -80,7 +80,6 @@ pub(crate) struct Numbers<'a, P> {
 impl<P: Place> Destination for Numbers<'_, P> {
     fn take<R: Rows>(self, grid: Grid, parts: usize, rows_from: impl Fn(usize) -> R + Sync) {
         let Self { levels, places } = self;
-        assert_eq!(places.len(), grid.patches() * PATCH_LEVELS, "a place for each grey level");
         in_parts(
             places,
             grid,

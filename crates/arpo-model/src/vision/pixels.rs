@@ -1,4 +1,4 @@
-//! From the grey levels of patches to the numbers the tower reads, on the device it runs on.
+//! From screenshots, or from the grey levels of their patches, to the numbers the tower reads, on the device it runs on.
 
 use arpo_image::{CHANNELS, GREYS, ImageError, ImageProcessor, Levels, PATCH_LEVELS, Patches};
 use arpo_torch::given;
@@ -15,19 +15,20 @@ pub fn pixels_of(
     if device != Device::Cpu {
         return Ok(pixels(&processor.process_all(screenshots)?, device));
     }
-    let one = |&screenshot: &&RgbImage| {
-        let patches = processor.grid(screenshot.width(), screenshot.height())?.patches();
-        let mut written = Ok(());
-        let numbers = given::written::<f32>(patches * PATCH_LEVELS, |places| {
-            written = processor.write_numbers(screenshot, places);
-        });
-        written.map(|()| numbers.view([patches as i64, -1]))
+    let patches = |screenshot: &&RgbImage| {
+        processor.grid(screenshot.width(), screenshot.height()).map(|grid| grid.patches() as i64)
     };
-    screenshots.iter().map(one).collect()
+    let patches = screenshots.iter().map(patches).collect::<Result<Vec<_>, _>>()?;
+    let places = patches.iter().sum::<i64>() as usize * PATCH_LEVELS;
+    let mut written = Ok(());
+    let numbers = given::written::<f32>(places, |places| {
+        written = processor.write_numbers(screenshots, places);
+    });
+    written?;
+    Ok(numbers.view([-1, PATCH_LEVELS as i64]).split_with_sizes(&patches, 0))
 }
 
-/// The same of patches that were made before. A GPU gets bytes and looks their numbers up itself: a quarter
-/// travels.
+/// The same of patches that were made before. A GPU gets bytes and looks their numbers up itself: a quarter travels.
 pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
     let Some(first) = patches.first() else { return vec![] };
     assert!(patches.iter().all(|one| one.levels == first.levels), "pictures of one processor");
@@ -77,8 +78,12 @@ mod tests {
         let patches = ImageProcessor::published().process(&image).expect("a legal size");
         let as_on_a_gpu = LevelTable::new(&patches.levels, Device::Cpu).look_up(&patches);
         let on_a_cpu = pixels(&[patches], Device::Cpu).remove(0);
-        let at_once = pixels_of(&ImageProcessor::published(), &[&image], Device::Cpu).expect("a legal size");
         assert_eq!(on_a_cpu.size(), [48, 588]);
-        assert!(on_a_cpu.equal(&as_on_a_gpu) && on_a_cpu.equal(&at_once[0]));
+        assert!(on_a_cpu.equal(&as_on_a_gpu));
+        for count in 0..3 {
+            let at_once = pixels_of(&ImageProcessor::published(), &vec![&image; count], Device::Cpu);
+            let at_once = at_once.expect("a legal size");
+            assert!(at_once.len() == count && at_once.iter().all(|one| one.equal(&on_a_cpu)));
+        }
     }
 }
