@@ -1,8 +1,10 @@
 //! What the model reads before a turn: system words, the task, then screenshots and its own words by turns.
 //!
-//! At most N screenshots are shown, the latest; older turns keep their words and lose their picture.
+//! At most N screenshots are shown; which, the [`window`](crate::window) says. Older turns keep their words, and a short
+//! text stands for their picture.
 
 use crate::prompt;
+use crate::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 
 /// Who speaks.
@@ -61,22 +63,22 @@ pub struct ConversationStyle {
     pub system: String,
     /// Holds the task, at `{instruction}`.
     pub template: String,
-    /// Screenshots shown at most, the current one included.
-    pub max_screenshots: usize,
+    /// Which screenshots are shown.
+    pub window: ScreenshotWindow,
     /// Put UI-TARS's box tokens, which decoding drops, back into past responses.
     pub restore_box_tokens: bool,
 }
 
 impl ConversationStyle {
-    /// As UI-TARS was trained.
-    pub fn uitars(max_screenshots: usize) -> Self {
+    /// As UI-TARS was trained, with the system prompt of ARPO.
+    pub fn uitars(window: ScreenshotWindow) -> Self {
         let (system, template) = (prompt::SYSTEM.to_owned(), prompt::UITARS.to_owned());
-        Self { system, template, max_screenshots, restore_box_tokens: true }
+        Self { system, template, window, restore_box_tokens: true }
     }
 }
 
 /// The messages before the next turn: all past turns, then the screenshot to act on. Without `current` (the
-/// episode is over) it ends with the last response.
+/// episode, or a slice of it, is over) it ends with the last response.
 pub fn conversation(
     instruction: &str,
     past: &[Turn],
@@ -85,17 +87,18 @@ pub fn conversation(
 ) -> Vec<Message> {
     let text = |role, text: String| Message { role, content: Content::Text(text) };
     let image = |image: &ImageRef| Message { role: Role::User, content: Content::Image(image.clone()) };
-    let shown_past = style.max_screenshots.saturating_sub(usize::from(current.is_some()));
-    let first_shown = past.len().saturating_sub(shown_past);
+    let first_live = style.window.first_live(past.len() + usize::from(current.is_some()));
 
     let mut messages = vec![
         text(Role::System, style.system.clone()),
         text(Role::User, prompt::for_task(&style.template, instruction)),
     ];
     for (number, turn) in past.iter().enumerate() {
-        if number >= first_shown {
-            messages.push(image(&turn.screenshot));
-        }
+        messages.push(if number < first_live {
+            text(Role::User, prompt::OMITTED_SCREENSHOT.to_owned())
+        } else {
+            image(&turn.screenshot)
+        });
         let words =
             if style.restore_box_tokens { with_box_tokens(&turn.response) } else { turn.response.clone() };
         messages.push(text(Role::Assistant, words));
@@ -166,14 +169,18 @@ mod tests {
         (0..count).map(turn).collect()
     }
 
-    /// "p0 r0 p1" for pictures and responses, without the two opening messages.
-    fn outline(past: usize, current: Option<usize>, max_screenshots: usize) -> String {
-        let style = ConversationStyle::uitars(max_screenshots);
+    /// "p0 r0 p1" for pictures and responses, "-" for a picture that is left out, without the two opening messages.
+    fn outline(past: usize, current: Option<usize>, most: usize, advance: usize) -> String {
+        let style = ConversationStyle::uitars(ScreenshotWindow::new(most, advance));
         let messages = conversation("x", &turns(past), current.map(picture).as_ref(), &style);
         assert_eq!(messages[0].role, Role::System);
         assert_eq!(messages[1].role, Role::User);
         let name = |message: &Message| match &message.content {
             Content::Image(image) => format!("p{}", image.digest),
+            Content::Text(words) if message.role == Role::User => {
+                assert_eq!(words, prompt::OMITTED_SCREENSHOT);
+                "-".into()
+            }
             Content::Text(words) => format!("r{}", words.rsplit('#').next().unwrap_or("")),
         };
         messages[2..].iter().map(name).collect::<Vec<_>>().join(" ")
@@ -181,18 +188,29 @@ mod tests {
 
     #[test]
     fn pictures_and_responses_alternate() {
-        assert_eq!(outline(0, Some(0), 15), "p0");
-        assert_eq!(outline(2, Some(2), 15), "p0 r0 p1 r1 p2");
-        assert_eq!(outline(2, None, 15), "p0 r0 p1 r1");
+        assert_eq!(outline(0, Some(0), 15, 0), "p0");
+        assert_eq!(outline(2, Some(2), 15, 0), "p0 r0 p1 r1 p2");
+        assert_eq!(outline(2, None, 15, 0), "p0 r0 p1 r1");
     }
 
     #[test]
-    fn only_the_latest_pictures_are_shown() {
-        assert_eq!(outline(3, Some(3), 2), "r0 r1 p2 r2 p3");
-        assert_eq!(outline(3, Some(3), 1), "r0 r1 r2 p3");
-        assert_eq!(outline(3, None, 2), "r0 p1 r1 p2 r2");
-        let shown = |past| outline(past, Some(past), 15).matches('p').count();
-        assert_eq!([13, 14, 15, 40].map(shown), [14, 15, 15, 15]);
+    fn only_live_pictures_are_shown() {
+        assert_eq!(outline(3, Some(3), 2, 1), "- r0 - r1 p2 r2 p3");
+        assert_eq!(outline(3, Some(3), 1, 0), "- r0 - r1 - r2 p3");
+        assert_eq!(outline(3, None, 2, 1), "- r0 p1 r1 p2 r2");
+        let shown = |past| outline(past, Some(past), 15, 5).matches('p').count();
+        assert_eq!([13, 14, 15, 19, 20, 40].map(shown), [14, 15, 11, 15, 11, 11]);
+    }
+
+    /// What keeps a cache of the beginning good: until the window advances, a conversation goes on from the one before.
+    #[test]
+    fn between_advances_a_conversation_only_grows() {
+        let mut kept = 0;
+        for past in 1..40 {
+            let [before, now] = [past - 1, past].map(|past| outline(past, Some(past), 6, 3));
+            kept += usize::from(now.starts_with(&before));
+        }
+        assert_eq!(kept, 39 - 12, "an advance at the 7th screenshot and at every third after it");
     }
 
     #[test]

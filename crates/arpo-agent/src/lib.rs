@@ -3,6 +3,7 @@
 //! | to change | look in |
 //! |---|---|
 //! | what the model is told | [`prompt`], [`conversation`] |
+//! | which screenshots it still sees, and so in which slices an episode is trained | [`window`] |
 //! | which tokens are trained | [`labels`] |
 //! | how a response becomes actions | [`parse`] (thought and action), `grammar` (calls), `vocabulary` (their meaning) |
 //! | how actions become text again | [`render`] |
@@ -18,3 +19,4 @@ pub mod prompt;
 pub mod pyautogui;
 pub mod render;
 mod vocabulary;
+pub mod window;

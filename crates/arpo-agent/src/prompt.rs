@@ -8,8 +8,14 @@ pub const UITARS: &str = include_str!("uitars_prompt.txt");
 /// Marks where the instruction goes.
 const SLOT: &str = "{instruction}";
 
-/// What a chat model is told before anything else.
-pub const SYSTEM: &str = "You are a helpful assistant.";
+/// What ARPO's agents were told before anything else, in training; the mistake is part of the contract.
+pub const SYSTEM: &str = "Your are a helpful assistant.";
+
+/// The same in good English, as OSWorld's own agents are told it.
+pub const SYSTEM_CORRECTED: &str = "You are a helpful assistant.";
+
+/// Stands where a screenshot was that has made room for later ones.
+pub const OMITTED_SCREENSHOT: &str = "[screenshot omitted]";
 
 /// A prompt for one task. `template` has one slot, `{instruction}`; braces in the instruction mean nothing.
 pub fn for_task(template: &str, instruction: &str) -> String {

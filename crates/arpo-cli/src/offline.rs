@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
         processor: &agent.processor,
         features: None,
         micro_batch_tokens: config.model.micro_batch_tokens,
-        max_screenshots: config.agent.max_screenshots,
     };
     let method = match arguments.method {
         MethodName::Rejection => Method::Rejection,

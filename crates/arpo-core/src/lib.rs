@@ -27,4 +27,5 @@ pub mod sampler;
 pub mod selection;
 pub mod statistics;
 pub mod task;
+mod token_runs;
 pub mod trajectory;

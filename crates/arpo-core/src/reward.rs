@@ -11,11 +11,14 @@ pub struct RewardConfig {
     /// The paper has 1.0, the released code 0.5.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub format_weight: f64,
+    /// The desktop is judged also where an unparsable response ended the episode, as in the released code: what was done
+    /// before may be the task's solution. Otherwise the score is 0.
+    pub judge_unparsable: bool,
 }
 
 impl Default for RewardConfig {
     fn default() -> Self {
-        Self { format_weight: 0.5 }
+        Self { format_weight: 0.5, judge_unparsable: false }
     }
 }
 
@@ -35,7 +38,7 @@ mod tests {
 
     #[test]
     fn paper_and_released_code() {
-        let with = |format_weight| RewardConfig { format_weight };
+        let with = |format_weight| RewardConfig { format_weight, ..RewardConfig::default() };
         assert_eq!(reward(1.0, true, &with(1.0)).to_bits(), 1.0f64.to_bits());
         assert_eq!(reward(0.0, false, &with(1.0)).to_bits(), (-1.0f64).to_bits());
         assert_eq!(reward(0.0, false, &with(0.5)).to_bits(), (-0.5f64).to_bits());

@@ -1,12 +1,16 @@
-//! An episode as it is stored and trained on: one token sequence with the agent's tokens marked.
+//! An episode as it is stored and trained on: its turns, and the token sequences in which they were said.
 //!
-//! The whole episode (prompt, screenshots, responses) is ONE sequence, as in the paper; only the tokens inside
-//! the steps' spans are trained, and each of them has the log-probability it was sampled with.
+//! An episode whose screenshots all fit into the model's context is ONE sequence (prompt, screenshots, responses), as in
+//! the paper. A longer one is several: wherever older screenshots had to make room a new [`Slice`] begins. Only the
+//! tokens inside the steps' spans are trained, each exactly once, in the slice it was said in, and each of them has the
+//! log-probability it was sampled with.
 
 use crate::action::Action;
 use crate::task::TaskId;
+use crate::token_runs;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// One token of the model's vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,7 +60,7 @@ pub struct Observation {
     pub screenshot: ImageRef,
 }
 
-/// A half-open range of positions in the trajectory's tokens.
+/// A half-open range of positions in the tokens of the slice that a step was said in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenSpan {
@@ -129,6 +133,32 @@ impl Outcome {
     }
 }
 
+/// A part of an episode that is one sequence to the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slice {
+    /// The prompt and everything up to the slice's last response, screenshots as placeholders.
+    #[serde(with = "token_runs")]
+    pub tokens: Vec<TokenId>,
+    /// The first step whose screenshot is in the tokens; of earlier ones only the words are.
+    pub first_live: usize,
+    /// One past the last step said in it; its first is where the slice before ended.
+    pub end: usize,
+}
+
+/// A slice with what of its trajectory belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SliceView<'a> {
+    /// Its sequence.
+    pub tokens: &'a [TokenId],
+    /// The steps whose screenshots are in the sequence, in order.
+    pub live: Range<usize>,
+    /// The steps that were said in it.
+    pub said: Range<usize>,
+    /// The places of its trained tokens among all of the trajectory's.
+    pub trained: Range<usize>,
+}
+
 /// A whole episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,8 +169,8 @@ pub struct Trajectory {
     pub task: TaskId,
     /// The weights that acted.
     pub policy_version: PolicyVersion,
-    /// The whole sequence: prompt, screenshots' placeholders, responses.
-    pub tokens: Vec<TokenId>,
+    /// The sequences it was said in, in order.
+    pub slices: Vec<Slice>,
     /// The turns, in order.
     pub steps: Vec<Step>,
     /// For every trained token, in order, the log-probability it was sampled with.
@@ -156,7 +186,23 @@ pub struct Trajectory {
 /// A trajectory that contradicts itself.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TrajectoryError {
-    /// Spans must lie one behind the other within the tokens.
+    /// Slices follow each other up to the last step, and show at least the screen that was acted on.
+    #[error(
+        "{id}: slice {slice} shows screens from {first_live} and ends before step {end}, expected {expected}"
+    )]
+    Slice {
+        /// The episode.
+        id: EpisodeId,
+        /// Its number.
+        slice: usize,
+        /// Its first screenshot.
+        first_live: usize,
+        /// One past its last step.
+        end: usize,
+        /// What would be right.
+        expected: String,
+    },
+    /// Spans must lie one behind the other within the tokens of their slice.
     #[error("{id}: step {step} spans tokens {start}..{end}, expected {from} <= start <= end <= {tokens}")]
     Span {
         /// The episode.
@@ -202,10 +248,27 @@ impl Trajectory {
         self.steps.iter().map(|step| step.span.len()).sum()
     }
 
-    /// For every token, whether it is trained.
-    pub fn action_mask(&self) -> Vec<bool> {
-        let mut mask = vec![false; self.tokens.len()];
-        for step in &self.steps {
+    /// Number of tokens, over all slices.
+    pub fn tokens(&self) -> usize {
+        self.slices.iter().map(|slice| slice.tokens.len()).sum()
+    }
+
+    /// The slices, each with what belongs to it. The trajectory must have passed [`Self::check`].
+    pub fn views(&self) -> impl ExactSizeIterator<Item = SliceView<'_>> {
+        let (mut from, mut before) = (0, 0);
+        self.slices.iter().map(move |slice| {
+            let said = from..slice.end;
+            let count: usize = self.steps[said.clone()].iter().map(|step| step.span.len()).sum();
+            let trained = before..before + count;
+            (from, before) = (slice.end, trained.end);
+            SliceView { tokens: &slice.tokens, live: slice.first_live..slice.end, said, trained }
+        })
+    }
+
+    /// For every token of a slice, whether it is trained.
+    pub fn action_mask(&self, slice: &SliceView) -> Vec<bool> {
+        let mut mask = vec![false; slice.tokens.len()];
+        for step in &self.steps[slice.said.clone()] {
             mask[step.span.start..step.span.end].fill(true);
         }
         mask
@@ -214,13 +277,18 @@ impl Trajectory {
     /// Holds what other code relies on: call it on everything read from outside.
     pub fn check(&self) -> Result<(), TrajectoryError> {
         let id = || self.id.clone();
-        let mut from = 0;
-        for (step, TokenSpan { start, end }) in self.steps.iter().map(|step| step.span).enumerate() {
-            let tokens = self.tokens.len();
-            if start < from || end < start || tokens < end {
-                return Err(TrajectoryError::Span { id: id(), step, start, end, from, tokens });
+        self.check_slices()?;
+        let mut first = 0;
+        for slice in &self.slices {
+            let (mut from, tokens) = (0, slice.tokens.len());
+            for step in first..slice.end {
+                let TokenSpan { start, end } = self.steps[step].span;
+                if start < from || end < start || tokens < end {
+                    return Err(TrajectoryError::Span { id: id(), step, start, end, from, tokens });
+                }
+                from = end;
             }
-            from = end;
+            first = slice.end;
         }
         let (logps, trained) = (self.sampler_logp.len(), self.trained_tokens());
         if logps != trained {
@@ -235,6 +303,21 @@ impl Trajectory {
             return Err(TrajectoryError::Value { id: id(), what, value: f64::from(logp), expected });
         }
         Ok(())
+    }
+
+    fn check_slices(&self) -> Result<(), TrajectoryError> {
+        let wrong = |slice: usize, expected: String| {
+            let (first_live, end) = self.slices.get(slice).map_or((0, 0), |one| (one.first_live, one.end));
+            Err(TrajectoryError::Slice { id: self.id.clone(), slice, first_live, end, expected })
+        };
+        let (mut from, steps) = (0, self.steps.len());
+        for (number, &Slice { first_live, end, .. }) in self.slices.iter().enumerate() {
+            if first_live > from || end <= from || end > steps {
+                return wrong(number, format!("first screen <= {from} < end <= {steps}"));
+            }
+            from = end;
+        }
+        if from == steps { Ok(()) } else { wrong(self.slices.len(), format!("slices up to step {steps}")) }
     }
 }
 
@@ -254,7 +337,7 @@ mod tests {
             id: EpisodeId::new(3, &task, 1),
             task,
             policy_version: PolicyVersion(3),
-            tokens: (0..8).map(TokenId).collect(),
+            slices: vec![Slice { tokens: (0..8).map(TokenId).collect(), first_live: 0, end: 2 }],
             steps: vec![step(2, 4), step(6, 7)],
             sampler_logp: vec![-0.5, 0.0, -1.0],
             score: 1.0,
@@ -265,13 +348,59 @@ mod tests {
 
     #[test]
     fn mask_marks_the_spans() {
-        let mask: Vec<u8> = trajectory().action_mask().into_iter().map(u8::from).collect();
+        let trajectory = trajectory();
+        let slice = trajectory.views().next().unwrap();
+        let mask: Vec<u8> = trajectory.action_mask(&slice).into_iter().map(u8::from).collect();
         assert_eq!(mask, [0, 0, 1, 1, 0, 0, 1, 0]);
-        assert_eq!(trajectory().check(), Ok(()));
+        assert_eq!((slice.live, slice.said, slice.trained), (0..2, 0..2, 0..3));
+        assert_eq!(trajectory.check(), Ok(()));
+    }
+
+    /// Three steps, the first said in a slice of its own: in the second slice its words are not trained.
+    fn sliced() -> Trajectory {
+        Trajectory {
+            slices: vec![
+                Slice { tokens: (0..5).map(TokenId).collect(), first_live: 0, end: 1 },
+                Slice { tokens: (0..9).map(TokenId).collect(), first_live: 1, end: 3 },
+            ],
+            steps: vec![step(3, 5), step(5, 6), step(7, 9)],
+            sampler_logp: vec![-0.5; 5],
+            ..trajectory()
+        }
+    }
+
+    #[test]
+    fn every_token_is_trained_in_the_slice_it_was_said_in() {
+        let trajectory = sliced();
+        assert_eq!(trajectory.check(), Ok(()));
+        let views: Vec<SliceView> = trajectory.views().collect();
+        let masks: Vec<Vec<u8>> = views
+            .iter()
+            .map(|view| trajectory.action_mask(view).into_iter().map(u8::from).collect())
+            .collect();
+        assert_eq!(masks, [vec![0, 0, 0, 1, 1], vec![0, 0, 0, 0, 0, 1, 0, 1, 1]]);
+        assert_eq!(
+            (views[1].live.clone(), views[1].said.clone(), views[1].trained.clone()),
+            (1..3, 1..3, 2..5)
+        );
+        assert_eq!((trajectory.trained_tokens(), trajectory.tokens()), (5, 14));
     }
 
     #[test]
     fn contradictions_are_named() {
+        let broken = |change: fn(&mut Trajectory)| {
+            let mut trajectory = sliced();
+            change(&mut trajectory);
+            trajectory.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            broken(|t| t.slices[1].first_live = 2),
+            "3:t:1: slice 1 shows screens from 2 and ends before step 3, expected first screen <= 1 < end <= 3"
+        );
+        assert_eq!(
+            broken(|t| drop(t.slices.pop())),
+            "3:t:1: slice 1 shows screens from 0 and ends before step 0, expected slices up to step 3"
+        );
         let broken = |change: fn(&mut Trajectory)| {
             let mut trajectory = trajectory();
             change(&mut trajectory);
@@ -313,7 +442,9 @@ mod tests {
 
     #[test]
     fn json_is_read_back_equal() {
-        let json = serde_json::to_string(&trajectory()).unwrap();
-        assert_eq!(serde_json::from_str::<Trajectory>(&json).unwrap(), trajectory());
+        for trajectory in [trajectory(), sliced()] {
+            let json = serde_json::to_string(&trajectory).unwrap();
+            assert_eq!(serde_json::from_str::<Trajectory>(&json).unwrap(), trajectory);
+        }
     }
 }

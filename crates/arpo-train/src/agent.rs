@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use arpo_agent::conversation::ConversationStyle;
+use arpo_agent::window::ScreenshotWindow;
 use arpo_image::ImageProcessor;
 use arpo_model::config::ModelConfig;
 use arpo_tokenizer::Tokenizer;
@@ -70,7 +71,7 @@ pub fn pocket_style() -> ConversationStyle {
     ConversationStyle {
         system: "GUI agent".into(),
         template: "{instruction}".into(),
-        max_screenshots: 32,
+        window: ScreenshotWindow::new(32, 0),
         restore_box_tokens: false,
     }
 }

@@ -7,11 +7,12 @@ use arpo_agent::geometry::Size;
 use arpo_core::action::{Action, ModelBox};
 use arpo_core::task::Task;
 use arpo_core::trajectory::{
-    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenId, Trajectory,
+    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, Trajectory,
 };
 use arpo_engine::Screenshot;
 use image::RgbImage;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,26 +60,19 @@ pub struct PlayedEpisode {
     pub trajectory: Trajectory,
     /// What the agent saw, one screen for each step.
     pub screens: Vec<Arc<RgbImage>>,
-    /// The first screen that is in the trajectory's tokens; earlier ones had to make room.
-    pub first_shown: usize,
     /// Where its time went.
     pub timings: EpisodeTimings,
 }
 
-impl PlayedEpisode {
-    /// The screens whose placeholders are in the trajectory's tokens, in order.
-    pub fn shown(&self) -> &[Arc<RgbImage>] {
-        &self.screens[self.first_shown..]
-    }
-}
-
-/// An episode's last words in tokens, as a policy writes them down.
+/// Turns that were said in one sequence, as a policy writes them down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transcript {
-    /// All tokens and the agent's among them.
+pub struct TranscriptSlice {
+    /// The whole sequence, with the words of earlier slices, and all the agent's words in it.
     pub assembled: Assembled,
-    /// The first screen that is in them.
-    pub first_shown: usize,
+    /// The turns that were said in it.
+    pub turns: Range<usize>,
+    /// The first turn whose screen is in it.
+    pub first_live: usize,
 }
 
 /// How an episode ended, before it is written down.
@@ -96,12 +90,13 @@ impl Ended {
     pub(crate) fn played(
         mut self,
         version: PolicyVersion,
-        transcribe: impl FnOnce(&History) -> Result<Transcript, TrainError>,
+        transcribe: impl FnOnce(&History) -> Result<Vec<TranscriptSlice>, TrainError>,
     ) -> Result<PlayedEpisode, TrainError> {
         let History { plan, screens, answers } = &mut self.history;
         screens.truncate(answers.len());
         let plan = Arc::clone(plan);
-        let Transcript { assembled, first_shown } = transcribe(&self.history)?;
+        let transcript = transcribe(&self.history)?;
+        let spans = transcript.iter().flat_map(|slice| &slice.assembled.spans[slice.turns.clone()]);
         let History { screens, answers, .. } = self.history;
         // a step that could not be carried out before the desktop failed has no actions
         self.actions.resize(answers.len(), vec![]);
@@ -109,7 +104,7 @@ impl Ended {
             .iter()
             .zip(&answers)
             .zip(self.actions)
-            .zip(&assembled.spans)
+            .zip(spans)
             .map(|(((screen, answer), actions), &span)| Step {
                 observation: Observation { screenshot: reference(screen) },
                 response: answer.text.clone(),
@@ -117,11 +112,16 @@ impl Ended {
                 span,
             })
             .collect();
+        let slice = |TranscriptSlice { assembled, turns, first_live }| Slice {
+            tokens: assembled.tokens.into_iter().map(TokenId).collect(),
+            first_live,
+            end: turns.end,
+        };
         let trajectory = Trajectory {
             id: plan.id.clone(),
             task: plan.task.id.clone(),
             policy_version: answers.iter().map(|answer| answer.version).min().unwrap_or(version),
-            tokens: assembled.tokens.into_iter().map(TokenId).collect(),
+            slices: transcript.into_iter().map(slice).collect(),
             steps,
             sampler_logp: answers.iter().flat_map(|answer| &answer.logp).copied().collect(),
             score: self.score,
@@ -130,7 +130,7 @@ impl Ended {
         };
         trajectory.check()?;
         let screens = screens.into_iter().map(|screen| screen.image).collect();
-        Ok(PlayedEpisode { trajectory, screens, first_shown, timings: self.timings })
+        Ok(PlayedEpisode { trajectory, screens, timings: self.timings })
     }
 }
 

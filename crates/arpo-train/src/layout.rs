@@ -1,15 +1,18 @@
-//! Trajectories laid out for the learner: whole episodes in micro-batches of a budget of tokens, their screens found
-//! again.
+//! Trajectories laid out for the learner: their slices in micro-batches of a budget of tokens, made one at a time.
+//!
+//! The next micro-batch is made, as bytes on the host, while the learner goes through the one before it. So an update
+//! needs the memory of one micro-batch, however many episodes it is made of.
 
 use crate::TrainError;
 use crate::pictures::Pictures;
 use crate::screens::Screens;
-use arpo_core::trajectory::Trajectory;
+use arpo_core::trajectory::{SliceView, Trajectory};
 use arpo_engine::KnownFeatures;
 use arpo_image::ImageProcessor;
-use arpo_model::learner::{Episode, Learner, MicroBatch, Picture};
-use image::RgbImage;
-use std::sync::Arc;
+use arpo_model::learner::step::{LossGradient, UpdateReport, Updater};
+use arpo_model::learner::{Episode, Learner, MicroBatch};
+use std::ops::Range;
+use std::sync::mpsc::sync_channel;
 use tch::Device;
 
 /// What is needed to lay trajectories out.
@@ -21,10 +24,17 @@ pub struct Layout<'a> {
     pub processor: &'a ImageProcessor,
     /// What is known of them from a vision tower that is not trained.
     pub features: Option<&'a KnownFeatures>,
-    /// Tokens of a micro-batch, unless a single unit has more.
+    /// Tokens of a micro-batch, unless a single slice has more.
     pub micro_batch_tokens: usize,
-    /// Screenshots that are in a trajectory's tokens at most: the latest.
-    pub max_screenshots: usize,
+}
+
+/// Trained tokens of a trajectory that were said in one slice of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Which trajectory, by its place among those laid out.
+    pub trajectory: usize,
+    /// Which of its trained tokens.
+    pub trained: Range<usize>,
 }
 
 impl Layout<'_> {
@@ -34,105 +44,128 @@ impl Layout<'_> {
         learner: &Learner,
         trajectories: &[&Trajectory],
     ) -> Result<Vec<Vec<f32>>, TrainError> {
-        let mut logps = vec![vec![]; trajectories.len()];
-        let alone: Vec<Vec<usize>> = (0..trajectories.len()).map(|at| vec![at]).collect();
-        self.with_batches(learner.model().device(), trajectories, &alone, |parts, batches| {
-            for (part, batch) in parts.iter().zip(batches) {
-                for (&at, logp) in part.iter().zip(learner.scores(batch)?.logp) {
-                    logps[at] = logp;
-                }
+        let mut logps: Vec<Vec<f32>> =
+            trajectories.iter().map(|trajectory| vec![0.0; trajectory.trained_tokens()]).collect();
+        self.each_batch(learner.model().device(), trajectories, |parts, batch| {
+            for (part, logp) in parts.iter().zip(learner.scores(&batch)?.logp) {
+                logps[part.trajectory][part.trained.clone()].copy_from_slice(&logp);
             }
             Ok(())
         })?;
         Ok(logps)
     }
 
-    /// Lays trajectories out in micro-batches: units, whose members stay together, shorter ones first, as many together
-    /// as the budget of tokens takes. `then` is given which trajectories are in each micro-batch, and the micro-batches.
-    pub fn with_batches<T>(
+    /// One update from trajectories. `loss` is asked for each part of them, given the log-probabilities that the model
+    /// gives its tokens; what it returns is the part's share of the loss and dL/dlogp of each token.
+    pub fn update(
+        &self,
+        updater: &mut Updater,
+        trajectories: &[&Trajectory],
+        learning_rate: f64,
+        mut loss: impl FnMut(&Part, &[f32]) -> (f64, Vec<f32>),
+    ) -> Result<UpdateReport, TrainError> {
+        let mut update = updater.begin();
+        self.each_batch(update.learner().model().device(), trajectories, |parts, batch| {
+            let result = update.add(batch, |scores| {
+                let mut sum = LossGradient { value: 0.0, coefficients: vec![] };
+                for (part, new) in parts.iter().zip(&scores.logp) {
+                    let (value, coefficients) = loss(part, new);
+                    sum.value += value;
+                    sum.coefficients.push(coefficients);
+                }
+                sum
+            });
+            Ok(result?)
+        })?;
+        Ok(update.finish(learning_rate)?)
+    }
+
+    /// Goes through the micro-batches, the next one being made meanwhile.
+    fn each_batch(
         &self,
         device: Device,
         trajectories: &[&Trajectory],
-        units: &[Vec<usize>],
-        then: impl FnOnce(&[Vec<usize>], &[MicroBatch]) -> Result<T, TrainError>,
-    ) -> Result<T, TrainError> {
-        let parts = self.parts(trajectories, units);
-        let rooms = parts
-            .iter()
-            .map(|part| Room::new(self, part.iter().map(|&at| trajectories[at]), device))
-            .collect::<Result<Vec<Room>, TrainError>>()?;
-        let episodes: Vec<Vec<Episode>> = rooms.iter().map(Room::episodes).collect();
-        let batches: Vec<MicroBatch> = rooms
-            .iter()
-            .zip(&episodes)
-            .map(|(room, episodes)| MicroBatch { episodes, pictures: &room.placed })
-            .collect();
-        then(&parts, &batches)
+        mut then: impl FnMut(&[Part], MicroBatch) -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        std::thread::scope(|scope| {
+            let batches = self.batches(trajectories);
+            let (ready, next) = sync_channel(0);
+            scope.spawn(move || {
+                for slices in batches {
+                    // whoever does not want it has failed and says so
+                    if ready.send(Prepared::new(self, trajectories, &slices)).is_err() {
+                        return;
+                    }
+                }
+            });
+            for prepared in next {
+                let Prepared { parts, sequences, pictures } = prepared?;
+                let placed = pictures.on(device);
+                let episodes: Vec<Episode> = sequences
+                    .iter()
+                    .enumerate()
+                    .map(|(at, (tokens, trained))| Episode { tokens, pictures: pictures.shown(at), trained })
+                    .collect();
+                then(&parts, MicroBatch { episodes: &episodes, pictures: &placed })?;
+            }
+            Ok(())
+        })
     }
 
-    fn parts(&self, trajectories: &[&Trajectory], units: &[Vec<usize>]) -> Vec<Vec<usize>> {
-        let length = |unit: &Vec<usize>| unit.iter().map(|&at| trajectories[at].tokens.len()).sum::<usize>();
-        let mut order: Vec<&Vec<usize>> = units.iter().collect();
-        order.sort_by_key(|unit| length(unit));
-        let mut parts: Vec<Vec<usize>> = vec![];
+    /// Which slices (of which trajectory, and the how-many-th) are computed together: shorter ones first, as many as the
+    /// budget of tokens takes.
+    fn batches(&self, trajectories: &[&Trajectory]) -> Vec<Vec<(usize, usize)>> {
+        let slices = |at: usize| (0..trajectories[at].slices.len()).map(move |slice| (at, slice));
+        let mut order: Vec<(usize, usize)> = (0..trajectories.len()).flat_map(slices).collect();
+        let length = |&(at, slice): &(usize, usize)| trajectories[at].slices[slice].tokens.len();
+        order.sort_by_key(length);
+        let mut batches: Vec<Vec<(usize, usize)>> = vec![];
         let mut filled = 0;
-        for unit in order {
-            filled += length(unit);
-            match parts.last_mut() {
-                Some(part) if filled <= self.micro_batch_tokens => part.extend(unit),
+        for slice in order {
+            filled += length(&slice);
+            match batches.last_mut() {
+                Some(batch) if filled <= self.micro_batch_tokens => batch.push(slice),
                 _ => {
-                    parts.push(unit.clone());
-                    filled = length(unit);
+                    batches.push(vec![slice]);
+                    filled = length(&slice);
                 }
             }
         }
-        parts
-    }
-
-    /// The screens that are in a trajectory's tokens.
-    fn shown(&self, trajectory: &Trajectory) -> Result<Vec<Arc<RgbImage>>, TrainError> {
-        let mut screens = self.screens.of(trajectory)?;
-        let hidden = screens.len().saturating_sub(self.max_screenshots);
-        Ok(screens.split_off(hidden))
+        batches
     }
 }
 
-/// What a micro-batch borrows.
-struct Room {
-    placed: Vec<Picture>,
+/// A micro-batch on the host.
+struct Prepared {
+    parts: Vec<Part>,
+    /// Tokens, and which of them are trained.
+    sequences: Vec<(Vec<u32>, Vec<bool>)>,
     pictures: Pictures,
-    tokens: Vec<Vec<u32>>,
-    trained: Vec<Vec<bool>>,
 }
 
-impl Room {
-    fn new<'t>(
+impl Prepared {
+    fn new(
         layout: &Layout,
-        trajectories: impl Iterator<Item = &'t Trajectory>,
-        device: Device,
+        trajectories: &[&Trajectory],
+        slices: &[(usize, usize)],
     ) -> Result<Self, TrainError> {
-        let (mut shown, mut tokens, mut trained) = (vec![], vec![], vec![]);
-        let mut digests: Vec<Vec<&str>> = vec![];
-        for trajectory in trajectories {
-            let screens = layout.shown(trajectory)?;
-            let hidden = trajectory.steps.len() - screens.len();
-            let steps = trajectory.steps[hidden..].iter();
-            digests.push(steps.map(|step| step.observation.screenshot.digest.as_str()).collect());
-            shown.push(screens);
-            tokens.push(trajectory.tokens.iter().map(|token| token.0).collect());
-            trained.push(trajectory.action_mask());
+        let (mut parts, mut sequences, mut shown, mut live) = (vec![], vec![], vec![], vec![]);
+        for &(at, slice) in slices {
+            let trajectory = trajectories[at];
+            let view: SliceView = trajectory
+                .views()
+                .nth(slice)
+                .ok_or_else(|| TrainError::Options(format!("{}: no slice {slice}", trajectory.id)))?;
+            sequences
+                .push((view.tokens.iter().map(|token| token.0).collect(), trajectory.action_mask(&view)));
+            let steps = &trajectory.steps[view.live.clone()];
+            shown.push(layout.screens.of(steps)?);
+            live.push(steps);
+            parts.push(Part { trajectory: at, trained: view.trained });
         }
-        let known = |episode: usize, screen: usize| layout.features?.get(digests[episode][screen]);
+        let digest = |slice: usize, screen: usize| &live[slice][screen].observation.screenshot.digest;
+        let known = |slice: usize, screen: usize| layout.features?.get(digest(slice, screen));
         let pictures = Pictures::with_known(layout.processor, &shown, known)?;
-        Ok(Self { placed: pictures.on(device), pictures, tokens, trained })
-    }
-
-    fn episodes(&self) -> Vec<Episode<'_>> {
-        let one = |at: usize| Episode {
-            tokens: &self.tokens[at],
-            pictures: self.pictures.shown(at),
-            trained: &self.trained[at],
-        };
-        (0..self.tokens.len()).map(one).collect()
+        Ok(Self { parts, sequences, pictures })
     }
 }

@@ -1,6 +1,7 @@
-//! The updates of one iteration: samples into micro-batches of whole episodes, the clipped loss over each update's
-//! batch, one optimiser step each. An episode that several samples have in common is computed once, and their
-//! coefficients are added: the gradient is the same, and a policy that is sure of itself often does the same thing twice.
+//! The updates of one iteration: samples shared out among updates, the clipped loss over each update's batch, one
+//! optimiser step each. A sample without advantage counts in its batch and costs no pass. An episode that several samples
+//! have in common is computed once, and their coefficients are added: the gradient is the same, and a policy that is sure
+//! of itself often does the same thing twice.
 //!
 //! Old log-probabilities: those of the first update's samples are the ones its own forward pass finds, because nothing
 //! has moved yet; only samples of later updates need a pass beforehand, and with `loss.old = "sampler"` only the
@@ -12,9 +13,9 @@ use crate::lesson::{Sample, updates};
 use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
-use arpo_core::trajectory::{TokenId, Trajectory};
-use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Learner, TokenScores};
+use arpo_core::trajectory::{Slice, Trajectory};
+use arpo_model::learner::Learner;
+use arpo_model::learner::step::Updater;
 use std::collections::HashMap;
 
 /// How an iteration's updates went.
@@ -97,46 +98,47 @@ pub fn learn(
     };
     let mut old = old_before(updater, samples, &trajectories, layout, &plan, config)?;
     let (mut entropy, mut norms) = ((0.0, 0usize), 0.0);
-    for (number, chosen) in plan.iter().enumerate() {
-        let lengths: Vec<usize> =
-            chosen.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
+    for (number, batch) in plan.iter().enumerate() {
+        let lengths: Vec<usize> = batch.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
         let scales = token_scales(&lengths, config.loss.normaliser, config.loss.constant_tokens);
         let update = place.updates_before + number as u64;
-        // how many there will be is not known: groups without spread cost none
-        let rate = config.optimiser.learning_rate_at(update, config.iterations * plan.len().max(1) as u64);
+        let progress =
+            (place.iteration as f64 + number as f64 / plan.len() as f64) / config.iterations as f64;
+        let rate = config.optimiser.learning_rate_at(update, progress);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
-        let alike = alike(chosen.iter().map(|&sample| trajectories[sample]));
-        let together: Vec<&Trajectory> = alike.iter().map(|same| trajectories[chosen[same[0]]]).collect();
-        let alone: Vec<Vec<usize>> = (0..together.len()).map(|at| vec![at]).collect();
-        let device = updater.learner().model().device();
-        let made = layout.with_batches(device, &together, &alone, |parts, batches| {
-            let loss = |batch: usize, scores: &TokenScores| {
-                let mut gradient = LossGradient { value: 0.0, coefficients: vec![] };
-                for (&episode, new) in parts[batch].iter().zip(&scores.logp) {
-                    let mut coefficients = vec![0.0; new.len()];
-                    for &at in &alike[episode] {
-                        let sample = &samples[chosen[at]];
-                        if number == 0 && sample.member.origin == (Origin::Fresh {}) {
-                            mismatch.add(&sample.member.trajectory.sampler_logp, new);
-                        }
-                        let tokens = PolicySample {
-                            advantage: sample.advantage,
-                            new_logp: new,
-                            old_logp: old[chosen[at]].get_or_insert_with(|| new.clone()),
-                            reference_logp: tied_to.get(chosen[at]).map(Vec::as_slice),
-                            behaviour: sample.member.behaviour(&config.loss, &config.replay),
-                        };
-                        let (value, one, sums) = sample_loss(&tokens, scales[at], &config.loss);
-                        gradient.value += value;
-                        statistics.add(&sums);
-                        coefficients.iter_mut().zip(one).for_each(|(all, one)| *all += one);
-                    }
-                    gradient.coefficients.push(coefficients);
+        let counted: Vec<(usize, f64)> = batch.iter().copied().zip(scales).collect();
+        let chosen: Vec<(usize, f64)> =
+            counted.into_iter().filter(|&(sample, _)| pulls(&samples[sample], config)).collect();
+        let alike = alike(chosen.iter().map(|&(sample, _)| trajectories[sample]));
+        let together: Vec<&Trajectory> = alike.iter().map(|same| trajectories[chosen[same[0]].0]).collect();
+        let made = layout.update(updater, &together, rate, |part, new| {
+            let (mut value, mut coefficients) = (0.0, vec![0.0; new.len()]);
+            for &at in &alike[part.trajectory] {
+                let (sample, scale) = chosen[at];
+                let member = &samples[sample].member;
+                let said = part.trained.clone();
+                if number == 0 && member.origin == (Origin::Fresh {}) {
+                    mismatch.add(&member.trajectory.sampler_logp[said.clone()], new);
                 }
-                gradient
-            };
-            Ok(updater.update(batches, rate, loss)?)
+                if let Old::FirstPass(own) = &mut old[sample]
+                    && number == 0
+                {
+                    own[said.clone()].copy_from_slice(new);
+                }
+                let tokens = PolicySample {
+                    advantage: samples[sample].advantage,
+                    new_logp: new,
+                    old_logp: &old[sample].logp()[said.clone()],
+                    reference_logp: tied_to.get(sample).map(|logp| &logp[said.clone()]),
+                    behaviour: member.behaviour(&config.loss, &config.replay).map(|all| all.of(said)),
+                };
+                let (one, gradient, sums) = sample_loss(&tokens, scale, &config.loss);
+                value += one;
+                statistics.add(&sums);
+                coefficients.iter_mut().zip(gradient).for_each(|(all, one)| *all += one);
+            }
+            (value, coefficients)
         })?;
         report.updates += usize::from(made.made);
         report.skipped += usize::from(!made.made);
@@ -149,7 +151,7 @@ pub fn learn(
         if number == 0 {
             report.mismatch = mismatch;
         }
-        report.tokens += together.iter().map(|trajectory| trajectory.tokens.len()).sum::<usize>();
+        report.tokens += together.iter().map(|trajectory| trajectory.tokens()).sum::<usize>();
         report.learning_rate = rate;
     }
     report.gradient_norm = norms / plan.len().max(1) as f64;
@@ -157,14 +159,36 @@ pub fn learn(
     Ok(report)
 }
 
+/// Whether a sample adds anything to the gradient. One that does not counts in its batch and needs no pass: with an
+/// advantage of 0 every coefficient is 0, unless a reference model holds it.
+fn pulls(sample: &Sample, config: &Config) -> bool {
+    sample.advantage != 0.0 || config.loss.kl_coefficient > 0.0
+}
+
+/// The log-probabilities that a sample's ratios start from.
+enum Old {
+    /// Known beforehand.
+    Known(Vec<f32>),
+    /// Those of its first forward pass, in the first update, before anything has moved.
+    FirstPass(Vec<f32>),
+}
+
+impl Old {
+    fn logp(&self) -> &[f32] {
+        match self {
+            Self::Known(logp) | Self::FirstPass(logp) => logp,
+        }
+    }
+}
+
 /// Which trajectories are the same episode, step for step, in the order they first come.
 fn alike<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usize>> {
-    let mut places: HashMap<(&[TokenId], Vec<&str>), usize> = HashMap::new();
+    let mut places: HashMap<(&[Slice], Vec<&str>), usize> = HashMap::new();
     let mut alike: Vec<Vec<usize>> = vec![];
     for (at, trajectory) in trajectories.enumerate() {
         let screens =
             trajectory.steps.iter().map(|step| step.observation.screenshot.digest.as_str()).collect();
-        let place = *places.entry((&trajectory.tokens, screens)).or_insert_with(|| {
+        let place = *places.entry((&trajectory.slices, screens)).or_insert_with(|| {
             alike.push(vec![]);
             alike.len() - 1
         });
@@ -173,7 +197,7 @@ fn alike<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usiz
     alike
 }
 
-/// Old log-probabilities of the samples that cannot take them from the first forward pass.
+/// Old log-probabilities of all samples; those that cannot take them from the first forward pass are computed.
 fn old_before(
     updater: &Updater,
     samples: &[Sample],
@@ -181,18 +205,25 @@ fn old_before(
     layout: &Layout,
     plan: &[Vec<usize>],
     config: &Config,
-) -> Result<Vec<Option<Vec<f32>>>, TrainError> {
-    let from_sampler = |sample: &Sample| {
-        let fresh = sample.member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler;
-        fresh.then(|| sample.member.trajectory.sampler_logp.clone())
-    };
-    let mut old: Vec<Option<Vec<f32>>> = samples.iter().map(from_sampler).collect();
+) -> Result<Vec<Old>, TrainError> {
     let first: &[usize] = plan.first().map_or(&[], Vec::as_slice);
-    let missing: Vec<usize> =
-        (0..samples.len()).filter(|sample| old[*sample].is_none() && !first.contains(sample)).collect();
+    let mut missing = vec![];
+    let mut old: Vec<Old> = samples
+        .iter()
+        .enumerate()
+        .map(|(number, Sample { member, .. })| {
+            if member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler {
+                return Old::Known(member.trajectory.sampler_logp.clone());
+            }
+            if !first.contains(&number) && pulls(&samples[number], config) {
+                missing.push(number);
+            }
+            Old::FirstPass(vec![f32::NAN; trajectories[number].trained_tokens()])
+        })
+        .collect();
     let missed: Vec<&Trajectory> = missing.iter().map(|&sample| trajectories[sample]).collect();
-    for (at, logp) in layout.scores(updater.learner(), &missed)?.into_iter().enumerate() {
-        old[missing[at]] = Some(logp);
+    for (sample, logp) in missing.into_iter().zip(layout.scores(updater.learner(), &missed)?) {
+        old[sample] = Old::Known(logp);
     }
     Ok(old)
 }

@@ -1,7 +1,7 @@
 //! From the groups of an iteration to what is learnt from them: replay, rewards, advantages. No tensors.
 
 use arpo_core::advantage::{group_advantages, has_spread};
-use arpo_core::config::Config;
+use arpo_core::config::{Batch, Config};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Member, ReplayBuffer};
 use arpo_core::reward::{format_reward, reward};
@@ -30,7 +30,7 @@ pub struct Sample {
 /// What an iteration learns from.
 #[derive(Debug, Clone, Default)]
 pub struct Lesson {
-    /// The members of groups that teach something, in the order of the groups.
+    /// The members of the groups, in their order: of all, or of those whose rewards differ, as `optimiser.batch` says.
     pub samples: Vec<Sample>,
     /// How it came about.
     pub report: LessonReport,
@@ -43,7 +43,7 @@ pub struct LessonReport {
     pub groups: usize,
     /// Groups whose rewards differ, before replay.
     pub spread: usize,
-    /// Groups learnt from.
+    /// Groups whose rewards differ, after it.
     pub informative: usize,
     /// Groups in which every rollout failed.
     pub all_failed: usize,
@@ -87,16 +87,18 @@ pub fn lesson(
         let solved = |trajectory: &Arc<Trajectory>| trajectory.score > config.replay.success_above;
         report.all_solved +=
             usize::from(!group.trajectories.is_empty() && group.trajectories.iter().all(solved));
-        report.all_failed += usize::from(!group.trajectories.iter().any(solved));
+        report.all_failed +=
+            usize::from(!group.trajectories.is_empty() && !group.trajectories.iter().any(solved));
         let mut random = stream(config.seed, Purpose::Replay, iteration, number as u64);
         let (members, replay) =
             buffer.exchange(&group.task, group.trajectories, version, &config.replay, &mut random);
         report.replay_ages.extend(replay.injected.iter().map(|injection| injection.age));
         let rewards = rewards(members.iter().map(|member| member.trajectory.as_ref()), config);
-        if !has_spread(&rewards) {
+        let informative = has_spread(&rewards);
+        report.informative += usize::from(informative);
+        if !informative && config.optimiser.batch == Batch::Informative {
             continue;
         }
-        report.informative += 1;
         let advantages = group_advantages(&rewards, config.advantage.kind);
         let samples =
             members.into_iter().zip(advantages).map(|(member, advantage)| Sample { member, advantage });
@@ -130,7 +132,7 @@ fn summary(fresh: &[Arc<Trajectory>], config: &Config) -> LessonReport {
         format: over(&|one| format_reward(one.well_formed)),
         turns: over(&|one| one.steps.len() as f64),
         trained_tokens: over(&|one| one.trained_tokens() as f64),
-        tokens: over(&|one| one.tokens.len() as f64),
+        tokens: over(&|one| one.tokens() as f64),
         ..LessonReport::default()
     }
 }
@@ -164,7 +166,7 @@ mod tests {
                 id: EpisodeId::new(0, &task, index),
                 task: task.clone(),
                 policy_version: PolicyVersion(0),
-                tokens: vec![],
+                slices: vec![],
                 steps: vec![],
                 sampler_logp: vec![],
                 score,
@@ -176,17 +178,29 @@ mod tests {
     }
 
     #[test]
-    fn only_groups_with_spread_are_learnt_from() {
-        let groups =
-            || vec![rollouts("a", &[1.0, 0.0]), rollouts("b", &[1.0, 1.0]), rollouts("c", &[0.0, 0.0])];
-        let config = Config::default();
+    fn only_groups_with_spread_teach() {
+        let groups = || {
+            vec![
+                rollouts("a", &[1.0, 0.0]),
+                rollouts("b", &[1.0, 1.0]),
+                rollouts("c", &[0.0, 0.0]),
+                // its desktops all failed: neither solved nor not
+                rollouts("d", &[]),
+            ]
+        };
+        let mut config = Config::default();
+        let all = lesson(groups(), &mut ReplayBuffer::default(), PolicyVersion(0), 0, &config);
+        let advantages: Vec<i8> = all.samples.iter().map(|one| one.advantage.signum() as i8).collect();
+        let silent = all.samples[2..].iter().all(|one| one.advantage == 0.0);
+        assert!(advantages[..2] == [1, -1] && advantages.len() == 6 && silent, "{advantages:?}");
+        config.optimiser.batch = Batch::Informative;
         let mut buffer = ReplayBuffer::default();
         let first = lesson(groups(), &mut buffer, PolicyVersion(0), 0, &config);
         assert_eq!(first.samples.len(), 2);
         let counts = |report: &LessonReport| {
             (report.groups, report.spread, report.informative, report.all_failed, report.all_solved)
         };
-        assert_eq!(counts(&first.report), (3, 1, 1, 1, 1));
+        assert_eq!(counts(&first.report), (4, 1, 1, 1, 1));
         assert!((first.report.score - 0.5).abs() < 1e-12);
         // what was stored helps the task that now fails
         let failed = vec![rollouts("a", &[0.0, 0.0]), rollouts("c", &[0.0, 0.0])];

@@ -10,8 +10,7 @@ use arpo_core::loss::token_scales;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{TokenId, Trajectory};
-use arpo_model::learner::TokenScores;
-use arpo_model::learner::step::{LossGradient, Updater};
+use arpo_model::learner::step::Updater;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -55,6 +54,16 @@ pub struct Offline<'a> {
     mismatched: Vec<(Trajectory, Vec<f32>)>,
 }
 
+/// A loss that is known before the update, and dL/dlogp, one number for all tokens of a trajectory.
+struct Pull {
+    loss: f64,
+    gradients: Vec<f64>,
+}
+
+fn sum(logp: &[f32]) -> f64 {
+    logp.iter().map(|&logp| f64::from(logp)).sum()
+}
+
 impl<'a> Offline<'a> {
     /// Looks through the episodes; the updater's model is the reference.
     pub fn new(
@@ -88,7 +97,8 @@ impl<'a> Offline<'a> {
         let learner = updater.learner();
         let reference =
             if method == Method::Rejection { vec![] } else { layout.scores(learner, &trajectories)? };
-        let mismatched = if method == Method::Kto { mismatched(&trajectories, image_token) } else { vec![] };
+        let mismatched =
+            if method == Method::Kto { mismatched(&trajectories, image_token, config.seed) } else { vec![] };
         let views: Vec<&Trajectory> = mismatched.iter().collect();
         let scores = layout.scores(learner, &views)?;
         let mismatched = mismatched.into_iter().zip(scores).collect();
@@ -106,9 +116,9 @@ impl<'a> Offline<'a> {
         let (mut losses, mut norms) = (vec![], vec![]);
         for (count, chosen) in order.chunks(size).enumerate() {
             let units: Vec<&Vec<usize>> = chosen.iter().map(|&unit| &self.units[unit]).collect();
-            let update = ((number - 1) * per_epoch + count) as u64;
-            let updates = (self.config.offline.epochs * per_epoch) as u64;
-            let rate = self.config.optimiser.learning_rate_at(update, updates);
+            let update = (number - 1) * per_epoch + count;
+            let progress = update as f64 / (self.config.offline.epochs * per_epoch) as f64;
+            let rate = self.config.optimiser.learning_rate_at(update as u64, progress);
             let report = self.update(&units, rate, updater, layout)?;
             losses.push(report.0);
             norms.push(report.1);
@@ -127,55 +137,52 @@ impl<'a> Offline<'a> {
     ) -> Result<(f64, f64), TrainError> {
         let numbers: Vec<usize> = units.iter().flat_map(|unit| unit.iter().copied()).collect();
         let together: Vec<&Trajectory> = numbers.iter().map(|&at| self.trajectories[at]).collect();
-        let members = units[0].len();
-        let places: Vec<Vec<usize>> =
-            (0..units.len()).map(|unit| (unit * members..(unit + 1) * members).collect()).collect();
-        let lengths: Vec<usize> = together.iter().map(|one| one.trained_tokens()).collect();
-        let scales = token_scales(&lengths, self.config.loss.normaliser, self.config.loss.constant_tokens);
-        let point = self.reference_point(&numbers, updater, layout)?;
+        let Pull { loss, gradients } = self.pull(units, &numbers, &together, updater, layout)?;
+        let report = layout.update(updater, &together, rate, |part, new| {
+            let gradient = gradients[part.trajectory];
+            // imitation is the sum itself; of the others the loss is known already
+            let value = if self.method == Method::Rejection { gradient * sum(new) } else { 0.0 };
+            (value, vec![gradient as f32; new.len()])
+        })?;
+        Ok((loss + report.loss, report.gradient_norm.unwrap_or(0.0)))
+    }
+
+    /// Where each trajectory of an update is pulled. DPO and KTO see whole trajectories, pairs of them even, which are too
+    /// long to be gone through together: so their log-probabilities are computed in a pass before.
+    fn pull(
+        &self,
+        units: &[&Vec<usize>],
+        numbers: &[usize],
+        together: &[&Trajectory],
+        updater: &Updater,
+        layout: &Layout,
+    ) -> Result<Pull, TrainError> {
+        if self.method == Method::Rejection {
+            let lengths: Vec<usize> = together.iter().map(|one| one.trained_tokens()).collect();
+            let scales =
+                token_scales(&lengths, self.config.loss.normaliser, self.config.loss.constant_tokens);
+            return Ok(Pull { loss: 0.0, gradients: scales.into_iter().map(|scale| -scale).collect() });
+        }
+        let new = layout.scores(updater.learner(), together)?;
+        let point = self.reference_point(numbers, updater, layout)?;
+        let sample =
+            |at: usize| OfflineSample { new_logp: &new[at], reference_logp: &self.reference[numbers[at]] };
         let share = 1.0 / units.len() as f64;
-        let device = updater.learner().model().device();
-        layout.with_batches(device, &together, &places, |parts, batches| {
-            let loss = |batch: usize, scores: &TokenScores| {
-                let mut value = 0.0;
-                // one number for all tokens of a trajectory
-                let mut gradients = Vec::with_capacity(scores.logp.len());
-                for (unit, logps) in parts[batch].chunks(members).zip(scores.logp.chunks(members)) {
-                    let sample = |member: usize| OfflineSample {
-                        new_logp: &logps[member],
-                        reference_logp: &self.reference[numbers[unit[member]]],
-                    };
-                    match self.method {
-                        Method::Rejection => {
-                            let scale = scales[unit[0]];
-                            value -= scale * logps[0].iter().map(|&logp| f64::from(logp)).sum::<f64>();
-                            gradients.push(-scale);
-                        }
-                        Method::Dpo => {
-                            let loss = dpo_loss(&sample(0), &sample(1), &self.config.offline.dpo);
-                            value += share * loss.value;
-                            gradients.extend([share * loss.chosen_gradient, share * loss.rejected_gradient]);
-                        }
-                        Method::Kto => {
-                            let desirable =
-                                self.trajectories[numbers[unit[0]]].score > self.config.replay.success_above;
-                            let (one, gradient) =
-                                kto_loss(&sample(0), desirable, point, &self.config.offline.kto);
-                            value += share * one;
-                            gradients.push(share * gradient);
-                        }
-                    }
-                }
-                let coefficients = gradients
-                    .iter()
-                    .zip(&scores.logp)
-                    .map(|(&gradient, logp)| vec![gradient as f32; logp.len()])
-                    .collect();
-                LossGradient { value, coefficients }
-            };
-            let report = updater.update(batches, rate, loss)?;
-            Ok((report.loss, report.gradient_norm.unwrap_or(0.0)))
-        })
+        let mut pull = Pull { loss: 0.0, gradients: Vec::with_capacity(numbers.len()) };
+        let members = units.first().map_or(1, |unit| unit.len());
+        for first in (0..numbers.len()).step_by(members) {
+            if self.method == Method::Dpo {
+                let loss = dpo_loss(&sample(first), &sample(first + 1), &self.config.offline.dpo);
+                pull.loss += share * loss.value;
+                pull.gradients.extend([share * loss.chosen_gradient, share * loss.rejected_gradient]);
+            } else {
+                let desirable = together[first].score > self.config.replay.success_above;
+                let (loss, gradient) = kto_loss(&sample(first), desirable, point, &self.config.offline.kto);
+                pull.loss += share * loss;
+                pull.gradients.push(share * gradient);
+            }
+        }
+        Ok(pull)
     }
 
     /// KTO's: how far the model has moved on trajectories after prompts that are not theirs.
@@ -220,12 +227,13 @@ fn pairs(trajectories: &[&Trajectory], succeeded: impl Fn(&usize) -> bool, seed:
 }
 
 /// Every trajectory after the words of another task: what stands before the first picture is exchanged.
-fn mismatched(trajectories: &[&Trajectory], image_token: u32) -> Vec<Trajectory> {
-    let before = |trajectory: &Trajectory| {
-        let first = trajectory.tokens.iter().position(|token| token.0 == image_token);
-        first.unwrap_or(0).min(trajectory.steps.first().map_or(0, |step| step.span.start))
+fn mismatched(trajectories: &[&Trajectory], image_token: u32, seed: u64) -> Vec<Trajectory> {
+    let prompt = |trajectory: &Trajectory| -> Vec<TokenId> {
+        let first = trajectory.slices.first().map_or(&[][..], |slice| &slice.tokens);
+        let picture = first.iter().position(|token| token.0 == image_token).unwrap_or(0);
+        first[..picture.min(trajectory.steps.first().map_or(0, |step| step.span.start))].to_vec()
     };
-    let mut random = stream(0, Purpose::Batches, 0, 2);
+    let mut random = stream(seed, Purpose::Batches, 0, 2);
     let exchanged = |trajectory: &&Trajectory| {
         let others: Vec<&&Trajectory> =
             trajectories.iter().filter(|other| other.task != trajectory.task).collect();
@@ -234,12 +242,17 @@ fn mismatched(trajectories: &[&Trajectory], image_token: u32) -> Vec<Trajectory>
             return changed;
         }
         let other = others[random.random_range(0..others.len())];
-        let (own, words) = (before(trajectory), &other.tokens[..before(other)]);
-        let rest = trajectory.tokens[own..].iter();
-        changed.tokens = words.iter().chain(rest).copied().collect::<Vec<TokenId>>();
+        let (mut own, mut words) = (prompt(trajectory), prompt(other));
+        // what both end with stays: it opens the first picture, which later slices have left out
+        while !own.is_empty() && own.last() == words.last() {
+            (own.pop(), words.pop());
+        }
+        for slice in &mut changed.slices {
+            slice.tokens.splice(..own.len(), words.iter().copied());
+        }
         for step in &mut changed.steps {
-            step.span.start = step.span.start - own + words.len();
-            step.span.end = step.span.end - own + words.len();
+            step.span.start = step.span.start - own.len() + words.len();
+            step.span.end = step.span.end - own.len() + words.len();
         }
         changed
     };
@@ -249,7 +262,9 @@ fn mismatched(trajectories: &[&Trajectory], image_token: u32) -> Vec<Trajectory>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arpo_core::trajectory::{EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenSpan};
+    use arpo_core::trajectory::{
+        EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenSpan,
+    };
 
     fn trajectory(task: &str, score: f64, prompt: &[u32]) -> Trajectory {
         let task = TaskId::new(task);
@@ -265,7 +280,11 @@ mod tests {
             id: EpisodeId::new(0, &task, 0),
             task,
             policy_version: PolicyVersion(0),
-            tokens: prompt.iter().chain(&[9, 1, 2]).map(|&token| TokenId(token)).collect(),
+            slices: vec![Slice {
+                tokens: prompt.iter().chain(&[9, 1, 2]).map(|&token| TokenId(token)).collect(),
+                first_live: 0,
+                end: 1,
+            }],
             steps: vec![step],
             sampler_logp: vec![-0.1, -0.2],
             score,
@@ -293,11 +312,24 @@ mod tests {
     fn other_words_come_before_the_same_episode() {
         let all = [trajectory("a", 1.0, &[5]), trajectory("b", 0.0, &[6, 6])];
         let views: Vec<&Trajectory> = all.iter().collect();
-        let changed = mismatched(&views, 9);
-        let tokens = |one: &Trajectory| one.tokens.iter().map(|token| token.0).collect::<Vec<_>>();
+        let changed = mismatched(&views, 9, 0);
+        let tokens = |one: &Trajectory| one.slices[0].tokens.iter().map(|token| token.0).collect::<Vec<_>>();
         assert_eq!(tokens(&changed[0]), [6, 6, 9, 1, 2]);
         assert_eq!(changed[0].steps[0].span, TokenSpan { start: 3, end: 5 });
         assert_eq!(tokens(&changed[1]), [5, 9, 1, 2]);
         assert!(changed.iter().all(|one| one.check().is_ok()));
+    }
+
+    #[test]
+    fn which_words_come_before_depends_on_the_seed() {
+        let all: Vec<Trajectory> =
+            (0..12).map(|task| trajectory(&format!("t{task}"), 1.0, &[10 + task])).collect();
+        let views: Vec<&Trajectory> = all.iter().collect();
+        let prompts = |seed: u64| -> Vec<u32> {
+            mismatched(&views, 9, seed).iter().map(|one| one.slices[0].tokens[0].0).collect()
+        };
+        assert_eq!(prompts(1), prompts(1));
+        assert_ne!(prompts(1), prompts(2));
+        assert!((0..12).all(|task| prompts(1)[task] != 10 + task as u32));
     }
 }

@@ -1,7 +1,7 @@
 //! The screenshots that trajectories refer to, each once, by their digests.
 
 use crate::TrainError;
-use arpo_core::trajectory::Trajectory;
+use arpo_core::trajectory::{Step, Trajectory};
 use image::RgbImage;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,14 +28,13 @@ impl Screens {
         self.by_digest.insert(digest, screen);
     }
 
-    /// The screenshots of a trajectory, in order.
-    pub fn of(&self, trajectory: &Trajectory) -> Result<Vec<Arc<RgbImage>>, TrainError> {
+    /// The screenshots of steps, in order.
+    pub fn of(&self, steps: &[Step]) -> Result<Vec<Arc<RgbImage>>, TrainError> {
         let one = |digest: &String| {
             let screen = self.by_digest.get(digest).map(Arc::clone);
-            screen
-                .ok_or_else(|| TrainError::Options(format!("{}: screenshot {digest} is lost", trajectory.id)))
+            screen.ok_or_else(|| TrainError::Options(format!("screenshot {digest} is lost")))
         };
-        trajectory.steps.iter().map(|step| one(&step.observation.screenshot.digest)).collect()
+        steps.iter().map(|step| one(&step.observation.screenshot.digest)).collect()
     }
 
     /// One screenshot.

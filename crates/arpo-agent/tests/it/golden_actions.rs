@@ -5,11 +5,11 @@
 //! ours is a string literal of the same text.
 
 use crate::golden::text;
-use arpo_agent::conversation::with_box_tokens;
+use arpo_agent::conversation::{ConversationStyle, with_box_tokens};
 use arpo_agent::geometry::{PixelLimits, ScreenMap, Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::{Response, parse};
-use arpo_agent::prompt;
 use arpo_agent::pyautogui::{Command, commands};
+use arpo_agent::window::ScreenshotWindow;
 use arpo_core::action::{Action, Direction, ModelBox};
 use arpo_core::reward::format_reward;
 use serde::Deserialize;
@@ -241,5 +241,8 @@ fn golden_box_tokens() {
 
 #[test]
 fn golden_prompt() {
-    assert_eq!(prompt::UITARS, text("prompt.txt"));
+    // letter by letter: ARPO's `verl/trainer/gui_agent.py` has both, the first with its mistake
+    let style = ConversationStyle::uitars(ScreenshotWindow::new(15, 0));
+    assert_eq!(style.system, "Your are a helpful assistant.");
+    assert_eq!(style.template, text("prompt.txt"));
 }

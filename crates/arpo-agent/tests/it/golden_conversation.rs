@@ -2,6 +2,8 @@
 
 use crate::golden::folder;
 use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
+use arpo_agent::prompt;
+use arpo_agent::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 use serde_json::{Value, json};
 
@@ -37,10 +39,10 @@ fn golden_conversation_is_built_from_its_turns() {
             .map(|(number, response)| Turn { screenshot: picture(number), response })
             .collect();
         let style = ConversationStyle {
-            system: said("system").concat(),
+            system: prompt::SYSTEM_CORRECTED.into(),
             template: "{instruction}".into(),
-            max_screenshots: turns.len(),
             restore_box_tokens: false,
+            ..ConversationStyle::uitars(ScreenshotWindow::new(turns.len(), 0))
         };
         let built = conversation(&said("user").concat(), &turns, None, &style);
         assert_eq!(&built.iter().map(as_json).collect::<Vec<_>>(), messages);

@@ -7,7 +7,7 @@
 use super::write_json;
 use crate::Failure;
 use arpo_core::action::Action;
-use arpo_core::config::{CollectConfig, Order};
+use arpo_core::config::{Config, Order};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError, Screen, Stepped, ends_episode};
@@ -192,7 +192,7 @@ fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, 
     };
     let pass = Duration::from_secs_f64(arguments.pass / faster);
     let mut policy = ScriptedPolicy::new(script, pass).with_passes(arguments.passes);
-    let options = CollectOptions { order, ..CollectOptions::from(&CollectConfig::default()) };
+    let options = CollectOptions { order, ..CollectOptions::from(&Config::default()) };
     let mut collector = Collector::new(Arc::new(factory), usize::from(arguments.desktops), options);
     let plan = PlanOptions { seed: arguments.seed, iteration: 0, group_size: 1, refills: 0, max_steps: 15 };
     let group = |number: u32| {

@@ -176,7 +176,7 @@ impl Bench {
         let of_factory = screen.clone();
         let factory =
             move |_| Ok(Box::new(EmbeddedDesktop::new(of_factory.clone())?) as Box<dyn Environment>);
-        let options = CollectOptions::from(&config.collect);
+        let options = CollectOptions::from(&config);
         Ok(Self {
             tasks: suite.tasks(Part::Train).iter().map(|task| Arc::new(task.clone())).collect(),
             collector: Collector::new(Arc::new(factory), config.collect.desktops, options),
@@ -217,7 +217,6 @@ impl Bench {
             processor: &self.agent.processor,
             features: features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
-            max_screenshots: self.config.agent.max_screenshots,
         };
         let place = Place { iteration, updates_before: iteration };
         let (learnt, learn_seconds) = timed(self.device, || {

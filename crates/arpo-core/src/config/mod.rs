@@ -23,11 +23,11 @@ pub use run::{
     CheckpointConfig, DeviceChoice, EvaluationConfig, FontChoice, HeldOut, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
 };
-pub use sections::{AgentConfig, OfflineConfig, OptimiserConfig, PromptStyle, Schedule};
+pub use sections::{AgentConfig, Batch, OfflineConfig, OptimiserConfig, PromptStyle, Schedule, SystemPrompt};
 
 use crate::advantage::AdvantageConfig;
 use crate::effort::EffortConfig;
-use crate::loss::LossConfig;
+use crate::loss::{LossConfig, OldLogp};
 use crate::replay::ReplayConfig;
 use crate::reward::RewardConfig;
 use crate::sampler::SamplingConfig;
@@ -133,7 +133,12 @@ impl Config {
                 "`loss.clip_dual` = {clip_dual}: expected a number above 1, or 0 to switch the dual clip off"
             ));
         }
-        let AgentConfig { min_pixels, max_pixels, .. } = self.agent;
+        let AgentConfig { min_pixels, max_pixels, max_screenshots, window_advance, .. } = self.agent;
+        if window_advance > max_screenshots {
+            return Err(format!(
+                "`agent.window_advance` = {window_advance}: expected at most `agent.max_screenshots` = {max_screenshots}"
+            ));
+        }
         if min_pixels > max_pixels {
             return Err(format!(
                 "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
@@ -144,6 +149,14 @@ impl Config {
             return Err(format!(
                 "`faults` has rates that add up to {faults}: expected at most 1, because a call has one fault at most"
             ));
+        }
+        let stale = self.collect.mode == CollectMode::Overlapped;
+        if stale && self.loss.old == OldLogp::Learner && self.loss.importance_truncation <= 0.0 {
+            return Err(
+                "`collect.mode` = \"overlapped\" plays with older weights than it learns with: expected a correction, \
+                 `loss.old` = \"sampler\" or `loss.importance_truncation` = 2.0"
+                    .into(),
+            );
         }
         let ReplayConfig { enabled, injections, .. } = self.replay;
         let group = self.collect.group_size;

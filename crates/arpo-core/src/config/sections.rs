@@ -10,12 +10,19 @@ use serde::{Deserialize, Serialize};
 pub struct AgentConfig {
     /// How the agent is spoken to.
     pub prompt: PromptStyle,
-    /// Tokens of a response at most; a longer one is cut off and cannot be read.
+    /// Said first to a model that is spoken to as UI-TARS.
+    pub system_prompt: SystemPrompt,
+    /// Tokens of a response at most; a longer one is cut off, and read as far as it goes.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_tokens: usize,
-    /// Screenshots the model sees at once; older turns keep their words and lose their picture.
+    /// Screenshots the model sees at once. In a longer episode older turns keep their words and lose their picture, and
+    /// the episode is trained in slices, each in the context it was said in.
     #[schemars(range(min = 1, max = 1000))]
     pub max_screenshots: usize,
+    /// Screenshots that lose their picture at once when there is one too many: in between, what the model has read stays
+    /// as it is and need not be read again. 0 for half of `max_screenshots`.
+    #[schemars(range(max = 1000))]
+    pub window_advance: usize,
     /// A screenshot is enlarged to at least this many pixels ...
     #[schemars(range(min = 1))]
     pub min_pixels: u64,
@@ -28,8 +35,10 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             prompt: PromptStyle::Uitars,
+            system_prompt: SystemPrompt::Original,
             max_tokens: 512,
             max_screenshots: 15,
+            window_advance: 0,
             min_pixels: 3136,
             max_pixels: 2_116_800,
         }
@@ -46,6 +55,16 @@ pub enum PromptStyle {
     Short,
 }
 
+/// The first words to a model that is spoken to as UI-TARS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemPrompt {
+    /// "Your are a helpful assistant.", as ARPO was trained.
+    Original,
+    /// "You are a helpful assistant."
+    Corrected,
+}
+
 /// How weights are updated (AdamW).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -53,7 +72,7 @@ pub struct OptimiserConfig {
     /// Learning rate after the warm-up.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub learning_rate: f64,
-    /// How it goes on from there.
+    /// How it falls over the run.
     pub schedule: Schedule,
     /// Updates over which the learning rate rises from 0.
     pub warmup_updates: u64,
@@ -75,6 +94,8 @@ pub struct OptimiserConfig {
     /// Trajectories per update.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub trajectories_per_update: usize,
+    /// Which trajectories of an iteration make up its batch.
+    pub batch: Batch,
     /// Times each batch of an iteration is gone through.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,
@@ -92,38 +113,48 @@ impl Default for OptimiserConfig {
             weight_decay: 0.01,
             max_grad_norm: 1.0,
             trajectories_per_update: 64,
+            batch: Batch::All,
             epochs: 1,
         }
     }
 }
 
 impl OptimiserConfig {
-    /// The learning rate of an update, counted from 0, of a run of `updates`: a straight line up to the warm-up's end,
-    /// then the schedule, which reaches 0 where the run ends.
-    pub fn learning_rate_at(&self, update: u64, updates: u64) -> f64 {
-        if update < self.warmup_updates {
-            return self.learning_rate * (update + 1) as f64 / self.warmup_updates as f64;
-        }
-        let after = updates.saturating_sub(self.warmup_updates).max(1) as f64;
-        let done = ((update - self.warmup_updates) as f64 / after).min(1.0);
-        self.learning_rate
-            * match self.schedule {
-                Schedule::Constant => 1.0,
-                Schedule::Linear => 1.0 - done,
-                Schedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
-            }
+    /// The learning rate of an update: the `update`-th of the run, counted from 0, when so much of the run is done
+    /// (from 0 to 1). The warm-up counts updates; the schedule follows the progress, because how many updates a run
+    /// will have is not known beforehand, and reaches 0 where the run ends.
+    pub fn learning_rate_at(&self, update: u64, progress: f64) -> f64 {
+        let warm = ((update + 1) as f64 / self.warmup_updates.max(1) as f64).min(1.0);
+        let done = progress.clamp(0.0, 1.0);
+        let decayed = match self.schedule {
+            Schedule::Constant => 1.0,
+            Schedule::Linear => 1.0 - done,
+            Schedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
+        };
+        self.learning_rate * warm * decayed
     }
 }
 
-/// How the learning rate goes on after the warm-up.
+/// Which trajectories of an iteration are shared out among its updates. A trajectory whose advantage is 0 adds nothing
+/// to the gradient and costs no pass, but it counts in the number of updates and in what the loss is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Batch {
+    /// All of them, as in the original: 128 trajectories are always two updates of 64.
+    All,
+    /// Those of groups whose rewards differ: fewer updates, each of full strength.
+    Informative,
+}
+
+/// How the learning rate falls over the run; the warm-up multiplies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     /// It stays.
     Constant,
-    /// It falls in a straight line to 0 at the last iteration.
+    /// It falls in a straight line to 0 at the end of the run.
     Linear,
-    /// It falls along a half cosine to 0 at the last iteration.
+    /// It falls along a half cosine to 0 at the end of the run.
     Cosine,
 }
 
@@ -150,22 +181,39 @@ impl Default for OfflineConfig {
 mod tests {
     use super::*;
 
+    fn rates(schedule: Schedule, places: &[(u64, f64)]) -> Vec<u32> {
+        let config =
+            OptimiserConfig { learning_rate: 1.0, warmup_updates: 4, schedule, ..OptimiserConfig::default() };
+        places.iter().map(|&(at, done)| (config.learning_rate_at(at, done) * 1000.0).round() as u32).collect()
+    }
+
     #[test]
     fn learning_rates_rise_and_fall() {
-        let rates = |schedule: Schedule, updates: [u64; 6]| {
-            let config = OptimiserConfig {
-                learning_rate: 1.0,
-                warmup_updates: 4,
-                schedule,
-                ..OptimiserConfig::default()
-            };
-            updates.map(|update| (config.learning_rate_at(update, 12) * 1000.0).round() as u32)
-        };
-        let updates = [0, 3, 4, 8, 12, 99];
-        assert_eq!(rates(Schedule::Constant, updates), [250, 1000, 1000, 1000, 1000, 1000]);
-        assert_eq!(rates(Schedule::Linear, updates), [250, 1000, 1000, 500, 0, 0]);
-        assert_eq!(rates(Schedule::Cosine, updates), [250, 1000, 1000, 500, 0, 0]);
+        let places = [(0, 0.0), (3, 0.0), (4, 0.25), (8, 0.5), (12, 1.0), (99, 1.5)];
+        assert_eq!(rates(Schedule::Constant, &places), [250, 1000, 1000, 1000, 1000, 1000]);
+        assert_eq!(rates(Schedule::Linear, &places), [250, 1000, 750, 500, 0, 0]);
+        assert_eq!(rates(Schedule::Cosine, &places), [250, 1000, 854, 500, 0, 0]);
         let without_warmup = OptimiserConfig { learning_rate: 1.0, ..OptimiserConfig::default() };
-        assert!((without_warmup.learning_rate_at(0, 0) - 1.0).abs() < 1e-12);
+        assert!((without_warmup.learning_rate_at(0, 0.0) - 1.0).abs() < 1e-12);
+    }
+
+    /// Iterations of 1, 3, 0, 2 and 5 updates: the rate falls by steps that add up to all of it, whatever comes.
+    #[test]
+    fn schedules_follow_the_run_however_many_updates_iterations_have() {
+        let config =
+            OptimiserConfig { learning_rate: 1.0, schedule: Schedule::Linear, ..OptimiserConfig::default() };
+        let iterations = [1u64, 3, 0, 2, 5];
+        let mut rates = vec![];
+        for (iteration, &updates) in iterations.iter().enumerate() {
+            for number in 0..updates {
+                let progress = (iteration as f64 + number as f64 / updates as f64) / iterations.len() as f64;
+                rates.push(config.learning_rate_at(rates.len() as u64, progress));
+            }
+        }
+        assert!((rates[0] - 1.0).abs() < 1e-12);
+        let falls: Vec<f64> = rates.windows(2).map(|pair| pair[0] - pair[1]).collect();
+        // none rises, and none falls by more than the iterations that it passes
+        assert!(falls.iter().all(|&fall| fall > 0.0 && fall < 0.4), "{falls:?}");
+        assert!((rates[rates.len() - 1] - 0.2 / 5.0).abs() < 1e-12, "one update before the end: {rates:?}");
     }
 }

@@ -13,6 +13,7 @@ use super::kl::{KlKind, kl};
 use super::normaliser::{Normaliser, token_scales};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// How the loss is made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +95,14 @@ pub struct Behaviour<'a> {
     pub logp: &'a [f32],
     /// No token weighs more.
     pub truncation: f64,
+}
+
+impl Behaviour<'_> {
+    /// Of some of the tokens.
+    #[must_use]
+    pub fn of(self, tokens: Range<usize>) -> Self {
+        Self { logp: &self.logp[tokens], ..self }
+    }
 }
 
 /// Value, gradient and what is worth plotting.

@@ -84,7 +84,10 @@ fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
             "`loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?",
         ),
         ("clip_high=0.3", "`clip_high` = 0.3: there is no such key; did you mean `loss.clip_high`?"),
-        ("reward.zzz=1", "`reward.zzz` = 1: there is no such key; expected one of format_weight"),
+        (
+            "reward.zzz=1",
+            "`reward.zzz` = 1: there is no such key; expected one of format_weight, judge_unparsable",
+        ),
         ("loss.clip_high=wide", "`loss.clip_high` = \"wide\": expected a number from 0 to 100"),
         ("loss.clip_low=1.5", "`loss.clip_low` = 1.5: expected a number from 0 to 0.99"),
         ("loss.clip_low=nan", "`loss.clip_low` = nan: expected a number from 0 to 0.99"),
@@ -93,7 +96,7 @@ fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
         ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 2 to 10000"),
         ("replay.enabled=1", "`replay.enabled` = 1: expected true or false"),
         ("advantage.kind=gae", "`advantage.kind` = \"gae\": expected one of \"grpo\", \"dr_grpo\", \"rloo\""),
-        ("reward=1", "`reward` = 1: expected a section with the keys format_weight"),
+        ("reward=1", "`reward` = 1: expected a section with the keys format_weight, judge_unparsable"),
         ("seed.x=1", "`seed` = { x = 1 }: expected a whole number from 0 to 4294967295"),
         (
             "beta=1",
@@ -129,6 +132,15 @@ fn rules_between_keys_are_answered_too() {
     assert_eq!(
         set("agent.min_pixels=3000000").unwrap_err(),
         "configuration: `agent.min_pixels` = 3000000: expected at most `agent.max_pixels` = 2116800"
+    );
+    assert_eq!(
+        set("agent.window_advance=16").unwrap_err(),
+        "configuration: `agent.window_advance` = 16: expected at most `agent.max_screenshots` = 15"
+    );
+    assert_eq!(
+        set("collect.mode=\"overlapped\"").unwrap_err(),
+        "configuration: `collect.mode` = \"overlapped\" plays with older weights than it learns with: expected a \
+         correction, `loss.old` = \"sampler\" or `loss.importance_truncation` = 2.0"
     );
     assert_eq!(
         set("replay.injections=8").unwrap_err(),

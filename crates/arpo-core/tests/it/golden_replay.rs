@@ -30,7 +30,7 @@ fn rollout(iteration: u64, task: &TaskId, index: usize, score: f64) -> Arc<Traje
         id: EpisodeId::new(iteration, task, index),
         task: task.clone(),
         policy_version: PolicyVersion(iteration),
-        tokens: vec![],
+        slices: vec![],
         steps: vec![],
         sampler_logp: vec![],
         score,

@@ -228,3 +228,33 @@ proptest! {
         prop_assert!((gradients[0] - supervised_slope).abs() < 1e-4);
     }
 }
+
+/// Four trajectories, two of them of a group without spread: they add nothing, and the others weigh a quarter each.
+#[test]
+fn silent_trajectories_count_in_the_denominator() {
+    let logps: Vec<Vec<f32>> = [2, 4, 3, 1].iter().map(|&tokens| vec![-0.5; tokens]).collect();
+    let advantages = [1.5, -0.5, 0.0, 0.0];
+    let batch: Vec<PolicySample> = logps
+        .iter()
+        .zip(advantages)
+        .map(|(logp, advantage)| PolicySample {
+            advantage,
+            new_logp: logp,
+            old_logp: logp,
+            reference_logp: None,
+            behaviour: None,
+        })
+        .collect();
+    let by_trajectory = policy_loss(&batch, &LossConfig::default());
+    assert!((by_trajectory.value + 0.25).abs() < 1e-12, "-1.5 / 4 + 0.5 / 4");
+    let expected = [vec![-0.1875; 2], vec![0.031_25; 4], vec![0.0; 3], vec![0.0; 1]];
+    assert!(
+        by_trajectory.gradient.iter().flatten().zip(expected.concat()).all(|(a, b)| (a - b).abs() < 1e-7)
+    );
+    let by_token =
+        policy_loss(&batch, &LossConfig { normaliser: Normaliser::Token, ..LossConfig::default() });
+    assert!((by_token.value + 0.1).abs() < 1e-12, "(-1.5 x 2 + 0.5 x 4) / 10");
+    let constant =
+        LossConfig { normaliser: Normaliser::Constant, constant_tokens: 10, ..LossConfig::default() };
+    assert!((policy_loss(&batch, &constant).value + 0.025).abs() < 1e-12, "(-1.5 x 2 + 0.5 x 4) / 40");
+}

@@ -5,7 +5,7 @@ use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Member, Origin, ReplayBuffer, ReplayConfig, ReplaySlot};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{
-    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Step, TokenId, TokenSpan, Trajectory,
+    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn rollouts(task: &TaskId, iteration: u64, scores: &[f64]) -> Vec<Arc<Trajectory
             id: EpisodeId::new(iteration, task, index),
             task: task.clone(),
             policy_version: PolicyVersion(iteration),
-            tokens: vec![TokenId(1), TokenId(2), TokenId(3)],
+            slices: vec![Slice { tokens: [1, 2, 3].map(TokenId).to_vec(), first_live: 0, end: 1 }],
             steps: vec![step],
             sampler_logp: vec![-0.1 / (iteration as f32 + 1.0), -1.0 / (index as f32 + 3.0)],
             score: score.max(0.0),

@@ -58,7 +58,7 @@ impl Picture {
     }
 }
 
-/// One episode of a micro-batch.
+/// One sequence of a micro-batch: an episode, or a slice of one.
 #[derive(Debug, Clone)]
 pub struct Episode<'a> {
     /// The whole sequence.
@@ -146,8 +146,7 @@ impl Learner {
             let features = self.features(batch);
             let layout = packed.layout(&self.model);
             let embedded = self.embed(&packed, features.as_ref());
-            let mut states = self.model.text().hidden_states(embedded, &layout);
-            let last = states.pop().expect("there is at least the embedding");
+            let last = self.model.text().forward(embedded, &layout);
             let hidden = last.index_select(0, &packed.before_trained);
             Ok(self.head.scores(&self.model, &hidden, &packed))
         })

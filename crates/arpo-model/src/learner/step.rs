@@ -1,7 +1,7 @@
-//! One update from micro-batches: forward, loss and backward for each, then the optimiser once. An update whose loss or
-//! gradient is no number is skipped, counted, and written down.
+//! One update from micro-batches that are given one at a time: forward, loss and backward for each, then the optimiser
+//! once. An update whose loss or gradient is no number is skipped, counted, and its micro-batch written down.
 
-use super::adamw::{AdamW, Update};
+use super::adamw::{AdamW, Update, gradient_norm};
 use super::incident::{self, Evidence};
 use super::{Learner, MicroBatch, TokenScores};
 use crate::ModelError;
@@ -41,6 +41,22 @@ pub struct UpdateReport {
     pub written: Option<PathBuf>,
 }
 
+/// An update that is being put together. Its gradients lie in the learner's weights until [`UpdateInProgress::finish`].
+#[derive(Debug)]
+pub struct UpdateInProgress<'a> {
+    updater: &'a mut Updater,
+    losses: Vec<f64>,
+    scores: Vec<TokenScores>,
+    broken: Option<Broken>,
+}
+
+/// Why an update is not made.
+#[derive(Debug)]
+struct Broken {
+    gradient_norm: Option<f64>,
+    written: Option<PathBuf>,
+}
+
 impl Updater {
     /// From a learner and its optimiser; skipped updates are written to new folders in `incidents`.
     pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
@@ -68,54 +84,84 @@ impl Updater {
         self.skipped
     }
 
-    /// One update. `loss` is asked for each micro-batch's, by its number and what the model says of it; what it returns
-    /// is added up.
+    /// Begins an update.
+    pub fn begin(&mut self) -> UpdateInProgress<'_> {
+        UpdateInProgress { updater: self, losses: vec![], scores: vec![], broken: None }
+    }
+
+    /// One update from micro-batches that are all there. `loss` is asked for each one's, by its number and what the model
+    /// says of it; what it returns is added up.
     pub fn update(
         &mut self,
         batches: &[MicroBatch],
         learning_rate: f64,
         mut loss: impl FnMut(usize, &TokenScores) -> LossGradient,
     ) -> Result<UpdateReport, ModelError> {
-        let mut evidence: Vec<Evidence> = Vec::with_capacity(batches.len());
+        let mut update = self.begin();
         for (number, &batch) in batches.iter().enumerate() {
-            let pass = self.learner.forward(batch)?;
-            let scores = pass.scores().clone();
-            let LossGradient { value, coefficients } = loss(number, &scores);
-            if value.is_finite() {
-                pass.backward(&coefficients)?;
-            }
-            evidence.push(Evidence { batch, scores, loss: value, coefficients });
-            if !value.is_finite() {
-                self.learner.model().weights().zero_gradients();
-                return self.skip(evidence, None);
-            }
+            update.add(batch, |scores| loss(number, scores))?;
         }
-        match self.optimiser.update(self.learner.model().weights(), learning_rate) {
-            Update::Skipped { gradient_norm } => self.skip(evidence, Some(gradient_norm)),
-            Update::Made { gradient_norm } => Ok(report(evidence, Some(gradient_norm), None)),
-        }
-    }
-
-    fn skip(
-        &mut self,
-        evidence: Vec<Evidence>,
-        gradient_norm: Option<f64>,
-    ) -> Result<UpdateReport, ModelError> {
-        self.skipped += 1;
-        let written = match &self.incidents {
-            None => None,
-            Some(folder) => Some(incident::write(folder, self.skipped, &evidence, gradient_norm)?),
-        };
-        Ok(UpdateReport { made: false, ..report(evidence, gradient_norm, written) })
+        update.finish(learning_rate)
     }
 }
 
-fn report(evidence: Vec<Evidence>, gradient_norm: Option<f64>, written: Option<PathBuf>) -> UpdateReport {
-    UpdateReport {
-        loss: evidence.iter().map(|one| one.loss).sum(),
-        gradient_norm,
-        made: true,
-        scores: evidence.into_iter().map(|one| one.scores).collect(),
-        written,
+impl UpdateInProgress<'_> {
+    /// The learner.
+    pub fn learner(&self) -> &Learner {
+        &self.updater.learner
+    }
+
+    /// Adds a micro-batch. `loss` is asked for its loss, given what the model says of it. Once a loss or gradient was no
+    /// number, further micro-batches are not looked at.
+    pub fn add(
+        &mut self,
+        batch: MicroBatch,
+        loss: impl FnOnce(&TokenScores) -> LossGradient,
+    ) -> Result<(), ModelError> {
+        if self.broken.is_some() {
+            return Ok(());
+        }
+        let learner = &self.updater.learner;
+        let pass = learner.forward(batch)?;
+        let scores = pass.scores().clone();
+        let LossGradient { value, coefficients } = loss(&scores);
+        let norm = if value.is_finite() {
+            pass.backward(&coefficients)?;
+            // read after every micro-batch, which costs a thousandth of it: so it is known which one did it
+            Some(gradient_norm(learner.model().weights()))
+        } else {
+            None
+        };
+        self.losses.push(value);
+        if norm.is_none_or(|norm| !norm.is_finite()) {
+            learner.model().weights().zero_gradients();
+            let evidence =
+                Evidence { batch, scores: &scores, losses: &self.losses, coefficients: &coefficients };
+            self.updater.skipped += 1;
+            let written = match &self.updater.incidents {
+                None => None,
+                Some(folder) => incident::write(folder, self.updater.skipped, &evidence, norm)?,
+            };
+            self.broken = Some(Broken { gradient_norm: norm, written });
+        }
+        self.scores.push(scores);
+        Ok(())
+    }
+
+    /// Moves the weights, unless something was no number. Without a single micro-batch the gradient is 0: the optimiser
+    /// goes on as its moments say.
+    pub fn finish(self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
+        let Self { updater, losses, scores, broken } = self;
+        let made = broken.is_none();
+        let (gradient_norm, written) = match broken {
+            Some(Broken { gradient_norm, written }) => (gradient_norm, written),
+            None => match updater.optimiser.update(updater.learner.model().weights(), learning_rate) {
+                Update::Made { gradient_norm } => (Some(gradient_norm), None),
+                Update::Skipped { .. } => {
+                    return Err(ModelError::Input("gradients that were numbers are none any more".into()));
+                }
+            },
+        };
+        Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, made, scores, written })
     }
 }

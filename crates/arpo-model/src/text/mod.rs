@@ -130,6 +130,12 @@ impl TextModel {
         states
     }
 
+    /// The normed hidden states after the last block of sequences one behind the other; nothing else is kept.
+    pub fn forward(&self, embedded: Tensor, layout: &TextLayout) -> Tensor {
+        let x = self.blocks.iter().fold(embedded, |x, block| block.forward(&x, layout.surroundings()));
+        self.norm.forward(&x)
+    }
+
     /// The normed hidden states after the last block of the tokens `rows`, with another attention than that within the
     /// given tokens: of a block's number and its queries, keys and values it makes `[tokens, heads * width]`. This is how
     /// a cache of earlier tokens comes in.

@@ -29,7 +29,7 @@ pub use report::{CollectReport, FailureKind};
 use crate::TrainError;
 use crate::episode::PlayedEpisode;
 use crate::policy::Policy;
-use arpo_core::config::{CollectConfig, Order};
+use arpo_core::config::{Config, Order};
 use arpo_core::task::TaskId;
 use pool::Pool;
 use session::Session;
@@ -58,11 +58,16 @@ pub struct CollectOptions {
     pub back_off: Duration,
     /// Failures in a row after which a desktop is not replaced.
     pub quarantine_after: usize,
+    /// The desktop is judged also where an unparsable response ended the episode.
+    pub judge_unparsable: bool,
 }
 
-impl From<&CollectConfig> for CollectOptions {
-    fn from(config: &CollectConfig) -> Self {
+impl From<&Config> for CollectOptions {
+    fn from(config: &Config) -> Self {
+        let judge_unparsable = config.reward.judge_unparsable;
+        let config = &config.collect;
         Self {
+            judge_unparsable,
             order: config.order,
             running: (config.running > 0).then_some(config.running),
             start: Duration::from_secs_f64(config.start_seconds),

@@ -209,11 +209,11 @@ impl<'a> Session<'a> {
         living.timings.policy += living.asked_at.elapsed();
         self.tally.report.steps += 1;
         self.tally.report.tokens += answer.tokens.len();
-        let parsed = if answer.complete {
-            parse(&answer.text).map_err(|error| error.to_string())
-        } else {
-            Err(format!("too long: no end within {} tokens", answer.tokens.len()))
-        };
+        // one that was cut off may have said all that matters
+        let parsed = parse(&answer.text).map_err(|error| match answer.complete {
+            true => error.to_string(),
+            false => format!("too long: no end within {} tokens; {error}", answer.tokens.len()),
+        });
         living.history.answers.push(Arc::new(answer));
         match parsed {
             Ok(response) => {
@@ -225,7 +225,12 @@ impl<'a> Session<'a> {
             }
             Err(reason) => {
                 living.actions.push(vec![]);
-                self.finish(number, Outcome::Unparsable { reason }, 0.0);
+                let outcome = Outcome::Unparsable { reason };
+                if self.options.judge_unparsable {
+                    living.stage = Stage::Over(outcome);
+                } else {
+                    self.finish(number, outcome, 0.0);
+                }
             }
         }
     }

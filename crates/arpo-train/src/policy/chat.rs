@@ -7,7 +7,7 @@
 
 use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
 use crate::TrainError;
-use crate::episode::{History, Transcript, reference};
+use crate::episode::{History, TranscriptSlice, reference};
 use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
 use arpo_agent::geometry::{Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::parse;
@@ -283,7 +283,7 @@ impl Policy for ChatPolicy {
         smart_resize(screen, UITARS_LIMITS).map_err(|error| TrainError::Options(error.to_string()))
     }
 
-    fn transcript(&self, history: &History) -> Result<Transcript, TrainError> {
+    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
         Ok(transcript_in_bytes(history))
     }
 }
@@ -292,6 +292,7 @@ impl Policy for ChatPolicy {
 mod tests {
     use super::*;
     use crate::episode::{EpisodePlan, screenshot};
+    use arpo_agent::window::ScreenshotWindow;
     use arpo_core::task::{Task, TaskId};
     use arpo_core::trajectory::EpisodeId;
     use image::RgbImage;
@@ -363,7 +364,8 @@ mod tests {
 
     fn asked(said: &'static [&'static str]) -> (Vec<(Ticket, Answer)>, Receiver<Value>) {
         let (address, requests) = server(said);
-        let mut policy = ChatPolicy::new(options(address), ConversationStyle::uitars(15));
+        let mut policy =
+            ChatPolicy::new(options(address), ConversationStyle::uitars(ScreenshotWindow::new(15, 0)));
         policy.ask(question(7)).unwrap();
         (answers(&mut policy).unwrap(), requests)
     }
@@ -409,7 +411,7 @@ mod tests {
         let address = format!("http://127.0.0.1:{port}/v1");
         let mut policy = ChatPolicy::new(
             ChatOptions { tries: 1, ..options(address.clone()) },
-            ConversationStyle::uitars(15),
+            ConversationStyle::uitars(ScreenshotWindow::new(15, 0)),
         );
         for number in 1..GIVE_UP_AFTER as u64 {
             policy.ask(question(number)).unwrap();

@@ -6,9 +6,10 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::response_tokens;
 use crate::dialogue::{Assembled, assemble};
-use crate::episode::{History, Transcript, reference};
+use crate::episode::{History, TranscriptSlice, reference};
 use arpo_agent::conversation::{Turn, conversation};
 use arpo_agent::geometry::{Size, smart_resize};
+use arpo_agent::window::WindowSlice;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId;
 use arpo_engine::{Ended, Engine, Request, Sampling};
@@ -73,23 +74,26 @@ impl EnginePolicy {
         self.update(&weights, version)
     }
 
-    /// A history in tokens, with the next turn opened if the last screen is not answered; and the first screen shown.
-    fn assembled(&self, history: &History) -> Result<(Assembled, usize), TrainError> {
-        let History { plan, screens, answers } = history;
+    /// The first `seen` screens of a history and their answers in tokens, with the next turn opened if the last of these
+    /// screens is not answered; and the first screen that is live in them.
+    fn assembled(&self, history: &History, seen: usize) -> Result<(Assembled, usize), TrainError> {
+        let screens = &history.screens[..seen];
+        let answers = &history.answers[..seen.min(history.answers.len())];
         let past: Vec<Turn> = screens
             .iter()
             .zip(answers)
             .map(|(screen, answer)| Turn { screenshot: reference(screen), response: answer.text.clone() })
             .collect();
         let current = screens.get(answers.len()).map(reference);
-        let messages = conversation(&plan.task.instruction, &past, current.as_ref(), &self.agent.style);
-        let first_shown = screens.len().saturating_sub(self.agent.style.max_screenshots);
-        let grids = screens[first_shown..]
+        let style = &self.agent.style;
+        let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
+        let first_live = style.window.first_live(seen);
+        let grids = screens[first_live..]
             .iter()
             .map(|screen| self.agent.processor.grid(screen.image.width(), screen.image.height()))
             .collect::<Result<Vec<_>, _>>()?;
         let responses: Vec<&[u32]> = answers.iter().map(|answer| answer.tokens.as_slice()).collect();
-        Ok((assemble(&self.agent, &messages, &responses, &grids, current.is_some())?, first_shown))
+        Ok((assemble(&self.agent, &messages, &responses, &grids, current.is_some())?, first_live))
     }
 }
 
@@ -102,7 +106,7 @@ impl fmt::Debug for EnginePolicy {
 impl Policy for EnginePolicy {
     fn ask(&mut self, question: Question) -> Result<(), TrainError> {
         let Question { ticket, history } = question;
-        let (assembled, first_shown) = self.assembled(&history)?;
+        let (assembled, first_live) = self.assembled(&history, history.screens.len())?;
         let sampling = Sampling {
             temperature: self.responses.temperature,
             top_k: None,
@@ -112,7 +116,7 @@ impl Policy for EnginePolicy {
             seed: history.plan.sampling_seed,
             turn: history.answers.len() as u64,
         };
-        let screenshots = history.screens[first_shown..].to_vec();
+        let screenshots = history.screens[first_live..].to_vec();
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],
@@ -160,8 +164,13 @@ impl Policy for EnginePolicy {
             .map_err(|error| TrainError::Options(error.to_string()))
     }
 
-    fn transcript(&self, history: &History) -> Result<Transcript, TrainError> {
-        let (assembled, first_shown) = self.assembled(history)?;
-        Ok(Transcript { assembled, first_shown })
+    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
+        let slices = self.agent.style.window.slices(history.answers.len()).into_iter();
+        slices
+            .map(|WindowSlice { turns, .. }| {
+                let (assembled, first_live) = self.assembled(history, turns.end)?;
+                Ok(TranscriptSlice { assembled, turns, first_live })
+            })
+            .collect()
     }
 }

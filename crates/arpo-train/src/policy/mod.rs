@@ -15,7 +15,7 @@ pub mod scripted;
 
 use crate::TrainError;
 use crate::dialogue::Assembled;
-use crate::episode::{History, Transcript};
+use crate::episode::{History, TranscriptSlice};
 use arpo_agent::geometry::Size;
 use arpo_core::trajectory::{PolicyVersion, TokenSpan};
 
@@ -73,12 +73,16 @@ pub trait Policy: Send {
         Ok(screen)
     }
 
-    /// An ended episode, all screens answered, in tokens.
-    fn transcript(&self, history: &History) -> Result<Transcript, TrainError>;
+    /// An ended episode, all screens answered, in the sequences it was said in.
+    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError>;
 }
 
 /// An episode of a policy that has no tokens of its own: those are the bytes of its words.
-fn transcript_in_bytes(history: &History) -> Transcript {
+fn transcript_in_bytes(history: &History) -> Vec<TranscriptSlice> {
+    let turns = 0..history.answers.len();
+    if turns.is_empty() {
+        return vec![];
+    }
     let mut tokens: Vec<u32> = history.plan.task.instruction.bytes().map(u32::from).collect();
     let spans = history
         .answers
@@ -89,5 +93,5 @@ fn transcript_in_bytes(history: &History) -> Transcript {
             TokenSpan { start, end: tokens.len() }
         })
         .collect();
-    Transcript { assembled: Assembled { tokens, spans }, first_shown: 0 }
+    vec![TranscriptSlice { assembled: Assembled { tokens, spans }, turns, first_live: 0 }]
 }

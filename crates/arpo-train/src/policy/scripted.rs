@@ -4,7 +4,7 @@
 use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
 use crate::TrainError;
 use crate::demonstrations::{deadline, words};
-use crate::episode::{History, Transcript, on_screen};
+use crate::episode::{History, TranscriptSlice, on_screen};
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
 use arpo_core::action::Action;
@@ -136,7 +136,7 @@ impl Policy for ScriptedPolicy {
         PolicyVersion(0)
     }
 
-    fn transcript(&self, history: &History) -> Result<Transcript, TrainError> {
+    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
         Ok(transcript_in_bytes(history))
     }
 }

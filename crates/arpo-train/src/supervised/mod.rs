@@ -12,7 +12,7 @@ use crate::demonstrations::{Demonstration, episode, grounding};
 use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::pictures::Pictures;
 use crate::policy::EnginePolicy;
-use arpo_core::config::CollectConfig;
+use arpo_core::config::Config;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::trajectory::EpisodeId;
 use arpo_env::embedded::EmbeddedDesktop;
@@ -195,7 +195,7 @@ pub fn evaluate(
     let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();
     let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
     let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
-    let options = CollectOptions::from(&CollectConfig::default());
+    let options = CollectOptions::from(&Config::default());
     let mut collector = Collector::new(Arc::new(factory), count.min(EVALUATION_DESKTOPS), options);
     let collected = collector.collect(policy, plans, &mut |_| {})?;
     let episodes = collected.groups.into_iter().map(|group| group.episodes);

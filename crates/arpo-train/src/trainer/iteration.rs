@@ -11,7 +11,7 @@ use super::setup::world_seed;
 use super::state::{PlannedTasks, RunState};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, GroupPlan};
-use crate::episode::EpisodePlan;
+use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
@@ -20,6 +20,7 @@ use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent};
 use arpo_core::advantage::has_spread;
 use arpo_core::config::{CollectMode, HeldOut};
 use arpo_core::random::{Purpose, stream};
+use arpo_core::reward::{RewardConfig, reward};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
 use arpo_env::faults::Fault;
@@ -78,7 +79,6 @@ impl Trainer<'_> {
             processor: &self.agent.processor,
             features: self.features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
-            max_screenshots: self.config.agent.max_screenshots,
         };
         let learnt =
             learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)?;
@@ -150,7 +150,9 @@ impl Trainer<'_> {
         let mut played = self.wait_for(number)?;
         let mut rounds = 1;
         let wanted = self.config.effort.informative_groups;
-        while informative(&played.collected) < wanted && rounds <= self.config.effort.extra_rounds {
+        while informative(&played.collected, &self.config.reward) < wanted
+            && rounds <= self.config.effort.extra_rounds
+        {
             let plans = self.plans(number, rounds);
             let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
             self.player.collect(plans);
@@ -336,14 +338,12 @@ impl Trainer<'_> {
     }
 }
 
-/// Groups whose scores differ.
-fn informative(collected: &Collected) -> usize {
-    let spread = |scores: Vec<f64>| has_spread(&scores);
-    collected
-        .groups
-        .iter()
-        .filter(|group| spread(group.episodes.iter().map(|episode| episode.trajectory.score).collect()))
-        .count()
+/// Groups whose rewards differ.
+fn informative(collected: &Collected, config: &RewardConfig) -> usize {
+    let of_episode =
+        |episode: &PlayedEpisode| reward(episode.trajectory.score, episode.trajectory.well_formed, config);
+    let rewards = collected.groups.iter().map(|group| group.episodes.iter().map(of_episode).collect());
+    rewards.filter(|rewards: &Vec<f64>| has_spread(rewards)).count()
 }
 
 fn task_means(collected: &Collected) -> BTreeMap<String, f64> {

@@ -9,7 +9,11 @@ use crate::memory::available_gib;
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
-use arpo_core::config::{Config, DeviceChoice, FontChoice, PromptStyle, SuiteChoice, ThemeChoice};
+use arpo_agent::prompt;
+use arpo_agent::window::ScreenshotWindow;
+use arpo_core::config::{
+    Config, DeviceChoice, FontChoice, PromptStyle, SuiteChoice, SystemPrompt, ThemeChoice,
+};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
@@ -82,11 +86,16 @@ fn check_memory(config: &Config, device: Device, available: Option<f64>) -> Resu
 
 /// The words around a task.
 pub fn style(config: &Config) -> ConversationStyle {
+    let window = ScreenshotWindow::new(config.agent.max_screenshots, config.agent.window_advance);
+    let system = match config.agent.system_prompt {
+        SystemPrompt::Original => prompt::SYSTEM,
+        SystemPrompt::Corrected => prompt::SYSTEM_CORRECTED,
+    };
     match config.agent.prompt {
-        PromptStyle::Uitars => ConversationStyle::uitars(config.agent.max_screenshots),
-        PromptStyle::Short => {
-            ConversationStyle { max_screenshots: config.agent.max_screenshots, ..pocket_style() }
+        PromptStyle::Uitars => {
+            ConversationStyle { system: system.into(), ..ConversationStyle::uitars(window) }
         }
+        PromptStyle::Short => ConversationStyle { window, ..pocket_style() },
     }
 }
 
@@ -220,7 +229,7 @@ pub fn collector_of(config: &Config, make: Arc<DesktopFactory>, faults: &Arc<Fau
             desktop
         })
     });
-    Collector::new(faulty, config.collect.desktops, CollectOptions::from(&config.collect))
+    Collector::new(faulty, config.collect.desktops, CollectOptions::from(config))
 }
 
 /// The tasks to train on: the suite's or the user's own; of them those of a list, or so many of them, the applications taking turns.

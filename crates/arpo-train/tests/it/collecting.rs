@@ -2,9 +2,11 @@
 
 use crate::toy::{Deed, Occasion, collect, factory, groups, options, policy, trajectories};
 use arpo_core::config::Order;
-use arpo_core::trajectory::Outcome;
+use arpo_core::trajectory::{Outcome, PolicyVersion, Trajectory};
 use arpo_train::TrainError;
 use arpo_train::collect::{CollectEvent, CollectOptions, Collector, FailureKind};
+use arpo_train::episode::{History, TranscriptSlice};
+use arpo_train::policy::{Answer, Policy, Question, ScriptedPolicy, Ticket};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,6 +41,66 @@ fn the_same_is_collected_whatever_the_order_the_desktops_and_their_times() {
     }
     let steps: usize = trajectories_of.iter().flatten().map(|one| one.steps.len()).sum();
     assert_eq!((expected.report.episodes, expected.report.steps, expected.report.lost), (15, steps, 0));
+}
+
+/// As in the released code, if that is wanted: the desktop is judged, whatever the last words were.
+#[test]
+fn an_episode_that_ends_without_an_action_is_judged_if_wanted() {
+    let unparsable = |judge_unparsable: bool| {
+        let options = CollectOptions { judge_unparsable, ..options(Order::Arrival) };
+        let collected = collect(factory(|_| Deed::Well), 4, options, groups(3, 5, 0)).unwrap();
+        let of = |one: &Trajectory| matches!(one.outcome, Outcome::Unparsable { .. }) && !one.well_formed;
+        trajectories(&collected).into_iter().flatten().filter(of).collect::<Vec<_>>()
+    };
+    let [given_up, judged] = [false, true].map(unparsable);
+    assert!(!judged.is_empty() && judged.len() == given_up.len());
+    assert!(given_up.iter().all(|one| one.score == 0.0) && judged.iter().any(|one| one.score > 0.0));
+}
+
+/// A policy whose every response reaches the limit of tokens.
+struct CutOff(ScriptedPolicy);
+
+impl Policy for CutOff {
+    fn ask(&mut self, question: Question) -> Result<(), TrainError> {
+        self.0.ask(question)
+    }
+
+    fn unanswered(&self) -> usize {
+        self.0.unanswered()
+    }
+
+    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
+        let answers = self.0.advance()?.into_iter();
+        Ok(answers.map(|(ticket, answer)| (ticket, Answer { complete: false, ..answer })).collect())
+    }
+
+    fn abandon(&mut self) {
+        self.0.abandon();
+    }
+
+    fn version(&self) -> PolicyVersion {
+        self.0.version()
+    }
+
+    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
+        self.0.transcript(history)
+    }
+}
+
+/// A response that reached the limit of tokens is read as far as it goes.
+#[test]
+fn a_response_that_was_cut_off_is_read_if_it_can_be() {
+    let played = |words: &'static str| {
+        let script = move |_: &History| Ok(words.to_owned());
+        let mut policy = CutOff(ScriptedPolicy::new(script, Duration::ZERO));
+        let mut collector = Collector::new(factory(|_| Deed::Well), 1, options(Order::Rounds));
+        let collected = collector.collect(&mut policy, groups(1, 2, 0), &mut |_| {}).unwrap();
+        trajectories(&collected).remove(0).remove(0)
+    };
+    let read = played("Action: finished()");
+    assert_eq!((read.outcome, read.steps.len()), (Outcome::Finished {}, 1));
+    let Outcome::Unparsable { reason } = played("Thought: and so on").outcome else { panic!("read") };
+    assert_eq!(reason, "too long: no end within 18 tokens; the response has no \"Action:\"");
 }
 
 /// What the policy is asked together, in rounds, is decided by the episodes alone.

@@ -1,6 +1,7 @@
 //! Against the golden conversation.
 
 use arpo_agent::conversation::{Content, ConversationStyle, Message, Role};
+use arpo_agent::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 use arpo_model::checkpoint;
 use arpo_model::positions::Grid;
@@ -28,9 +29,13 @@ fn numbers(bytes: &[u8], name: &str) -> Vec<i64> {
 fn the_golden_conversation_becomes_its_tokens_and_its_mask() {
     let folder = folder();
     let checkpoint = checkpoint::load(&folder, Kind::Float, Device::Cpu).unwrap();
-    let agent =
-        Agent::new(&checkpoint.config, &checkpoint.side_files, &folder, ConversationStyle::uitars(15))
-            .unwrap();
+    let agent = Agent::new(
+        &checkpoint.config,
+        &checkpoint.side_files,
+        &folder,
+        ConversationStyle::uitars(ScreenshotWindow::new(15, 0)),
+    )
+    .unwrap();
     let conversation: Value =
         serde_json::from_slice(&fs::read(folder.join("conversation.json")).unwrap()).unwrap();
     let message = |message: &Value| {

@@ -1,6 +1,6 @@
 //! A fresh pocket model on the embedded desktop.
 
-use arpo_core::config::{CollectConfig, OptimiserConfig};
+use arpo_core::config::{Config, OptimiserConfig};
 use arpo_core::trajectory::{Outcome, PolicyVersion};
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
@@ -64,14 +64,15 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
 }
 
 fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32> {
-    let screens: Vec<&RgbImage> = episode.shown().iter().map(AsRef::as_ref).collect();
+    let screens: Vec<&RgbImage> = episode.screens.iter().map(AsRef::as_ref).collect();
     let patches = agent.processor.process_all(&screens).unwrap();
     let pictures = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
     let pictures: Vec<Picture> =
         pictures.map(|(pixels, patches)| Picture::of_pixels(pixels, patches.grid)).collect();
     let shown: Vec<usize> = (0..pictures.len()).collect();
-    let tokens: Vec<u32> = episode.trajectory.tokens.iter().map(|token| token.0).collect();
-    let trained = episode.trajectory.action_mask();
+    let slice = episode.trajectory.views().next().unwrap();
+    let tokens: Vec<u32> = slice.tokens.iter().map(|token| token.0).collect();
+    let trained = episode.trajectory.action_mask(&slice);
     let one = Episode { tokens: &tokens, pictures: &shown, trained: &trained };
     learner.scores(&MicroBatch { episodes: &[one], pictures: &pictures }).unwrap().logp.remove(0)
 }
@@ -91,7 +92,7 @@ fn played(desktops: usize) -> (Vec<PlayedEpisode>, Learner, Arc<Agent>) {
     let plans = tasks.iter().enumerate();
     let plans = plans.map(|(number, task)| GroupPlan::new(Arc::new(task.clone()), number, &plan)).collect();
     let factory = |_| Ok(Box::new(EmbeddedDesktop::new(Suite::Pocket.screen())?) as Box<dyn Environment>);
-    let options = CollectOptions::from(&CollectConfig::default());
+    let options = CollectOptions::from(&Config::default());
     let mut collector = Collector::new(Arc::new(factory), desktops, options);
     let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
     let episodes = collected.groups.into_iter().flat_map(|group| group.episodes).collect();
@@ -124,7 +125,7 @@ fn rounds_of_the_engine_are_the_same_again_to_the_bit() {
     assert_eq!(first, trajectories(4));
     // another number of desktops computes other batches: the same words, numbers up to rounding
     for (one, other) in first.iter().zip(trajectories(2)) {
-        assert_eq!(one.tokens, other.tokens);
+        assert_eq!(one.slices, other.slices);
         let near = one.sampler_logp.iter().zip(&other.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3);
         assert!(near);
     }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod batches;
 mod collecting;
 mod dialogue;
 mod embedded;
@@ -12,4 +13,5 @@ mod run_checkpoints;
 mod run_folder;
 mod run_processes;
 mod run_training_state;
+mod slices;
 mod toy;

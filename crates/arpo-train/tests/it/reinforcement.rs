@@ -66,7 +66,6 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
             processor: &agent.processor,
             features: None,
             micro_batch_tokens: 1 << 14,
-            max_screenshots: 15,
         };
         let place = Place { iteration, updates_before: iteration };
         let report = learn(&mut updater, None, &lesson.samples, &layout, place, config).unwrap();

@@ -121,6 +121,7 @@ pub(crate) fn options(order: Order) -> CollectOptions {
         evaluate: minute,
         back_off: Duration::from_millis(1),
         quarantine_after: 3,
+        judge_unparsable: false,
     }
 }
 

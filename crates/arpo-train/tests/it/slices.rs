@@ -1,0 +1,118 @@
+//! Long episodes are trained in the context they were sampled in: 40 turns with 5 screenshots.
+
+use arpo_core::config::{Config, Layer, resolve};
+use arpo_core::trajectory::{PolicyVersion, Trajectory};
+use arpo_env::tasks::{Part, Suite};
+use arpo_train::collect::{GroupPlan, PlanOptions};
+use arpo_train::episode::{History, PlayedEpisode};
+use arpo_train::layout::Layout;
+use arpo_train::policy::scripted::Script;
+use arpo_train::screens::Screens;
+use arpo_train::trainer::setup::{self, Loaded};
+use std::sync::Arc;
+
+fn config(max_screenshots: usize) -> Config {
+    let layers = [
+        Layer::preset("quick").unwrap(),
+        Layer::set("agent.max_tokens=40").unwrap(),
+        Layer::set("collect.desktops=3").unwrap(),
+        Layer::set(&format!("agent.max_screenshots={max_screenshots}")).unwrap(),
+    ];
+    resolve(&layers).unwrap()
+}
+
+/// Somebody who looks around, the same way for the same seed: other words and other screens at most turns.
+fn wanderer() -> Script {
+    Box::new(|history: &History| {
+        let at = history.answers.len() as u64 * 37 + history.plan.sampling_seed % 1000;
+        Ok(format!("Action: click(start_box='({},{})')", at * 13 % 168, at * 29 % 140))
+    })
+}
+
+/// Episodes of so many turns, as the engine computes them.
+fn played(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<PlayedEpisode> {
+    let Loaded { config: dimensions, weights, agent, .. } = loaded;
+    let policy = setup::policy(config, dimensions, weights, agent, PolicyVersion(0));
+    let mut policy = policy.dictated(wanderer());
+    let options = PlanOptions { seed: 1, iteration: 0, group_size: count, refills: 0, max_steps: turns };
+    let task = Arc::new(Suite::Pocket.tasks(Part::Train)[0].clone());
+    let mut collector = setup::collector(config, &Arc::default()).unwrap();
+    let plans = vec![GroupPlan::new(task, 0, &options)];
+    let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
+    collected.groups.into_iter().flat_map(|group| group.episodes).collect()
+}
+
+fn scores(config: &Config, loaded: Loaded, played: &[PlayedEpisode]) -> Vec<Vec<f32>> {
+    let mut screens = Screens::default();
+    played.iter().for_each(|one| screens.add(&one.trajectory, &one.screens));
+    let agent = Arc::clone(&loaded.agent);
+    let learner = setup::learner(config, &loaded.config, loaded.weights, &loaded.agent);
+    let layout = Layout {
+        screens: &screens,
+        processor: &agent.processor,
+        features: None,
+        micro_batch_tokens: config.model.micro_batch_tokens,
+    };
+    let trajectories: Vec<&Trajectory> = played.iter().map(|one| &one.trajectory).collect();
+    layout.scores(&learner, &trajectories).unwrap()
+}
+
+#[test]
+fn every_token_of_a_long_episode_is_scored_as_it_was_sampled() {
+    let config = config(5);
+    let loaded = setup::load(&config).unwrap();
+    let played = played(&config, 40, 2, &loaded);
+    let image_token = loaded.agent.image_token;
+    let again = scores(&config, loaded, &played);
+    for (one, again) in played.iter().zip(&again) {
+        let trajectory = &one.trajectory;
+        assert_eq!((trajectory.steps.len(), trajectory.check()), (40, Ok(())));
+        // five, then two more at a time
+        let cuts: Vec<(usize, usize)> =
+            trajectory.slices.iter().map(|slice| (slice.first_live, slice.end)).collect();
+        assert_eq!((cuts.len(), &cuts[..3], cuts[18]), (19, &[(0, 5), (2, 7), (4, 9)][..], (36, 40)));
+        // every said token is trained exactly once
+        let trained: usize = trajectory
+            .views()
+            .map(|slice| trajectory.action_mask(&slice).into_iter().filter(|trained| *trained).count())
+            .sum();
+        assert_eq!((trained, again.len()), (trajectory.sampler_logp.len(), trained));
+        for slice in trajectory.views() {
+            let runs = slice.tokens.chunk_by(|a, b| a == b).filter(|run| run[0].0 == image_token).count();
+            assert!(runs == slice.live.len() && runs <= 5);
+        }
+        let differences: Vec<f32> =
+            again.iter().zip(&trajectory.sampler_logp).map(|(a, b)| (a - b).abs()).collect();
+        let mean = differences.iter().sum::<f32>() / differences.len() as f32;
+        let largest = differences.iter().copied().fold(0.0, f32::max);
+        assert!(mean < 1e-5 && largest < 1e-3, "{mean} {largest}");
+        assert!(trajectory.sampler_logp.iter().any(|&logp| logp < -1.0), "words the model is not sure of");
+    }
+    assert_ne!(played[0].trajectory.slices, played[1].trajectory.slices);
+}
+
+/// A window that holds the whole episode changes nothing in it, to the bit; a hundred turns work in any window.
+#[test]
+fn an_episode_that_fits_is_one_slice_and_long_ones_fit_any_window() {
+    let whole: Vec<Vec<PlayedEpisode>> = [8, 9, 32]
+        .map(|most| {
+            let config = config(most);
+            played(&config, 8, 2, &setup::load(&config).unwrap())
+        })
+        .into();
+    for other in &whole[1..] {
+        for (one, other) in whole[0].iter().zip(other) {
+            assert_eq!(one.trajectory, other.trajectory);
+            assert_eq!((one.trajectory.slices.len(), one.trajectory.slices[0].first_live), (1, 0));
+        }
+    }
+    for (most, turns, slices) in [(1, 12, 12), (20, 100, 9)] {
+        let config = config(most);
+        let loaded = setup::load(&config).unwrap();
+        let played = played(&config, turns, 1, &loaded);
+        let trajectory = &played[0].trajectory;
+        assert_eq!((trajectory.steps.len(), trajectory.slices.len()), (turns, slices));
+        let again = scores(&config, loaded, &played).remove(0);
+        assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
