@@ -156,12 +156,17 @@ fn an_overlapped_run_learns_from_what_is_one_version_old_and_goes_on_with_what_i
     assert!(staleness.iter().all(|&versions| versions <= 1.0), "{staleness:?}");
     // none where the learner was done before the player began
     assert!(staleness.contains(&1.0), "{staleness:?}");
-    // where the weights are older the update's ratios begin at what was sampled with, which is something else by now
-    for line in lines.iter().filter(|line| number(line, "update/count") > 0.0) {
-        let (stale, mismatch) = (number(line, "policy/staleness") > 0.0, number(line, "policy/mismatch"));
-        assert_eq!(mismatch > 1e-4, stale, "mismatch {mismatch}");
-        assert_eq!(number(line, "loss/kl").abs() > 1e-7, stale || number(line, "update/count") > 1.0);
-    }
+    // where weights that have moved since were played with, the update's ratios begin at what was sampled
+    let learnt = lines.iter().filter(|line| number(line, "update/count") > 0.0);
+    let moved: Vec<bool> = learnt
+        .map(|line| {
+            let moved = number(line, "policy/mismatch") > 1e-4;
+            assert!(!moved || number(line, "policy/staleness") > 0.0);
+            assert!(!moved || number(line, "loss/kl").abs() > 1e-7);
+            moved
+        })
+        .collect();
+    assert!(moved.contains(&true), "no weights were older");
     let refused =
         train(&scratch.join("refused"), &overlapped).args(["--set", "loss.old=\"learner\""]).output();
     let refused = String::from_utf8(refused.unwrap().stderr).unwrap();
