@@ -23,6 +23,11 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
+    /// Nothing was given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.preset.is_none() && self.config.is_empty() && self.set.is_empty()
+    }
+
     /// The configuration they make.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
         self.resolve_after(PRESETS[0].0, None)

@@ -10,6 +10,7 @@ mod device;
 mod doctor;
 mod env;
 mod eval;
+mod memory;
 mod offline;
 mod osworld;
 mod rollout;

@@ -1,6 +1,7 @@
 //! `arpo train`.
 
 use crate::config::Layers;
+use crate::memory;
 use crate::show::{Show, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
@@ -22,7 +23,7 @@ pub(crate) struct TrainArguments {
     /// Go on with the run in --out
     #[arg(long, requires = "out")]
     resume: bool,
-    /// Print the resolved configuration and stop
+    /// Print the resolved configuration and what memory it needs, and stop
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -32,11 +33,15 @@ pub(crate) struct TrainArguments {
 pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<(), Failure> {
     let config = arguments.layers.resolve()?;
     if arguments.dry_run {
-        return if arguments.show.json {
-            write_json(&config, out)
-        } else {
-            Ok(write!(out, "{}", config.to_toml())?)
-        };
+        if arguments.show.json {
+            return write_json(&config, out);
+        }
+        write!(out, "{}", config.to_toml())?;
+        // as comments: what is printed stays a configuration
+        for line in memory::report(&config).lines() {
+            writeln!(out, "# {line}")?;
+        }
+        return Ok(());
     }
     let start = if arguments.resume { Start::Resume } else { Start::New };
     let path = arguments.out.clone().unwrap_or_else(|| new_folder(&config));

@@ -46,6 +46,9 @@ pub struct ReplayConfig {
     /// with. 0 for no correction, as in the paper.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
+    /// Memory for screenshots of stored successes, in GiB; the others are read from the run folder when they are needed.
+    #[schemars(range(min = 0.0, max = 10_000.0))]
+    pub screens_gib: f64,
 }
 
 impl Default for ReplayConfig {
@@ -60,6 +63,7 @@ impl Default for ReplayConfig {
             injections: 1,
             max_age: 0,
             importance_truncation: 0.0,
+            screens_gib: 4.0,
         }
     }
 }

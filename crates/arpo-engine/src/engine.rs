@@ -109,6 +109,8 @@ pub struct EngineCounts {
     pub computed: u64,
     /// Prompt tokens found in the cache.
     pub found: u64,
+    /// Tokens computed again that a cache without limit would have found.
+    pub lost: u64,
     /// Tokens drawn.
     pub drawn: u64,
     /// Times a running sequence had to wait for want of pages.
@@ -125,7 +127,8 @@ pub struct Engine {
     forbidden: Forbidden,
     version: PolicyVersion,
     table: PageTable,
-    cache: KeyValueCache,
+    /// Taken when it is first needed, and given back by [`Engine::rest`].
+    cache: Option<KeyValueCache>,
     /// Made when it is first needed; none where there can be none.
     single: OnceCell<Option<SingleTokens>>,
     features: KnownFeatures,
@@ -149,7 +152,7 @@ impl Engine {
         let pages = (options.cache_bytes / page_bytes) as usize;
         Self {
             table: PageTable::new(pages, options.page_tokens),
-            cache: KeyValueCache::new(text, pages, options.page_tokens, kind, model.device()),
+            cache: None,
             single: OnceCell::new(),
             features: KnownFeatures::new(FeatureStore::new(
                 processor,
@@ -186,7 +189,28 @@ impl Engine {
 
     /// What it has done so far.
     pub fn counts(&self) -> EngineCounts {
-        self.counts
+        EngineCounts { lost: self.table.lost(), ..self.counts }
+    }
+
+    /// Gives the memory for keys and values back until the next pass, between requests; what it holds is forgotten.
+    pub fn rest(&mut self) -> Result<(), EngineError> {
+        if self.unanswered() > 0 {
+            return Err(EngineError::Busy(self.unanswered()));
+        }
+        self.table.forget_unused();
+        self.features.lock().forget();
+        // it knows where the cache lies
+        self.single = OnceCell::new();
+        self.cache = None;
+        Ok(())
+    }
+
+    /// The memory for keys and values, taken if it is not there.
+    fn cache(&mut self) -> &KeyValueCache {
+        let (text, kind) = (&self.model.config().text, self.model.weights().kind());
+        let (pages, device) = (self.table.page_count(), self.model.device());
+        self.cache
+            .get_or_insert_with(|| KeyValueCache::new(text, pages, self.options.page_tokens, kind, device))
     }
 
     /// Requests not yet answered.
@@ -322,6 +346,7 @@ impl Engine {
         let tokens: Vec<u32> = self.running.iter().flat_map(|(_, one)| one.new_tokens()).copied().collect();
         self.counts.passes += 1;
         self.counts.computed += tokens.len() as u64;
+        self.cache();
         if let Some(logits) = self.single_logits() {
             self.counts.single += 1;
             return Ok(logits);
@@ -338,7 +363,8 @@ impl Engine {
                 new: one.new_tokens().len(),
             })
             .collect();
-        let routes = Routes::new(&spans, &self.cache, device);
+        let cache = self.cache.as_ref().expect("taken above");
+        let routes = Routes::new(&spans, cache, device);
         let ends: Vec<i64> = spans
             .iter()
             .scan(0, |end, span| {
@@ -352,7 +378,7 @@ impl Engine {
         let embedded = self.model.embed(&tokens, features.as_ref())?;
         let text = self.model.text();
         let hidden = text.forward_attending(embedded, &layout, &ends, |layer, projected| {
-            routes.attend(&self.cache, layer, projected)
+            routes.attend(cache, layer, projected)
         });
         Ok(text.logits(&hidden))
     }
@@ -365,7 +391,8 @@ impl Engine {
             return None;
         }
         let text = self.model.text();
-        self.single.get_or_init(|| SingleTokens::new(text, &self.cache));
+        let cache = self.cache.as_ref()?;
+        self.single.get_or_init(|| SingleTokens::new(text, cache));
         let single = self.single.get_mut()?.as_mut()?;
         let position = sequence.new_positions().axes.map(|axis| axis[0]);
         let pages = sequence.lease.as_ref()?.pages();
@@ -373,7 +400,7 @@ impl Engine {
     }
 
     /// The features among the new tokens, one behind the other.
-    fn new_features(&mut self) -> Result<Option<Tensor>, EngineError> {
+    fn new_features(&self) -> Result<Option<Tensor>, EngineError> {
         let needed: Vec<_> = self
             .running
             .iter()

@@ -6,7 +6,7 @@
 //! needed; the longest unused goes first.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A page's number.
@@ -100,6 +100,10 @@ pub(crate) struct PageTable {
     /// Pages that hold something nobody uses, the longest unused first.
     unused: BTreeSet<(u64, PageId)>,
     full: HashMap<Chain, PageId>,
+    /// Everything that was in a full page since the weights last changed, still there or not.
+    known: HashSet<Chain>,
+    /// Tokens that had to be computed again because their page had made room.
+    lost: u64,
     begun: HashMap<Chain, Vec<PageId>>,
     clock: u64,
 }
@@ -112,6 +116,8 @@ impl PageTable {
             empty: (0..pages).rev().collect(),
             unused: BTreeSet::new(),
             full: HashMap::new(),
+            known: HashSet::new(),
+            lost: 0,
             begun: HashMap::new(),
             clock: 0,
         }
@@ -120,6 +126,11 @@ impl PageTable {
     /// Pages that hold `tokens`.
     pub(crate) fn pages_for(&self, tokens: usize) -> usize {
         tokens.div_ceil(self.page_tokens)
+    }
+
+    /// Tokens computed again that a table without limit would have found.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     pub(crate) fn page_count(&self) -> usize {
@@ -169,6 +180,9 @@ impl PageTable {
             if let Entry::Vacant(place) = self.full.entry(lease.chain) {
                 place.insert(page);
                 self.pages[page].content = Content::Full(lease.chain);
+                if !self.known.insert(lease.chain) {
+                    self.lost += self.page_tokens as u64;
+                }
             }
         }
         lease.tokens = keys.len();
@@ -209,6 +223,7 @@ impl PageTable {
             self.unlist(page);
             self.empty.push(page);
         }
+        self.known.clear();
         // as at the beginning: among equals the number of a page decides, and what came before must not show
         self.empty.sort_unstable_by(|a, b| b.cmp(a));
     }
@@ -324,8 +339,22 @@ mod tests {
         assert!(!table.extend(&mut new, &count(200, 213)), "four pages with one in use");
         assert!(table.extend(&mut new, &count(200, 212)));
         assert_eq!(table.lease(&count(0, 8)).tokens(), 0, "made room");
+        assert_eq!(table.lost(), 0);
         table.release(lease, &in_use[..4]);
         table.release(new, &count(200, 212));
+    }
+
+    #[test]
+    fn what_is_computed_again_for_want_of_pages_is_counted() {
+        let mut table = PageTable::new(3, 4);
+        compute(&mut table, &count(0, 9));
+        compute(&mut table, &count(100, 112));
+        assert_eq!(table.lost(), 0, "other tokens");
+        compute(&mut table, &count(0, 9));
+        assert_eq!(table.lost(), 8, "two full pages");
+        table.forget_unused();
+        compute(&mut table, &count(0, 9));
+        assert_eq!(table.lost(), 8, "other weights");
     }
 
     #[test]

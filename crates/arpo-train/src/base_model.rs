@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use arpo_model::checkpoint::{self, Checkpoint};
+use arpo_model::config::{self, ModelConfig};
 use std::path::Path;
 use tch::{Device, Kind};
 
@@ -23,6 +24,17 @@ static POCKET_FILES: [(&str, &[u8]); 6] = carried![
     "tokenizer.json",
     "tokenizer_config.json"
 ];
+
+/// A model's dimensions, without its weights.
+pub fn dimensions(base: &str) -> Result<ModelConfig, TrainError> {
+    if base != POCKET {
+        return Ok(config::read(Path::new(base))?);
+    }
+    let file =
+        POCKET_FILES.iter().find(|(name, _)| *name == "config.json").map_or(&[][..], |(_, bytes)| bytes);
+    let value = serde_json::from_slice(file).map_err(|error| TrainError::Options(error.to_string()))?;
+    config::parse(value).map_err(TrainError::Options)
+}
 
 /// Reads a model by its name or folder.
 pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainError> {

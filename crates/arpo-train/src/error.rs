@@ -40,6 +40,16 @@ pub enum TrainError {
     /// The run folder.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The device, or the machine, has no more memory.
+    #[error("out of memory while {phase}: {problem}; expected a smaller {key}")]
+    OutOfMemory {
+        /// What was done.
+        phase: &'static str,
+        /// What would have needed less.
+        key: &'static str,
+        /// What libtorch said.
+        problem: String,
+    },
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),

@@ -10,6 +10,7 @@
 //! | what is imitated: oracle episodes, questions about screens | [`demonstrations`] |
 //! | supervised training | [`supervised`] |
 //! | what a run leaves on disk and goes on from | [`run`] |
+//! | what a run needs of its device, and what happens where that is not enough | [`memory_plan`], [`memory`] |
 
 pub mod agent;
 pub mod base_model;
@@ -22,6 +23,7 @@ pub mod layout;
 pub mod learn;
 pub mod lesson;
 pub mod memory;
+pub mod memory_plan;
 pub mod offline;
 mod pictures;
 pub mod policy;

@@ -1,4 +1,61 @@
-//! How much memory this process holds, and how much there is to have.
+//! How much memory this process holds, how much there is to have, and what happens when it runs out.
+
+use crate::TrainError;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Once;
+
+thread_local! {
+    /// This thread is inside [`guarded`].
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does something that may run out of memory, on the device or on the host: libtorch then panics, and here that becomes
+/// an error which says what was done and which key would have helped.
+pub fn guarded<T>(
+    phase: &'static str,
+    key: &'static str,
+    work: impl FnOnce() -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    quiet_hook();
+    let before = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(before);
+    result.unwrap_or_else(|panic| match out_of_memory(&*panic) {
+        Some(problem) => Err(TrainError::OutOfMemory { phase, key, problem }),
+        None => resume_unwind(panic),
+    })
+}
+
+/// What libtorch said, if it was that there is no more memory.
+fn out_of_memory(panic: &(dyn std::any::Any + Send)) -> Option<String> {
+    let text =
+        panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied())?;
+    let said = [
+        "CUDA out of memory",
+        "can't allocate memory",
+        "CUDNN_STATUS_ALLOC_FAILED",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+    ];
+    let start = said.iter().find_map(|words| text.find(words))?;
+    // the first sentence; behind it come advice for Python and a list of C++ frames
+    let rest = text[start..].lines().next().unwrap_or_default();
+    let end = rest.find(". GPU").or(rest.find(". Error code")).unwrap_or(rest.len());
+    Some(rest[..end].trim_end_matches(['.', '"', ')']).to_owned())
+}
+
+/// A panic that becomes an error is not told of twice.
+fn quiet_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !(GUARDED.get() && out_of_memory(info.payload()).is_some()) {
+                loud(info);
+            }
+        }));
+    });
+}
 
 /// Resident memory in MiB; `None` where the system does not say.
 pub fn resident_mib() -> Option<f64> {
@@ -14,4 +71,33 @@ pub fn available_gib() -> Option<f64> {
     let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib / 1024.0 / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::{Device, Kind, Tensor};
+
+    #[test]
+    fn running_out_of_memory_is_an_error_that_names_phase_and_key() {
+        let too_much = || {
+            let _ = Tensor::empty([1i64 << 50], (Kind::Float, Device::Cpu));
+            Ok(())
+        };
+        let problem = guarded("learning", "`model.activation_gib`", too_much).unwrap_err().to_string();
+        let expected = "out of memory while learning: can't allocate memory: you tried to allocate 4503599627370496 bytes";
+        assert!(problem.starts_with(expected) && !problem.contains('\n'), "{problem}");
+        assert!(problem.ends_with("expected a smaller `model.activation_gib`"), "{problem}");
+        let on_a_gpu = "Torch(\"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139 GiB\nException\")";
+        let said = out_of_memory(&on_a_gpu.to_owned());
+        assert_eq!(said.as_deref(), Some("CUDA out of memory. Tried to allocate 2.00 GiB"));
+    }
+
+    #[test]
+    #[should_panic(expected = "something else")]
+    fn other_panics_stay_panics() {
+        let _ = guarded("learning", "`model.activation_gib`", || -> Result<(), TrainError> {
+            panic!("something else")
+        });
+    }
 }

@@ -1,61 +1,212 @@
 //! The screenshots that trajectories refer to, each once, by their digests.
+//!
+//! Those of the iteration under way are in memory. Of those that the replay buffer keeps only so many bytes are; the
+//! others lie in the run folder as PNG and are read when they are needed: a thousand stored episodes at 1080p would be
+//! 96 GB in memory.
 
 use crate::TrainError;
-use arpo_core::trajectory::{Step, Trajectory};
+use crate::run::screens::ScreenStore;
+use arpo_core::trajectory::{ImageRef, Step, Trajectory};
 use image::RgbImage;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Screenshots in memory.
+/// Screenshots in memory, and where the others are.
 #[derive(Debug, Default)]
 pub struct Screens {
-    by_digest: HashMap<String, Arc<RgbImage>>,
+    memory: Mutex<Memory>,
+    /// Where those lie that are not in memory.
+    store: Option<Arc<ScreenStore>>,
+    /// Bytes that [`Screens::keep_only`] leaves in memory, if the others have a place.
+    budget: usize,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    by_digest: HashMap<String, Kept>,
+    /// Digests by when they were last used, the longest ago first.
+    by_use: BTreeMap<u64, String>,
+    bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    screen: Arc<RgbImage>,
+    used_at: u64,
+}
+
+impl Memory {
+    fn get(&mut self, digest: &str) -> Option<Arc<RgbImage>> {
+        let kept = self.by_digest.get_mut(digest)?;
+        self.clock += 1;
+        let name = self.by_use.remove(&kept.used_at)?;
+        kept.used_at = self.clock;
+        self.by_use.insert(self.clock, name);
+        Some(Arc::clone(&kept.screen))
+    }
+
+    fn insert(&mut self, digest: &str, screen: Arc<RgbImage>) {
+        if self.by_digest.contains_key(digest) {
+            return;
+        }
+        self.clock += 1;
+        self.bytes += screen.as_raw().len();
+        self.by_use.insert(self.clock, digest.to_owned());
+        self.by_digest.insert(digest.to_owned(), Kept { screen, used_at: self.clock });
+    }
+
+    fn remove(&mut self, digest: &str) -> Option<Arc<RgbImage>> {
+        let kept = self.by_digest.remove(digest)?;
+        self.by_use.remove(&kept.used_at);
+        self.bytes -= kept.screen.as_raw().len();
+        Some(kept.screen)
+    }
+
+    /// What is too much for a budget, the longest unused, taken out.
+    fn overflow(&mut self, budget: usize) -> Vec<(String, Arc<RgbImage>)> {
+        let mut overflow = vec![];
+        while self.bytes > budget
+            && let Some(digest) = self.by_use.values().next().cloned()
+            && let Some(screen) = self.remove(&digest)
+        {
+            overflow.push((digest, screen));
+        }
+        overflow
+    }
 }
 
 impl Screens {
-    /// Keeps the screenshots of a trajectory's steps.
-    pub fn add(&mut self, trajectory: &Trajectory, screens: &[Arc<RgbImage>]) {
-        for (step, screen) in trajectory.steps.iter().zip(screens) {
-            let digest = &step.observation.screenshot.digest;
-            if !self.by_digest.contains_key(digest) {
-                self.by_digest.insert(digest.clone(), Arc::clone(screen));
-            }
-        }
+    /// With a store for what is more than so many bytes.
+    pub fn with_store(store: Arc<ScreenStore>, budget: usize) -> Self {
+        Self { store: Some(store), budget, ..Self::default() }
     }
 
-    /// Keeps one screenshot.
-    pub fn insert(&mut self, digest: String, screen: Arc<RgbImage>) {
-        self.by_digest.insert(digest, screen);
+    /// Keeps the screenshots of a trajectory's steps.
+    pub fn add(&mut self, trajectory: &Trajectory, screens: &[Arc<RgbImage>]) {
+        let mut memory = self.memory();
+        for (step, screen) in trajectory.steps.iter().zip(screens) {
+            memory.insert(&step.observation.screenshot.digest, Arc::clone(screen));
+        }
     }
 
     /// The screenshots of steps, in order.
     pub fn of(&self, steps: &[Step]) -> Result<Vec<Arc<RgbImage>>, TrainError> {
-        let one = |digest: &String| {
-            let screen = self.by_digest.get(digest).map(Arc::clone);
-            screen.ok_or_else(|| TrainError::Options(format!("screenshot {digest} is lost")))
-        };
-        steps.iter().map(|step| one(&step.observation.screenshot.digest)).collect()
+        steps.iter().map(|step| self.get(&step.observation.screenshot)).collect()
     }
 
-    /// One screenshot.
-    pub fn get(&self, digest: &str) -> Option<&Arc<RgbImage>> {
-        self.by_digest.get(digest)
+    /// One screenshot, read from the store if it is not in memory. It is not kept: what is trained on is needed once.
+    pub fn get(&self, screenshot: &ImageRef) -> Result<Arc<RgbImage>, TrainError> {
+        if let Some(screen) = self.memory().get(&screenshot.digest) {
+            return Ok(screen);
+        }
+        let lost = || TrainError::Options(format!("screenshot {} is lost", screenshot.digest));
+        let store = self.store.as_ref().ok_or_else(lost)?;
+        Ok(Arc::new(store.get(screenshot)?))
     }
 
-    /// Forgets what none of these trajectories shows.
-    pub fn keep_only<'a>(&mut self, trajectories: impl Iterator<Item = &'a Trajectory>) {
+    /// Puts a screenshot into the store, unless it is there.
+    pub fn put(&self, digest: &str, store: &ScreenStore) -> Result<(), TrainError> {
+        // what is not in memory has been put there before
+        let screen = self.memory().get(digest);
+        screen.map_or(Ok(()), |screen| Ok(store.put(digest, &screen)?))
+    }
+
+    /// Forgets what none of these trajectories shows. Of the rest what is more than the budget goes to the store.
+    pub fn keep_only<'a>(
+        &mut self,
+        trajectories: impl Iterator<Item = &'a Trajectory>,
+    ) -> Result<(), TrainError> {
         let steps = trajectories.flat_map(|trajectory| &trajectory.steps);
         let used: HashSet<&str> = steps.map(|step| step.observation.screenshot.digest.as_str()).collect();
-        self.by_digest.retain(|digest, _| used.contains(digest.as_str()));
+        let mut memory = self.memory();
+        let unused: Vec<String> =
+            memory.by_digest.keys().filter(|digest| !used.contains(digest.as_str())).cloned().collect();
+        unused.iter().for_each(|digest| drop(memory.remove(digest)));
+        let Some(store) = &self.store else { return Ok(()) };
+        let overflow = memory.overflow(self.budget);
+        drop(memory);
+        // a screen of 1080p takes a core some 30 ms
+        Ok(overflow.par_iter().try_for_each(|(digest, screen)| store.put(digest, screen))?)
     }
 
-    /// How many there are.
+    /// How many are in memory.
     pub fn len(&self) -> usize {
-        self.by_digest.len()
+        self.memory().by_digest.len()
     }
 
-    /// True if there are none.
+    /// True if there are none in memory.
     pub fn is_empty(&self) -> bool {
-        self.by_digest.is_empty()
+        self.len() == 0
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_core::task::TaskId;
+    use arpo_core::trajectory::{EpisodeId, Observation, Outcome, PolicyVersion, TokenSpan};
+
+    fn screen(number: u8) -> Arc<RgbImage> {
+        Arc::new(RgbImage::from_fn(20, 10, |x, y| image::Rgb([number, x as u8, y as u8])))
+    }
+
+    /// An episode that shows these screens.
+    fn trajectory(numbers: &[u8]) -> Trajectory {
+        let step = |&number: &u8| Step {
+            observation: Observation {
+                screenshot: ImageRef { digest: format!("screen{number:03}"), width: 20, height: 10 },
+            },
+            response: String::new(),
+            actions: vec![],
+            span: TokenSpan { start: 0, end: 0 },
+        };
+        Trajectory {
+            id: EpisodeId::new(0, &TaskId::new("t"), 0),
+            task: TaskId::new("t"),
+            policy_version: PolicyVersion(0),
+            slices: vec![],
+            steps: numbers.iter().map(step).collect(),
+            sampler_logp: vec![],
+            score: 1.0,
+            well_formed: true,
+            outcome: Outcome::Finished {},
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_the_budget_comes_back_from_disk() {
+        let folder = std::env::temp_dir().join(format!("arpo-screens-{}", std::process::id()));
+        let store = Arc::new(ScreenStore::new(&folder));
+        let mut screens = Screens::with_store(Arc::clone(&store), 3 * 600);
+        let stored = trajectory(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        let other = trajectory(&[100, 101]);
+        for one in [&stored, &other] {
+            let pictures: Vec<_> = one
+                .steps
+                .iter()
+                .map(|step| step.observation.screenshot.digest[6..].parse().unwrap())
+                .map(screen)
+                .collect();
+            screens.add(one, &pictures);
+        }
+        assert_eq!(screens.len(), 10, "an iteration's are all in memory");
+        // the last two looked at stay, beside the newest
+        screens.of(&stored.steps[..2]).unwrap();
+        screens.keep_only([&stored].into_iter()).unwrap();
+        assert_eq!((screens.len(), screens.memory().bytes), (3, 1800));
+        assert!(store.path("screen002").unwrap().exists() && !store.path("screen001").unwrap().exists());
+        for (number, found) in screens.of(&stored.steps).unwrap().iter().enumerate() {
+            assert_eq!(*found, screen(number as u8));
+        }
+        assert_eq!(screens.len(), 3, "reading keeps nothing");
+        let lost = screens.of(&other.steps).unwrap_err().to_string();
+        assert!(lost.contains("screen100"), "{lost}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

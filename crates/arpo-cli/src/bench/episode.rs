@@ -51,7 +51,18 @@ pub(super) struct MadeEpisode {
 impl MadeEpisode {
     /// So many turns, each with a screenshot of this size.
     pub(super) fn new(config: &ModelConfig, grid: Grid, turns: usize, device: Device) -> Self {
-        let MadeTurns { tokens, trained } = MadeTurns::new(config, grid, turns, 0, false);
+        Self::of_words(config, grid, turns, 0, device)
+    }
+
+    /// The same; different `first` words make different episodes.
+    pub(super) fn of_words(
+        config: &ModelConfig,
+        grid: Grid,
+        turns: usize,
+        first: u32,
+        device: Device,
+    ) -> Self {
+        let MadeTurns { tokens, trained } = MadeTurns::new(config, grid, turns, first, false);
         let size = [grid.patches() as i64, config.vision.patch_numbers()];
         let picture = |_| Picture::of_pixels(Tensor::randn(size, (Kind::Float, device)), grid);
         Self { tokens, trained, pictures: (0..turns).map(picture).collect(), shown: (0..turns).collect() }

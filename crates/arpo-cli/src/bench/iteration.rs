@@ -5,13 +5,13 @@
 //! drawn. So episodes have their full length, half of each group can succeed, and everything takes the time it would
 //! take with a trained model.
 
-use super::{ModelName, device_memory_gib, number_kind, timed, warn_without_kernels, write_json};
+use super::{ModelName, number_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_agent::geometry::{Size, smart_resize};
 use arpo_agent::render;
 use arpo_core::action::Action;
-use arpo_core::config::Config;
+use arpo_core::config::{Config, Moments, OptimiserConfig};
 use arpo_core::replay::ReplayBuffer;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
@@ -24,6 +24,7 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_tokenizer::Tokenizer;
+use arpo_torch::shim::cuda_peak_bytes;
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
 use arpo_train::collect::{CollectOptions, CollectReport, Collected, Collector, GroupPlan, PlanOptions};
@@ -31,6 +32,7 @@ use arpo_train::episode::History;
 use arpo_train::layout::Layout;
 use arpo_train::learn::{Place, learn};
 use arpo_train::lesson::{Rollouts, lesson};
+use arpo_train::memory_plan::{MemoryPlan, Work, fitting};
 use arpo_train::policy::EnginePolicy;
 use arpo_train::policy::scripted::{Script, following};
 use arpo_train::screens::Screens;
@@ -39,7 +41,7 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
-use tch::{Device, Kind};
+use tch::{Device, Kind, Tensor};
 
 /// Chance of a mistake before each action of those who solve the task.
 const MISTAKES: f64 = 0.25;
@@ -71,12 +73,24 @@ pub(crate) struct IterationArguments {
     /// Train only the language model
     #[arg(long)]
     freeze_vision: bool,
-    /// GiB for keys and values: 22 for the 7B, if not given, else 1
+    /// GiB for keys and values: what the device has for the 7B, if not given, else 1
     #[arg(long)]
     cache_gib: Option<f64>,
-    /// GiB that may be kept between the learner's passes: 24 for the 7B, if not given, else 2
+    /// GiB that may be kept between the learner's passes: what the device has for the 7B, if not given, else 2
     #[arg(long)]
     activation_gib: Option<f64>,
+    /// GiB of the device that may be used; without it all
+    #[arg(long, default_value_t = 0.0)]
+    memory_gib: f64,
+    /// Screenshots seen at once; without it all of an episode
+    #[arg(long)]
+    screenshots: Option<usize>,
+    /// The optimiser's moments in the machine's memory
+    #[arg(long)]
+    moments_on_host: bool,
+    /// Episodes under way at once at most; without it as many as the cache holds
+    #[arg(long, default_value_t = 0)]
+    running: usize,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -91,14 +105,34 @@ struct Row {
     /// Prompt tokens, those of screenshots included, that the engine computed and that it found in its cache.
     prompt_computed: u64,
     prompt_found: u64,
+    /// Of what a cache without limit would have found.
+    found_share: f64,
     /// Episodes that were learnt from, and their tokens.
     learnt_episodes: usize,
     learnt_tokens: usize,
     updates: usize,
     /// Mean difference between the sampler's log-probabilities and the learner's.
     mismatch: f64,
-    device_memory_gib: Option<f64>,
+    /// The most in use, and taken, so far: until the end of collecting, and of learning.
+    collecting_memory: Option<Peak>,
+    learning_memory: Option<Peak>,
     collected: CollectReport,
+}
+
+/// The most memory of the device so far, in GiB.
+#[derive(Clone, Copy, Serialize)]
+struct Peak {
+    used: f64,
+    taken: f64,
+}
+
+impl Peak {
+    fn of(device: Device) -> Option<Self> {
+        let Device::Cuda(number) = device else { return None };
+        let (used, taken) = cuda_peak_bytes(number).ok()?;
+        let [used, taken] = [used, taken].map(|bytes| bytes as f64 / f64::from(1 << 30));
+        Some(Self { used, taken })
+    }
 }
 
 #[derive(Serialize)]
@@ -121,8 +155,8 @@ pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Resul
         let Report { parameters, screen: [width, height], .. } = report;
         writeln!(
             out,
-            "{parameters} parameters, episodes of {} screens of {width}x{height}",
-            arguments.turns
+            "{parameters} parameters, episodes of {} screens of {width}x{height}\n{}",
+            arguments.turns, bench.plan
         )?;
     }
     for iteration in 0..arguments.iterations {
@@ -142,6 +176,9 @@ struct Bench {
     screen: ScreenOptions,
     tasks: Vec<Arc<Task>>,
     device: Device,
+    plan: MemoryPlan,
+    /// Memory that is not to be used.
+    held_back: Option<Tensor>,
     policy: EnginePolicy,
     updater: Updater,
     collector: Collector,
@@ -169,9 +206,14 @@ impl Bench {
         let freeze = arguments.freeze_vision;
         let weights = Weights::random(&dimensions, number_kind(device), device)
             .with_gradients(|layout| !(freeze && layout.is_vision()));
-        let policy = setup::policy(&config, &dimensions, &weights, &agent, PolicyVersion(0))
+        let size = Size { width: screen.width, height: screen.height };
+        let place = setup::memory_place(device);
+        let plan = fitting(&dimensions, &config, size, place, Work::Training).map_err(Failure::failed)?;
+        let held_back = setup::held_back(&config, device).map_err(Failure::failed)?;
+        let policy = setup::policy_within(&plan, &config, &dimensions, &weights, &agent, PolicyVersion(0))
             .dictated(script(arguments, &screen, &agent)?);
-        let optimiser = AdamW::new(&weights, config.optimiser.clone());
+        let moments = plan.moments;
+        let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
         let learner = setup::learner(&config, &dimensions, weights, &agent);
         let of_factory = screen.clone();
         let factory =
@@ -187,6 +229,8 @@ impl Bench {
             agent,
             screen,
             device,
+            plan,
+            held_back,
             policy,
         })
     }
@@ -199,6 +243,11 @@ impl Bench {
         let (collected, collect_seconds) =
             timed(self.device, || self.collector.collect(&mut self.policy, plans, &mut |_| {}));
         let Collected { groups, report } = collected.map_err(Failure::failed)?;
+        self.policy.rest().map_err(Failure::failed)?;
+        let held = self.held_back.as_ref().map_or(0.0, |held| held.numel() as f64 / f64::from(1 << 30));
+        let peak =
+            |device| Peak::of(device).map(|peak| Peak { used: peak.used - held, taken: peak.taken - held });
+        let collecting_memory = peak(self.device);
         let after = self.policy.engine().counts();
         let groups = groups
             .into_iter()
@@ -223,7 +272,7 @@ impl Bench {
             learn(&mut self.updater, None, &lesson.samples, &layout, place, &self.config)
         });
         let learnt = learnt.map_err(Failure::failed)?;
-        self.screens.keep_only(self.replay.iter().map(Arc::as_ref));
+        self.screens.keep_only(self.replay.iter().map(Arc::as_ref)).map_err(Failure::failed)?;
         let drawn = after.drawn - before.drawn;
         Ok(Row {
             collect_seconds,
@@ -231,11 +280,13 @@ impl Bench {
             score: lesson.report.score,
             prompt_computed: (after.computed - before.computed).saturating_sub(drawn),
             prompt_found: after.found - before.found,
+            found_share: report.found_share(),
             learnt_episodes: lesson.samples.len(),
             learnt_tokens: learnt.tokens,
             updates: learnt.updates,
             mismatch: learnt.mismatch.mean(),
-            device_memory_gib: device_memory_gib(self.device),
+            collecting_memory,
+            learning_memory: peak(self.device),
             collected: report,
         })
     }
@@ -268,10 +319,15 @@ fn config(arguments: &IterationArguments) -> Config {
     config.collect.group_size = usize::from(arguments.group_size);
     config.collect.max_steps = usize::from(arguments.turns);
     config.collect.desktops = config.collect.tasks * config.collect.group_size;
-    config.agent.max_screenshots = config.collect.max_steps;
+    config.collect.running = arguments.running;
+    config.agent.max_screenshots = arguments.screenshots.unwrap_or(config.collect.max_steps);
+    config.model.memory_gib = arguments.memory_gib;
+    if arguments.moments_on_host {
+        config.optimiser.moments = Moments::Host;
+    }
     config.agent.max_tokens = arguments.thought + 200;
     let (cache_gib, activation_gib) = match arguments.model {
-        ModelName::SevenBillion => (22.0, 24.0),
+        ModelName::SevenBillion => (0.0, 0.0),
         ModelName::Pocket => {
             config.agent.min_pixels = 784;
             (1.0, 2.0)
@@ -314,13 +370,14 @@ fn print(number: u64, row: &Row, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "iteration {number}: {:.1} s", row.collect_seconds + row.learn_seconds)?;
     writeln!(
         out,
-        "  collect {:8.1} s  {} episodes, {} steps, {} tokens said; prompts: {} tokens computed, {} found",
+        "  collect {:8.1} s  {} episodes, {} steps, {} tokens said; prompts: {} tokens computed, {} found, {:.1} % of what could be",
         row.collect_seconds,
         collected.episodes,
         collected.steps,
         collected.tokens,
         row.prompt_computed,
         row.prompt_found,
+        row.found_share * 100.0,
     )?;
     writeln!(
         out,
@@ -340,8 +397,13 @@ fn print(number: u64, row: &Row, out: &mut impl Write) -> Result<(), Failure> {
         per(row.learnt_tokens, row.learn_seconds),
         row.mismatch
     )?;
-    if let Some(gib) = row.device_memory_gib {
-        writeln!(out, "  memory  {gib:8.1} GiB on the device at most so far")?;
+    for (phase, peak) in [("collecting", row.collecting_memory), ("learning", row.learning_memory)] {
+        if let Some(Peak { used, taken }) = peak {
+            writeln!(
+                out,
+                "  memory  {used:8.1} GiB used, {taken:.1} GiB taken at most until the end of {phase}"
+            )?;
+        }
     }
     out.flush()?;
     Ok(())

@@ -6,7 +6,7 @@ use super::episode::MadeEpisode;
 use super::{single_token, timed};
 use crate::Failure;
 use crate::device::DeviceName;
-use arpo_core::config::OptimiserConfig;
+use arpo_core::config::{Moments, OptimiserConfig};
 use arpo_model::checkpoint::Weights;
 use arpo_model::config;
 use arpo_model::distribution::Forbidden;
@@ -32,6 +32,9 @@ const ROUNDING: f64 = 0.006;
 /// change of a log-probability, in f32.
 const DRAWS: usize = 70;
 const DRAW_TOLERANCE: f64 = 1e-5;
+
+/// Share of weights that may be rounded otherwise by a plain version, which adds and multiplies in another order.
+const OTHER_WEIGHTS: f64 = 0.01;
 
 /// What `arpo bench kernels` takes.
 #[derive(Args)]
@@ -109,6 +112,12 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
             worst = (error, &layout.name);
         }
     }
+    for (way, share) in optimisers_apart(learner.model().weights()) {
+        writeln!(out, "  an update {way}: {:.4} % of the weights are others", share * 100.0)?;
+        if share > OTHER_WEIGHTS {
+            return Err(Failure::failed(format!("an update {way} is another one")));
+        }
+    }
     let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
     let (_, optimiser_seconds) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
     writeln!(out, "largest difference of a gradient: {:.5} of its norm, {}", worst.0, worst.1)?;
@@ -119,6 +128,42 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     } else {
         Err(Failure::failed(format!("the kernels differ by {:.5} in {}", worst.0, worst.1)))
     }
+}
+
+/// Weights after an update, as a share of all those that differ from what our kernel makes of them: with the moments on
+/// the host, and by the plain version.
+fn optimisers_apart(weights: &Weights) -> Vec<(&'static str, f64)> {
+    let after = |moments: Moments, plain: bool| {
+        kernels::use_plain_versions(plain);
+        let copy = weights.to_kind(weights.kind()).with_gradients(|_| true);
+        for ((_, _, to), (_, _, from)) in copy.trained().zip(weights.trained()) {
+            to.shallow_clone().copy_(from);
+        }
+        let config = OptimiserConfig { moments, learning_rate: 1e-3, ..OptimiserConfig::default() };
+        let mut optimiser = AdamW::new(&copy, config);
+        // twice, so that the moments come back
+        for _ in 0..2 {
+            optimiser.update(&copy, 1e-3);
+            for ((_, _, to), (_, _, from)) in copy.trained().zip(weights.trained()) {
+                to.shallow_clone().copy_(from);
+            }
+        }
+        kernels::use_plain_versions(false);
+        copy
+    };
+    let ours = after(Moments::Device, false);
+    let apart = |other: &Weights| {
+        let different = ours
+            .iter()
+            .zip(other.iter())
+            .map(|((_, a), (_, b))| (a.ne_tensor(b).sum(Kind::Int64).int64_value(&[]), a.numel() as i64));
+        let (different, all) = different.fold((0, 0), |(x, y), (a, b)| (x + a, y + b));
+        different as f64 / all as f64
+    };
+    vec![
+        ("with moments on the host", apart(&after(Moments::Host, false))),
+        ("by the plain version", apart(&after(Moments::Device, true))),
+    ]
 }
 
 /// The products of one row, attention over older and newer keys, and over pages, beside the same in f32. Sizes are no

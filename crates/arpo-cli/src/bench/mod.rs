@@ -8,6 +8,7 @@ mod kernels;
 mod preprocess;
 mod rollout;
 mod single_token;
+mod sums;
 mod update;
 mod vision;
 
@@ -44,6 +45,8 @@ enum Part {
     Env(env::EnvArguments),
     /// Episodes on slow and uneven desktops: each on its own against all in lock-step
     Collect(collect::CollectArguments),
+    /// Gradients of many micro-batches added up, against sums in f32
+    Sums(sums::SumsArguments),
     /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
     Kernels(kernels::KernelsArguments),
 }
@@ -89,6 +92,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Part::Preprocess(arguments) => preprocess::run(arguments, out),
         Part::Env(arguments) => env::run(arguments, out),
         Part::Collect(arguments) => collect::run(arguments, out),
+        Part::Sums(arguments) => sums::run(arguments, out),
         Part::Kernels(arguments) => kernels::run(arguments, out),
     }
 }

@@ -7,7 +7,8 @@ mod docker;
 mod programs;
 mod torch;
 
-use crate::{Failure, write_json};
+use crate::config::Layers;
+use crate::{Failure, memory, write_json};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -21,6 +22,9 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// What `arpo doctor` takes.
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
+    /// With any of these: also what memory the configuration needs, and whether the device has it
+    #[command(flatten)]
+    layers: Layers,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -84,16 +88,24 @@ struct Report {
     /// The embedded default can run.
     ready: bool,
     findings: Vec<Finding>,
+    /// What a preset needs of the device, in lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<String>,
 }
 
 pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let report = examine();
+    let layers = &arguments.layers;
+    let config = if layers.is_empty() { None } else { Some(layers.resolve()?) };
+    let mut report = examine();
+    let memory = config.as_ref().filter(|_| report.ready).map(memory::of);
+    report.memory = config.as_ref().filter(|_| report.ready).map(memory::report);
+    let fits = memory.is_none_or(|memory| memory.problem.is_none());
     if arguments.json {
         write_json(&report, out)?;
     } else {
         print(&report, out)?;
     }
-    if report.ready { Ok(()) } else { Err(Failure::Reported) }
+    if report.ready && fits { Ok(()) } else { Err(Failure::Reported) }
 }
 
 fn examine() -> Report {
@@ -106,7 +118,7 @@ fn examine() -> Report {
         within_deadline(programs::CHROMIUM, programs::chromium),
         within_deadline(programs::RAY, programs::ray),
     ];
-    Report { version: env!("CARGO_PKG_VERSION"), ready, findings }
+    Report { version: env!("CARGO_PKG_VERSION"), ready, findings, memory: None }
 }
 
 /// Asks on a thread of its own, which is left behind if no answer comes: drivers, sockets and name servers can hang
@@ -145,5 +157,8 @@ fn print(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
         "not ready: the embedded default needs libtorch"
     };
     writeln!(out, "{verdict}")?;
+    for line in report.memory.iter().flat_map(|memory| memory.lines()) {
+        writeln!(out, "{line}")?;
+    }
     Ok(())
 }

@@ -23,8 +23,8 @@ pub struct CollectConfig {
     /// Desktops at once. It need not divide the number of episodes.
     #[schemars(range(min = 1, max = 10_000))]
     pub desktops: usize,
-    /// Episodes under way at once at most; desktops beyond that are reset ahead for the next episodes. 0: as many as
-    /// there are desktops.
+    /// Episodes under way at once at most; desktops beyond that are reset ahead for the next episodes. 0: as many as the
+    /// cache holds, so that none has to be read again.
     #[schemars(range(max = 10_000))]
     pub running: usize,
     /// Whether the learner works while the next episodes are played.

@@ -23,7 +23,9 @@ pub use run::{
     CheckpointConfig, DeviceChoice, EvaluationConfig, FontChoice, HeldOut, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
 };
-pub use sections::{AgentConfig, Batch, OfflineConfig, OptimiserConfig, PromptStyle, Schedule, SystemPrompt};
+pub use sections::{
+    AgentConfig, Batch, Moments, OfflineConfig, OptimiserConfig, PromptStyle, Schedule, SystemPrompt,
+};
 
 use crate::advantage::AdvantageConfig;
 use crate::effort::EffortConfig;

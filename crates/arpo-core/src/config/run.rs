@@ -13,14 +13,19 @@ pub struct ModelSection {
     pub device: DeviceChoice,
     /// Leave the vision tower as it is: an update then costs less time and memory.
     pub freeze_vision: bool,
-    /// Memory for what is kept between the forward and the backward pass, in GiB; what does not fit is computed again.
-    #[schemars(range(min = 0.01, max = 10_000.0))]
+    /// Memory of the device that may be used, in GiB; 0 for all of it. `arpo doctor --preset NAME` shows how it is shared out.
+    #[schemars(range(min = 0.0, max = 10_000.0))]
+    pub memory_gib: f64,
+    /// Memory for what is kept between the forward and the backward pass, in GiB; what does not fit is computed again. 0
+    /// for what there is.
+    #[schemars(range(min = 0.0, max = 10_000.0))]
     pub activation_gib: f64,
     /// Tokens of a micro-batch of the learner, unless a single episode has more.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: usize,
-    /// Memory for keys and values of episodes under way, in GiB.
-    #[schemars(range(min = 0.001, max = 10_000.0))]
+    /// Memory for keys and values of episodes under way, in GiB; a synchronous run on a GPU gives it to the learner in
+    /// between. 0 for what there is.
+    #[schemars(range(min = 0.0, max = 10_000.0))]
     pub cache_gib: f64,
 }
 
@@ -30,6 +35,7 @@ impl Default for ModelSection {
             base: "pocket".into(),
             device: DeviceChoice::Auto,
             freeze_vision: false,
+            memory_gib: 0.0,
             activation_gib: 2.0,
             micro_batch_tokens: 1 << 15,
             cache_gib: 0.5,

@@ -91,6 +91,8 @@ pub struct OptimiserConfig {
     /// Gradients are scaled down to this norm. 0 switches it off.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub max_grad_norm: f64,
+    /// Where the means of gradients are kept between updates.
+    pub moments: Moments,
     /// Trajectories per update.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub trajectories_per_update: usize,
@@ -112,6 +114,7 @@ impl Default for OptimiserConfig {
             epsilon: 1e-8,
             weight_decay: 0.01,
             max_grad_norm: 1.0,
+            moments: Moments::Auto,
             trajectories_per_update: 64,
             batch: Batch::All,
             epochs: 1,
@@ -133,6 +136,18 @@ impl OptimiserConfig {
         };
         self.learning_rate * warm * decayed
     }
+}
+
+/// Where the optimiser keeps the mean and the mean square of every gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Moments {
+    /// On the device if there is room, else in the machine's memory.
+    Auto,
+    /// On the device.
+    Device,
+    /// In the machine's memory: each update moves them there and back.
+    Host,
 }
 
 /// Which trajectories of an iteration are shared out among its updates. A trajectory whose advantage is 0 adds nothing

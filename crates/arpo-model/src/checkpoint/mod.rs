@@ -87,8 +87,11 @@ impl Weights {
     /// Makes room for gradients of the parameters for which `trained` says so, all zero.
     #[must_use]
     pub fn with_gradients(mut self, trained: impl Fn(&ParameterLayout) -> bool) -> Self {
-        let buffer =
-            |(layout, tensor): &(ParameterLayout, Tensor)| trained(layout).then(|| tensor.zeros_like());
+        let zeros = |(layout, tensor): &(ParameterLayout, Tensor)| {
+            let kind = if layout.sums_widely() { Kind::Float } else { tensor.kind() };
+            Tensor::zeros(tensor.size(), (kind, tensor.device()))
+        };
+        let buffer = |one: &(ParameterLayout, Tensor)| trained(&one.0).then(|| zeros(one));
         self.gradients = self.parameters.iter().map(buffer).collect();
         self
     }

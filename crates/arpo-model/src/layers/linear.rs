@@ -1,7 +1,7 @@
 //! Parameters, and the one operation that has most of them.
 
 use arpo_torch::kernels::row;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 /// A parameter and, while it is trained, the buffer its gradient is added to.
 #[derive(Debug)]
@@ -62,10 +62,14 @@ impl Linear {
     /// Adds to the parameters' gradients.
     pub(crate) fn accumulate(&self, x: &Tensor, dy: &Tensor) {
         if let Some(buffer) = &self.weight.gradient {
-            let _ = buffer.shallow_clone().addmm_(&dy.tr(), x);
+            if buffer.kind() == x.kind() {
+                let _ = buffer.shallow_clone().addmm_(&dy.tr(), x);
+            } else {
+                self.weight.accumulate(&dy.tr().matmul(x));
+            }
         }
         if let Some(bias) = &self.bias {
-            bias.accumulate(&dy.sum_dim_intlist([0i64].as_slice(), false, None::<tch::Kind>));
+            bias.accumulate(&dy.sum_dim_intlist([0i64].as_slice(), false, Kind::Float));
         }
     }
 

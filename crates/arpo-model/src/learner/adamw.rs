@@ -6,9 +6,9 @@
 
 use super::rounding::{Draw, noise, rounded};
 use crate::checkpoint::Weights;
-use arpo_core::config::OptimiserConfig;
+use arpo_core::config::{Moments, OptimiserConfig};
 use arpo_torch::kernels::{AdamwNumbers, fused_for};
-use tch::{Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 /// Numbers of a parameter that are updated at a time in f32, so that temporaries stay small.
 const CHUNK: i64 = 1 << 26;
@@ -17,7 +17,8 @@ const CHUNK: i64 = 1 << 26;
 #[derive(Debug)]
 pub struct AdamW {
     config: OptimiserConfig,
-    /// Mean and mean square of each trained parameter's gradient, in the order of [`Weights::trained`].
+    /// Mean and mean square of each trained parameter's gradient, in the order of [`Weights::trained`]; where they lie is
+    /// the configuration's business.
     pub(super) moments: Vec<[Tensor; 2]>,
     /// Updates made.
     pub(super) updates: u64,
@@ -41,8 +42,16 @@ pub enum Update {
 impl AdamW {
     /// An optimiser at its beginning.
     pub fn new(weights: &Weights, config: OptimiserConfig) -> Self {
-        let moments =
-            weights.trained().map(|(_, value, _)| [value.zeros_like(), value.zeros_like()]).collect();
+        let host = config.moments == Moments::Host;
+        let zeros = |value: &Tensor| match value.device() {
+            Device::Cuda(_) if host => {
+                let zeros = Tensor::zeros(value.size(), (value.kind(), Device::Cpu));
+                // pages that stay where they are travel several times as fast
+                zeros.f_pin_memory(value.device()).unwrap_or(zeros)
+            }
+            _ => value.zeros_like(),
+        };
+        let moments = weights.trained().map(|(_, value, _)| [zeros(value), zeros(value)]).collect();
         Self { config, moments, updates: 0 }
     }
 
@@ -115,6 +124,14 @@ impl Step {
 
     /// Updates one parameter, the `number`-th, and forgets its gradient.
     fn update(&self, number: usize, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+        if moments[0].device() != value.device() {
+            let here = moments.each_ref().map(|moment| moment.to_device(value.device()));
+            self.update(number, value, gradient, &here);
+            for (kept, moment) in moments.iter().zip(&here) {
+                kept.shallow_clone().copy_(moment);
+            }
+            return;
+        }
         // parameters are rounded by streams of their own
         let stream = self.seed << 20 | number as u64;
         if let Some(fused) = fused_for(value).filter(|_| value.numel().is_multiple_of(8)) {

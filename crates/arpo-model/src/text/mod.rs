@@ -86,7 +86,7 @@ impl TextModel {
     /// Adds to the embedding's gradient: `tokens` and the gradients of their embeddings.
     pub(crate) fn embed_backward(&self, tokens: &Tensor, gradient: &Tensor) {
         if let Some(buffer) = &self.embedding.gradient {
-            let _ = buffer.shallow_clone().index_add_(0, tokens, gradient);
+            let _ = buffer.shallow_clone().index_add_(0, tokens, &gradient.to_kind(buffer.kind()));
         }
     }
 

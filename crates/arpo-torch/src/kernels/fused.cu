@@ -205,12 +205,17 @@ __device__ __forceinline__ u64 mixed(u64 x) {
     return x ^ (x >> 31);
 }
 
+struct alignas(16) EightWide { float at[8]; };
+__device__ __forceinline__ float wide(float x) { return x; }
+
 // One AdamW update; the gradient is forgotten. Rounding is stochastic, from a stream named by seed and place.
-extern "C" __global__ void adamw(Eight *value, Eight *gradient, Eight *mean, Eight *square, i64 groups, float clip,
-                                 float beta1, float beta2, float epsilon, float step_size, float root, float decay,
-                                 u64 seed) {
+template <typename Gradient>
+__device__ __forceinline__ void adamw_of(Eight *value, Gradient *gradient, Eight *mean, Eight *square, i64 groups,
+                                         float clip, float beta1, float beta2, float epsilon, float step_size,
+                                         float root, float decay, u64 seed) {
     for (i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x; at < groups; at += (i64)gridDim.x * blockDim.x) {
-        Eight w = value[at], g = gradient[at], m = mean[at], s = square[at];
+        Eight w = value[at], m = mean[at], s = square[at];
+        Gradient g = gradient[at];
         for (int i = 0; i < 8; i++) {
             float slope = wide(g.at[i]) * clip;
             float new_mean = wide(m.at[i]) * beta1 + slope * (1.0f - beta1);
@@ -227,4 +232,17 @@ extern "C" __global__ void adamw(Eight *value, Eight *gradient, Eight *mean, Eig
         mean[at] = m;
         square[at] = s;
     }
+}
+
+extern "C" __global__ void adamw(Eight *value, Eight *gradient, Eight *mean, Eight *square, i64 groups, float clip,
+                                 float beta1, float beta2, float epsilon, float step_size, float root, float decay,
+                                 u64 seed) {
+    adamw_of(value, gradient, mean, square, groups, clip, beta1, beta2, epsilon, step_size, root, decay, seed);
+}
+
+// The same from a gradient in f32.
+extern "C" __global__ void adamw_wide(Eight *value, EightWide *gradient, Eight *mean, Eight *square, i64 groups,
+                                      float clip, float beta1, float beta2, float epsilon, float step_size, float root,
+                                      float decay, u64 seed) {
+    adamw_of(value, gradient, mean, square, groups, clip, beta1, beta2, epsilon, step_size, root, decay, seed);
 }

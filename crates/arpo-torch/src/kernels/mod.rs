@@ -249,7 +249,8 @@ impl Fused {
             Argument::F32(numbers.decay as f32),
             Argument::U64(seed),
         ];
-        self.module.launch("adamw", MANY_BLOCKS, THREADS, &arguments);
+        let kernel = if gradient.kind() == Kind::Float { "adamw_wide" } else { "adamw" };
+        self.module.launch(kernel, MANY_BLOCKS, THREADS, &arguments);
     }
 }
 

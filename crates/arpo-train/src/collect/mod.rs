@@ -44,7 +44,7 @@ use std::time::Duration;
 pub struct CollectOptions {
     /// Who waits for whom.
     pub order: Order,
-    /// Episodes under way at once at most; `None`: as many as there are desktops.
+    /// Episodes under way at once at most; `None`: as many as the policy has room for.
     pub running: Option<usize>,
     /// Longest start of a desktop.
     pub start: Duration,
@@ -184,9 +184,11 @@ impl Collector {
         let collection = self.collections;
         let (questions, inbox) = channel();
         let events = self.pool.events();
+        let running = self.options.running.or_else(|| policy.capacity());
+        let before = policy.cache_use();
         let result: Result<_, TrainError> = std::thread::scope(|scope| {
             let playing = scope.spawn(|| {
-                let mut session = Session::new(self, groups, questions, progress);
+                let mut session = Session::new(self, groups, running, questions, progress);
                 session.play()?;
                 Ok(session.end())
             });
@@ -197,7 +199,9 @@ impl Collector {
         });
         policy.abandon();
         let (groups, tally): (Vec<GroupState>, _) = result?;
-        let report = tally.closed(self.pool.len());
+        let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));
+        let (prompt_found, prompt_lost) = (cache.found - before.found, cache.lost - before.lost);
+        let report = CollectReport { prompt_found, prompt_lost, ..closed };
         let groups = groups.into_iter().map(|group| group.played(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
     }

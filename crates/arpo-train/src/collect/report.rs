@@ -81,9 +81,19 @@ pub struct CollectReport {
     pub desktop_utilisation_until_last: f64,
     /// Share of the time in which a pass was running.
     pub policy_utilisation: f64,
+    /// Prompt tokens that the policy found in its cache.
+    pub prompt_found: u64,
+    /// Prompt tokens that it read again and that a cache without limit would have found.
+    pub prompt_lost: u64,
 }
 
 impl CollectReport {
+    /// Of the prompt tokens that a cache without limit would have found, the share that was found; 1 if there were none.
+    pub fn found_share(&self) -> f64 {
+        let all = self.prompt_found + self.prompt_lost;
+        if all == 0 { 1.0 } else { self.prompt_found as f64 / all as f64 }
+    }
+
     /// Adds a collection that came after.
     pub fn add(&mut self, other: &Self) {
         let whole = (self.seconds + other.seconds).max(f64::MIN_POSITIVE);
@@ -98,6 +108,8 @@ impl CollectReport {
         self.steps += other.steps;
         self.tokens += other.tokens;
         self.passes += other.passes;
+        self.prompt_found += other.prompt_found;
+        self.prompt_lost += other.prompt_lost;
         self.replacements += other.replacements;
         self.quarantined = other.quarantined;
         for (&kind, &count) in &other.failures {

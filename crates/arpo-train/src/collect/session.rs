@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 /// One collection.
 pub(super) struct Session<'a> {
     pub(super) options: &'a CollectOptions,
+    /// Episodes under way at once at most.
+    running: usize,
     pub(super) pool: &'a mut Pool,
     pub(super) living: BTreeMap<u64, Living>,
     /// Questions not yet answered.
@@ -43,6 +45,7 @@ impl<'a> Session<'a> {
     pub(super) fn new(
         collector: &'a mut Collector,
         plans: Vec<GroupPlan>,
+        running: Option<usize>,
         questions: Sender<Vec<Question>>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
@@ -65,6 +68,7 @@ impl<'a> Session<'a> {
         pool.begin();
         Self {
             options,
+            running: running.unwrap_or(usize::MAX),
             pool,
             living,
             thinking: 0,
@@ -123,10 +127,9 @@ impl<'a> Session<'a> {
         let under_way =
             |one: &&Living| one.asked && !matches!(one.stage, Stage::Over(_) | Stage::Evaluating(_));
         let mut running = self.living.values().filter(under_way).count();
-        let most = self.options.running.unwrap_or(usize::MAX);
         let mut batch = Vec::new();
         for (&number, living) in &mut self.living {
-            if living.stage != Stage::Ready || (!living.asked && running >= most) {
+            if living.stage != Stage::Ready || (!living.asked && running >= self.running) {
                 continue;
             }
             running += usize::from(!living.asked);

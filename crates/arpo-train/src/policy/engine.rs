@@ -1,7 +1,7 @@
 //! The built-in engine as a policy: a history becomes tokens, with what the agent said as the tokens it drew.
 
 use super::scripted::Script;
-use super::{Answer, Policy, Question, Ticket};
+use super::{Answer, CacheUse, Policy, Question, Ticket};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::response_tokens;
@@ -17,6 +17,7 @@ use arpo_model::checkpoint::Weights;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use tch::Device;
 
 /// How responses are sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +37,8 @@ pub struct EnginePolicy {
     agent: Arc<Agent>,
     asked: HashMap<RequestId, Ticket>,
     dictation: Option<Script>,
+    /// Episodes whose keys and values the cache holds.
+    capacity: Option<usize>,
 }
 
 impl EnginePolicy {
@@ -47,13 +50,19 @@ impl EnginePolicy {
         responses: ResponseOptions,
     ) -> Self {
         let engine = engine.with_tokenizer(Arc::clone(&agent.tokenizer));
-        Self { responses, engine, version, agent, asked: HashMap::new(), dictation: None }
+        Self { responses, engine, version, agent, asked: HashMap::new(), dictation: None, capacity: None }
     }
 
     /// Says what a script says, computed and scored as if the engine had drawn it: for a model that knows nothing yet.
     #[must_use]
     pub fn dictated(self, script: Script) -> Self {
         Self { dictation: Some(script), ..self }
+    }
+
+    /// With a cache that holds so many episodes.
+    #[must_use]
+    pub fn with_capacity(self, episodes: usize) -> Self {
+        Self { capacity: Some(episodes), ..self }
     }
 
     /// The engine.
@@ -65,6 +74,14 @@ impl EnginePolicy {
     pub fn update(&mut self, weights: &Weights, version: PolicyVersion) -> Result<(), TrainError> {
         self.engine.update(weights, version)?;
         self.version = version;
+        Ok(())
+    }
+
+    /// Gives back what memory of a GPU it does not need until it is asked again.
+    pub fn rest(&mut self) -> Result<(), TrainError> {
+        if self.engine.model().device() != Device::Cpu {
+            self.engine.rest()?;
+        }
         Ok(())
     }
 
@@ -129,6 +146,15 @@ impl Policy for EnginePolicy {
 
     fn unanswered(&self) -> usize {
         self.asked.len()
+    }
+
+    fn capacity(&self) -> Option<usize> {
+        self.capacity
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        let counts = self.engine.counts();
+        CacheUse { found: counts.found, lost: counts.lost }
     }
 
     fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {

@@ -51,6 +51,15 @@ pub struct Answer {
     pub version: PolicyVersion,
 }
 
+/// How much of the prompts a policy did not have to read again, since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheUse {
+    /// Prompt tokens found in its cache.
+    pub found: u64,
+    /// Tokens read again that a cache without limit would have found.
+    pub lost: u64,
+}
+
 /// A policy. It is asked, and answers in passes: whatever has been asked when a pass begins is computed together.
 pub trait Policy: Send {
     /// Takes a question, to be answered by passes to come.
@@ -61,6 +70,16 @@ pub trait Policy: Send {
 
     /// One pass; returns the answers that it completed.
     fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError>;
+
+    /// Episodes at once that it answers without reading any of them again; `None` for any number.
+    fn capacity(&self) -> Option<usize> {
+        None
+    }
+
+    /// How its cache has done so far.
+    fn cache_use(&self) -> CacheUse {
+        CacheUse::default()
+    }
 
     /// Gives up all questions.
     fn abandon(&mut self);

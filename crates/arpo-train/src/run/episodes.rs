@@ -37,8 +37,9 @@ pub fn write<'a>(
 /// The episodes of a folder in the order they were collected. Needs no lock and changes nothing.
 pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
     let folder = run.join("episodes");
-    let store = ScreenStore::new(&folder.join("screens"));
-    let (mut trajectories, mut screens) = (vec![], Screens::default());
+    // read when they are needed: a folder may hold more than fits into memory
+    let store = Arc::new(ScreenStore::new(&folder.join("screens")));
+    let mut trajectories = vec![];
     for path in entries(&folder)? {
         if path.extension().is_none_or(|ending| ending != "jsonl") {
             continue;
@@ -50,9 +51,9 @@ pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
                 serde_json::from_str(line).map_err(|error| wrong(format!("not an episode: {error}")))?;
             trajectory.check().map_err(|error| wrong(error.to_string()))?;
             for step in &trajectory.steps {
-                let screenshot = &step.observation.screenshot;
-                if screens.get(&screenshot.digest).is_none() {
-                    screens.insert(screenshot.digest.clone(), Arc::new(store.get(screenshot)?));
+                let path = store.path(&step.observation.screenshot.digest)?;
+                if !path.is_file() {
+                    return Err(wrong(format!("its screenshot {} is not there", path.display())));
                 }
             }
             trajectories.push(trajectory);
@@ -61,5 +62,5 @@ pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
     if trajectories.is_empty() {
         return Err(RunError::file(&folder, "no episodes: expected what `arpo rollout` writes"));
     }
-    Ok((trajectories, screens))
+    Ok((trajectories, Screens::with_store(store, 0)))
 }

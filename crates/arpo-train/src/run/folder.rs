@@ -8,6 +8,7 @@ use super::screens::ScreenStore;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is expected of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub enum Start {
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    screens: ScreenStore,
+    screens: Arc<ScreenStore>,
     /// Held open: closing it frees the folder.
     _lock: File,
 }
@@ -46,8 +47,11 @@ impl RunFolder {
         make_folder(path)?;
         let lock = lock(path)?;
         check(path, start)?;
-        let folder =
-            Self { path: path.to_path_buf(), screens: ScreenStore::new(&path.join("screens")), _lock: lock };
+        let folder = Self {
+            path: path.to_path_buf(),
+            screens: Arc::new(ScreenStore::new(&path.join("screens"))),
+            _lock: lock,
+        };
         tidy(path)?;
         tidy(&folder.checkpoints())?;
         tidy(&folder.episodes())?;
@@ -85,7 +89,7 @@ impl RunFolder {
     }
 
     /// The screenshots.
-    pub fn screens(&self) -> &ScreenStore {
+    pub fn screens(&self) -> &Arc<ScreenStore> {
         &self.screens
     }
 

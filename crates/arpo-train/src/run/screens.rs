@@ -26,7 +26,8 @@ pub struct ScreenStore {
 }
 
 impl ScreenStore {
-    pub(super) fn new(folder: &Path) -> Self {
+    /// The screenshots below a folder, which need not be there yet.
+    pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf(), written: AtomicU64::new(0), synced: Mutex::default() }
     }
 

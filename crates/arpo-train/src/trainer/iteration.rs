@@ -10,15 +10,16 @@ use super::line::{Iteration, Seconds, line};
 use super::setup::world_seed;
 use super::state::{PlannedTasks, RunState};
 use crate::TrainError;
-use crate::collect::{CollectEvent, Collected, GroupPlan};
+use crate::collect::{CollectEvent, CollectReport, Collected, GroupPlan};
 use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
+use crate::memory::guarded;
 use crate::run::episodes;
-use crate::run::events::{CollectProgress, Evaluation, IterationDone, RunEvent};
+use crate::run::events::{CollectProgress, Evaluation, IterationDone, Notice, RunEvent};
 use arpo_core::advantage::has_spread;
-use arpo_core::config::{CollectMode, HeldOut};
+use arpo_core::config::{CollectMode, Config, HeldOut};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::reward::{RewardConfig, reward};
 use arpo_core::task::{Task, TaskId};
@@ -65,6 +66,9 @@ impl Trainer<'_> {
             episodes::write(self.folder.path(), number + 1, played)?;
         }
         let report = collected.report.clone();
+        if let Some(message) = cache_too_small(&report, self.config) {
+            (self.tell)(RunEvent::Notice(Notice { message }));
+        }
         let lesson = self.lesson(collected, number);
         let every = self.config.evaluation.every;
         let last = number + 1 == self.config.iterations;
@@ -80,14 +84,15 @@ impl Trainer<'_> {
             features: self.features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
         };
-        let learnt =
-            learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)?;
+        let learnt = guarded("learning", "`model.activation_gib`, or set it to 0", || {
+            learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)
+        })?;
         let learn_seconds = learning.elapsed().as_secs_f64();
         self.state.updates += (learnt.updates + learnt.skipped) as u64;
         self.state.skipped = self.updater.skipped();
         self.state.iteration += 1;
         self.state.planned.retain(|planned| planned.iteration > number);
-        self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref));
+        self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref))?;
         self.player.publish(self.updater.learner().model().weights(), self.state.version());
 
         let judging = Instant::now();
@@ -336,6 +341,22 @@ impl Trainer<'_> {
         let best = self.state.evaluations.record(self.state.iteration, &suites);
         Ok(Evaluation { suites, best, lost })
     }
+}
+
+/// Share of what could be found in the cache below which a person should know.
+const FOUND_ENOUGH: f64 = 0.7;
+
+fn cache_too_small(report: &CollectReport, config: &Config) -> Option<String> {
+    let share = report.found_share();
+    (share < FOUND_ENOUGH).then(|| {
+        format!(
+            "only {:.0} % of the prompt tokens that could have been in the cache were, the others were read again: \
+             expected a smaller `collect.running` (now {}) or a larger `model.cache_gib` (now {})",
+            share * 100.0,
+            config.collect.running,
+            config.model.cache_gib
+        )
+    })
 }
 
 /// Groups whose rewards differ.

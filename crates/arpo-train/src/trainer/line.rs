@@ -82,6 +82,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("collect/episodes", json!(collected.episodes));
     put("collect/lost", json!(collected.lost));
     put("collect/refilled", json!(collected.refilled));
+    put("collect/cache_found", json!(collected.found_share()));
     put("collect/partial_groups", json!(collected.partial_groups));
     for (kind, count) in &collected.failures {
         put(&format!("failures/{}", kind.name()), json!(count));

@@ -19,6 +19,8 @@ pub mod state;
 
 use crate::TrainError;
 use crate::agent::Agent;
+use crate::memory::guarded;
+use crate::memory_plan::Work;
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::metrics::{self, MetricsLog};
@@ -27,7 +29,7 @@ use crate::run::training_state::{Learnt, load_training};
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
-use arpo_core::config::{CollectMode, Config};
+use arpo_core::config::{CollectMode, Config, OptimiserConfig};
 use arpo_core::task::{Task, TaskId};
 use arpo_engine::KnownFeatures;
 use arpo_env::faults::{Fault, FaultCounts};
@@ -45,6 +47,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+use tch::Tensor;
 
 /// A run under way.
 pub struct Trainer<'a> {
@@ -72,6 +75,9 @@ pub struct Trainer<'a> {
     /// What came for a later iteration while an earlier one was waited for.
     early: VecDeque<(u64, Played)>,
     resumed_at: Option<u64>,
+    /// Memory of the device that is not to be used.
+    #[expect(dead_code, reason = "held, not looked at")]
+    held_back: Option<Tensor>,
     began: Instant,
 }
 
@@ -116,19 +122,25 @@ impl<'a> Trainer<'a> {
         for message in latest.skipped {
             tell(RunEvent::Notice(Notice { message }));
         }
+        let plan = setup::checked_memory(config, Work::Training)?;
+        let held_back = setup::held_back(config, setup::place(config)?.1)?;
+        let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
         let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
         let (loaded, optimiser, state) = match &latest.checkpoint {
             None => {
                 let loaded = setup::load(config)?;
-                let loaded = Loaded { weights: loaded.weights.with_gradients(trained), ..loaded };
-                let optimiser = AdamW::new(&loaded.weights, config.optimiser.clone());
+                let (weights, optimiser) = guarded("making room to learn", "`model.base`", || {
+                    let weights = loaded.weights.with_gradients(trained);
+                    let optimiser = AdamW::new(&weights, optimiser_config);
+                    Ok((weights, optimiser))
+                })?;
+                let loaded = Loaded { weights, ..loaded };
                 let state = RunState::new(tasks.iter().map(|task| task.id.clone()), config.seed);
                 (loaded, optimiser, state)
             }
             Some(checkpoint) => {
                 let place = setup::place(config)?;
-                let restored =
-                    load_training::<RunState>(&checkpoint.path, place, trained, config.optimiser.clone())?;
+                let restored = load_training::<RunState>(&checkpoint.path, place, trained, optimiser_config)?;
                 restored.state.replay.check().map_err(|error| TrainError::Options(error.to_string()))?;
                 let agent = Arc::new(setup::agent(config, &restored.config, &restored.side_files)?);
                 let loaded = Loaded {
@@ -144,7 +156,7 @@ impl<'a> Trainer<'a> {
         let Loaded { config: dimensions, weights, side_files, agent } = loaded;
         let shares = config.collect.mode == CollectMode::Synchronous;
         let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
-        let policy = setup::policy(config, &dimensions, &played_with, &agent, state.version());
+        let policy = setup::policy_within(&plan, config, &dimensions, &played_with, &agent, state.version());
         let features = config.model.freeze_vision.then(|| policy.engine().features());
         let faults = Arc::new(FaultCounts::default());
         let player = Player::start(setup::collector(config, &faults)?, policy, shares)?;
@@ -165,10 +177,14 @@ impl<'a> Trainer<'a> {
             player,
             faults,
             faults_told: BTreeMap::new(),
-            screens: state.load_screens(folder.screens())?,
+            screens: Screens::with_store(
+                Arc::clone(folder.screens()),
+                (config.replay.screens_gib * f64::from(1 << 30)) as usize,
+            ),
             metrics: folder.metrics_at(state.metrics)?,
             pending: VecDeque::new(),
             early: VecDeque::new(),
+            held_back,
             resumed_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
             state,
             began,

@@ -4,6 +4,7 @@
 use super::evaluation::{Examination, Examined, examine};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, Collector, GroupPlan};
+use crate::memory::guarded;
 use crate::policy::EnginePolicy;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
@@ -11,6 +12,10 @@ use arpo_model::checkpoint::Weights;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the player does, and what less of would let it.
+const COLLECTING: &str = "collecting";
+const CACHE: &str = "`model.cache_gib`, or set it to 0";
 
 /// Something to play.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ struct Stage {
     temperature: f64,
     published: Arc<Mutex<Option<Published>>>,
     news: Sender<News>,
+    /// The learner works only while nothing is played, and then has all of the device.
+    shares: bool,
 }
 
 impl Player {
@@ -64,7 +71,8 @@ impl Player {
         let (sender, news) = channel();
         let published = Arc::new(Mutex::new(None));
         let temperature = policy.responses.temperature;
-        let stage = Stage { collector, policy, temperature, published: Arc::clone(&published), news: sender };
+        let published_too = Arc::clone(&published);
+        let stage = Stage { collector, policy, temperature, published: published_too, news: sender, shares };
         std::thread::Builder::new()
             .name("player".into())
             .spawn(move || stage.run(&inbox))
@@ -154,7 +162,12 @@ impl Stage {
         self.policy.responses.temperature = self.temperature;
         let news = &self.news;
         let mut tell = |event| drop(news.send(News::Event(event)));
-        Ok((version, self.collector.collect(&mut self.policy, groups, &mut tell)?))
+        let collected =
+            guarded(COLLECTING, CACHE, || self.collector.collect(&mut self.policy, groups, &mut tell))?;
+        if self.shares {
+            self.policy.rest()?;
+        }
+        Ok((version, collected))
     }
 
     fn examine(
@@ -167,7 +180,13 @@ impl Stage {
         self.policy.responses.temperature = temperature;
         let news = &self.news;
         let mut tell = |event| drop(news.send(News::Event(event)));
-        examine(&mut self.collector, &mut self.policy, tasks, examination, &mut tell)
+        let examined = guarded(COLLECTING, CACHE, || {
+            examine(&mut self.collector, &mut self.policy, tasks, examination, &mut tell)
+        })?;
+        if self.shares {
+            self.policy.rest()?;
+        }
+        Ok(examined)
     }
 
     fn take_published(&mut self) -> Result<PolicyVersion, TrainError> {

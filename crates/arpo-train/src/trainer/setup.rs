@@ -5,10 +5,12 @@ use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
 use crate::collect::{CollectOptions, Collector, DesktopFactory};
-use crate::memory::available_gib;
+use crate::memory::{available_gib, guarded};
+use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use arpo_agent::conversation::ConversationStyle;
+use arpo_agent::geometry::Size;
 use arpo_agent::prompt;
 use arpo_agent::window::ScreenshotWindow;
 use arpo_core::config::{
@@ -25,12 +27,13 @@ use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::{Learner, LearnerOptions};
 use arpo_model::model::Model;
+use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaHalf};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use tch::{Device, Kind};
+use tch::{Device, Kind, Tensor};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -66,22 +69,57 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
 /// Loads the model that the configuration names.
 pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     let (kind, device) = place(config)?;
-    check_memory(config, device, available_gib())?;
-    let Checkpoint { config: dimensions, weights, side_files } =
-        base_model::load(&config.model.base, kind, device)?;
-    let agent = Arc::new(agent(config, &dimensions, &side_files)?);
-    Ok(Loaded { config: dimensions, weights, side_files, agent })
+    guarded("loading the model", "`model.base`", || {
+        let Checkpoint { config: dimensions, weights, side_files } =
+            base_model::load(&config.model.base, kind, device)?;
+        let agent = Arc::new(agent(config, &dimensions, &side_files)?);
+        Ok(Loaded { config: dimensions, weights, side_files, agent })
+    })
 }
 
-/// The cache is taken at once: more than a machine has would end the program without a word.
-fn check_memory(config: &Config, device: Device, available: Option<f64>) -> Result<(), TrainError> {
-    let wanted = config.model.cache_gib;
-    match available {
-        Some(available) if device == Device::Cpu && wanted > available => Err(TrainError::Options(format!(
-            "`model.cache_gib` = {wanted}: expected less than the {available:.1} GiB that this machine has free, or a GPU"
-        ))),
-        _ => Ok(()),
+/// How memory is shared out on a device.
+pub fn memory(config: &Config, dimensions: &ModelConfig, device: Device, work: Work) -> MemoryPlan {
+    MemoryPlan::new(dimensions, config, screen_size(config), memory_place(device), work)
+}
+
+/// How memory is shared out, before anything is loaded; an error if something does not fit.
+pub fn checked_memory(config: &Config, work: Work) -> Result<MemoryPlan, TrainError> {
+    let (_, device) = place(config)?;
+    let dimensions = base_model::dimensions(&config.model.base)?;
+    memory_plan::fitting(&dimensions, config, screen_size(config), memory_place(device), work)
+        .map_err(TrainError::Options)
+}
+
+/// What a device has.
+pub fn memory_place(device: Device) -> memory_plan::Place {
+    const GPU_WITHOUT_AN_ANSWER: u64 = 80 << 30;
+    match device {
+        Device::Cuda(number) => {
+            let devices = driver::ask().map(|driver| driver.devices).unwrap_or_default();
+            let bytes = devices.get(number).map_or(GPU_WITHOUT_AN_ANSWER, |device| device.memory_bytes);
+            memory_plan::Place::Gpu(bytes)
+        }
+        _ => memory_plan::Place::Cpu(available_gib().map(|gib| (gib * GIB) as u64)),
     }
+}
+
+/// Memory of a GPU that a run is not to use, held for as long as this is.
+pub fn held_back(config: &Config, device: Device) -> Result<Option<Tensor>, TrainError> {
+    let memory_plan::Place::Gpu(bytes) = memory_place(device) else { return Ok(None) };
+    let limit = (config.model.memory_gib * GIB) as u64;
+    let more = bytes.saturating_sub(limit) as i64;
+    if limit == 0 || more == 0 {
+        return Ok(None);
+    }
+    guarded("holding memory back", "limit: `model.memory_gib` is too close to what others use", || {
+        Ok(Some(Tensor::empty([more], (Kind::Uint8, device))))
+    })
+}
+
+/// The size of the screens that episodes are played on.
+pub fn screen_size(config: &Config) -> Size {
+    const OSWORLD: Size = Size { width: 1920, height: 1080 };
+    screen(config).map_or(OSWORLD, |screen| Size { width: screen.width, height: screen.height })
 }
 
 /// The words around a task.
@@ -111,7 +149,7 @@ pub fn agent(
     Ok(agent)
 }
 
-/// A policy that answers with these weights, which it shares.
+/// A policy that answers with these weights, which it shares, on a device that has nothing else to do.
 pub fn policy(
     config: &Config,
     dimensions: &ModelConfig,
@@ -119,30 +157,45 @@ pub fn policy(
     agent: &Arc<Agent>,
     version: PolicyVersion,
 ) -> EnginePolicy {
+    let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
+    let plan = memory(config, dimensions, device, Work::Sampling);
+    policy_within(&plan, config, dimensions, weights, agent, version)
+}
+
+/// The same within a plan of the memory.
+pub fn policy_within(
+    plan: &MemoryPlan,
+    config: &Config,
+    dimensions: &ModelConfig,
+    weights: &Weights,
+    agent: &Arc<Agent>,
+    version: PolicyVersion,
+) -> EnginePolicy {
     let options = EngineOptions {
-        cache_bytes: (config.model.cache_gib * GIB) as u64,
-        feature_bytes: (config.model.cache_gib * GIB / 8.0) as usize,
+        cache_bytes: plan.cache_bytes,
+        feature_bytes: plan.feature_bytes as usize,
         fixed_vision: config.model.freeze_vision,
         page_tokens: 16,
         most_running: config.collect.desktops,
-        prompt_tokens: 1 << 14,
+        prompt_tokens: PROMPT_TOKENS,
         forbidden: agent.forbidden.clone(),
     };
     let model = Model::new(dimensions.clone(), weights.share());
     let engine = Engine::new(model, agent.processor.clone(), options, version);
     let responses =
         ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
-    EnginePolicy::new(engine, version, Arc::clone(agent), responses)
+    EnginePolicy::new(engine, version, Arc::clone(agent), responses).with_capacity(plan.running)
 }
 
 /// A learner of these weights, which have gradients.
 pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agent: &Agent) -> Learner {
     let model = Model::new(dimensions.clone(), weights);
+    let plan = memory(config, dimensions, model.device(), Work::Training);
     let options = LearnerOptions {
         temperature: config.collect.temperature,
         forbidden: agent.forbidden.clone(),
-        activation_bytes: (config.model.activation_gib * GIB) as u64,
-        logit_rows: 4096,
+        activation_bytes: plan.activation_bytes,
+        logit_rows: plan.logit_rows,
         length_step: 16,
         share_beginnings: model.device() == Device::Cpu,
     };
@@ -298,20 +351,4 @@ fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
                 .ok_or_else(|| TrainError::Options(format!("{path}: {name:?} is none of the training tasks")))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cache_larger_than_the_machine_is_refused() {
-        let mut config = Config::default();
-        config.model.cache_gib = 22.0;
-        let problem = check_memory(&config, Device::Cpu, Some(20.0)).unwrap_err().to_string();
-        assert!(problem.starts_with("`model.cache_gib` = 22: expected less than the 20.0 GiB"), "{problem}");
-        assert!(check_memory(&config, Device::Cpu, Some(30.0)).is_ok());
-        assert!(check_memory(&config, Device::Cuda(0), Some(20.0)).is_ok());
-        assert!(check_memory(&config, Device::Cpu, None).is_ok());
-    }
 }

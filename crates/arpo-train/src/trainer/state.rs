@@ -120,26 +120,10 @@ impl RunState {
         let mut digests = BTreeSet::new();
         for step in self.stored().flat_map(|trajectory| &trajectory.steps) {
             let digest = &step.observation.screenshot.digest;
-            if !digests.contains(digest) {
-                let screen = screens.get(digest).ok_or_else(|| {
-                    TrainError::Options(format!("screenshot {digest} of the replay buffer is lost"))
-                })?;
-                store.put(digest, screen)?;
-                digests.insert(digest.clone());
+            if digests.insert(digest.clone()) {
+                screens.put(digest, store)?;
             }
         }
         Ok(digests)
-    }
-
-    /// Reads them back.
-    pub fn load_screens(&self, store: &ScreenStore) -> Result<Screens, TrainError> {
-        let mut screens = Screens::default();
-        for step in self.stored().flat_map(|trajectory| &trajectory.steps) {
-            let screenshot = &step.observation.screenshot;
-            if screens.get(&screenshot.digest).is_none() {
-                screens.insert(screenshot.digest.clone(), Arc::new(store.get(screenshot)?));
-            }
-        }
-        Ok(screens)
     }
 }
