@@ -112,6 +112,15 @@ extern "C" int arpo_cuda_peak_bytes(std::uint64_t *allocated, std::uint64_t *res
     }
 }
 
+extern "C" int arpo_pinned(at::Tensor **out, const at::Tensor *tensor, char *error, std::size_t error_length) {
+    try {
+        *out = new at::Tensor(tensor->pin_memory());
+        return 0;
+    } catch (const std::exception &problem) {
+        return failed(error, error_length, problem.what());
+    }
+}
+
 extern "C" int arpo_multiply_f32_as_tf32(char *error, std::size_t error_length) {
     try {
         at::globalContext().setFloat32MatmulPrecision("high");

@@ -245,7 +245,8 @@ fn mismatched(trajectories: &[&Trajectory], image_token: u32, seed: u64) -> Vec<
         let (mut own, mut words) = (prompt(trajectory), prompt(other));
         // what both end with stays: it opens the first picture, which later slices have left out
         while !own.is_empty() && own.last() == words.last() {
-            (own.pop(), words.pop());
+            own.pop();
+            words.pop();
         }
         for slice in &mut changed.slices {
             slice.tokens.splice(..own.len(), words.iter().copied());

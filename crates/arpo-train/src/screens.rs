@@ -123,7 +123,9 @@ impl Screens {
         let mut memory = self.memory();
         let unused: Vec<String> =
             memory.by_digest.keys().filter(|digest| !used.contains(digest.as_str())).cloned().collect();
-        unused.iter().for_each(|digest| drop(memory.remove(digest)));
+        for digest in &unused {
+            memory.remove(digest);
+        }
         let Some(store) = &self.store else { return Ok(()) };
         let overflow = memory.overflow(self.budget);
         drop(memory);

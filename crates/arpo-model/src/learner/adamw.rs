@@ -8,6 +8,7 @@ use super::rounding::{Draw, noise, rounded};
 use crate::checkpoint::Weights;
 use arpo_core::config::{Moments, OptimiserConfig};
 use arpo_torch::kernels::{AdamwNumbers, fused_for};
+use arpo_torch::shim::pinned;
 use tch::{Device, Kind, Tensor, no_grad};
 
 /// Numbers of a parameter that are updated at a time in f32, so that temporaries stay small.
@@ -46,8 +47,8 @@ impl AdamW {
         let zeros = |value: &Tensor| match value.device() {
             Device::Cuda(_) if host => {
                 let zeros = Tensor::zeros(value.size(), (value.kind(), Device::Cpu));
-                // pages that stay where they are travel several times as fast
-                zeros.f_pin_memory(value.device()).unwrap_or(zeros)
+                // where the system does not allow so much it is slower
+                pinned(&zeros).unwrap_or(zeros)
             }
             _ => value.zeros_like(),
         };

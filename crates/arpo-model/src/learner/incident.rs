@@ -40,7 +40,7 @@ pub(super) fn write(
     // as text: what was skipped is often no number, which JSON cannot write
     let losses: Vec<String> = evidence.losses.iter().map(ToString::to_string).collect();
     let norm = gradient_norm.map(|norm| norm.to_string());
-    let shown = affordable(evidence.batch.pictures.iter().map(|picture| bytes(picture)));
+    let shown = affordable(evidence.batch.pictures.iter().map(bytes));
     let summary = json!({
         "losses": losses,
         "gradient_norm": norm,

@@ -213,9 +213,12 @@ impl<'a> Session<'a> {
         self.tally.report.steps += 1;
         self.tally.report.tokens += answer.tokens.len();
         // one that was cut off may have said all that matters
-        let parsed = parse(&answer.text).map_err(|error| match answer.complete {
-            true => error.to_string(),
-            false => format!("too long: no end within {} tokens; {error}", answer.tokens.len()),
+        let parsed = parse(&answer.text).map_err(|error| {
+            if answer.complete {
+                error.to_string()
+            } else {
+                format!("too long: no end within {} tokens; {error}", answer.tokens.len())
+            }
         });
         living.history.answers.push(Arc::new(answer));
         match parsed {

@@ -174,7 +174,7 @@ impl MemoryPlan {
         } else {
             let left = available.map_or(0, |bytes| bytes.saturating_sub(both_collect));
             let most = (config.collect.desktops as u64 + 1) * episode_bytes;
-            let shared = left - left / (FEATURE_SHARE + 1);
+            let shared = left / (FEATURE_SHARE + 1) * FEATURE_SHARE;
             shared.clamp(largest as u64 * sizes.token_bytes, most.max(largest as u64 * sizes.token_bytes))
         };
         let feature_bytes = cache_bytes / FEATURE_SHARE;

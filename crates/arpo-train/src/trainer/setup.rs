@@ -196,7 +196,8 @@ pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agen
         forbidden: agent.forbidden.clone(),
         activation_bytes: plan.activation_bytes,
         logit_rows: plan.logit_rows,
-        length_step: 16,
+        // a GPU's libraries look for a plan for every new length, which takes as long as 3 % of a long episode
+        length_step: if model.device() == Device::Cpu { 16 } else { 256 },
         share_beginnings: model.device() == Device::Cpu,
     };
     Learner::new(model, options)

@@ -44,7 +44,9 @@ fn played(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<P
 
 fn scores(config: &Config, loaded: Loaded, played: &[PlayedEpisode]) -> Vec<Vec<f32>> {
     let mut screens = Screens::default();
-    played.iter().for_each(|one| screens.add(&one.trajectory, &one.screens));
+    for one in played {
+        screens.add(&one.trajectory, &one.screens);
+    }
     let agent = Arc::clone(&loaded.agent);
     let learner = setup::learner(config, &loaded.config, loaded.weights, &loaded.agent);
     let layout = Layout {
