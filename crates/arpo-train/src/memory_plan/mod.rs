@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn sampling_alone_needs_no_gradients() {
-        let place = Place::Gpu(24 << 30);
+        let place = Place::Gpu(32 << 30);
         let config = osworld(&[]);
         let plan = MemoryPlan::new(&qwen2_5_vl_7b(), &config, SCREEN, place, Work::Sampling);
         assert!(plan.problem().is_none() && plan.learning.is_empty(), "{plan}");
