@@ -30,8 +30,10 @@ pub(crate) fn of(config: &Config) -> Memory {
     let large = config.model.base != base_model::POCKET;
     let place = match here {
         Some(device @ Device::Cuda(_)) => setup::memory_place(device),
-        // a model of billions is not meant for a CPU
-        None | Some(_) if large || config.model.device == DeviceChoice::Cuda => {
+        // a model of billions is not meant for a CPU, unless somebody says so
+        _ if (large && config.model.device == DeviceChoice::Auto)
+            || config.model.device == DeviceChoice::Cuda =>
+        {
             let limit = (config.model.memory_gib * f64::from(1 << 30)) as u64;
             if limit == 0 {
                 notes.push(

@@ -2,12 +2,16 @@
 
 use crate::Failure;
 use crate::config::Layers;
+use arpo_core::config::OptimiserConfig;
 use arpo_core::trajectory::Trajectory;
 use arpo_model::checkpoint;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
+use arpo_train::base_model;
 use arpo_train::layout::Layout;
+use arpo_train::memory::guarded;
+use arpo_train::memory_plan::Work;
 use arpo_train::offline::{Method, Offline};
 use arpo_train::run::{RunFolder, Start, episodes};
 use arpo_train::trainer::setup::{self, Loaded};
@@ -48,11 +52,13 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let trajectories: Vec<Arc<Trajectory>> = trajectories.into_iter().map(Arc::new).collect();
     let folder = RunFolder::start(&arguments.out, Start::New).map_err(Failure::failed)?;
     folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
-    let Loaded { config: dimensions, weights, side_files, agent } =
-        setup::load(&config).map_err(Failure::failed)?;
+    let dimensions = base_model::dimensions(&config.model.base).map_err(Failure::failed)?;
+    let plan = setup::checked_memory(&config, &dimensions, Work::Training).map_err(Failure::failed)?;
+    let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::failed)?;
     let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
     let weights = weights.with_gradients(trained);
-    let optimiser = AdamW::new(&weights, config.optimiser.clone());
+    let moments = plan.moments;
+    let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
     let learner = setup::learner(&config, &dimensions, weights, &agent);
     let mut updater = Updater::new(learner, optimiser, Some(folder.incidents()));
     let layout = Layout {
@@ -69,7 +75,9 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let offline = Offline::new(method, &trajectories, &updater, &layout, agent.image_token, &config)
         .map_err(Failure::failed)?;
     for number in 1..=config.offline.epochs {
-        let epoch = offline.epoch(number, &mut updater, &layout).map_err(Failure::failed)?;
+        let less = "a smaller `model.activation_gib` or `model.memory_gib`";
+        let epoch = guarded("learning", less, || offline.epoch(number, &mut updater, &layout));
+        let epoch = epoch.map_err(Failure::failed)?;
         writeln!(
             out,
             "epoch {number}/{}: loss {:.4}, gradient {:.3}, {} updates",

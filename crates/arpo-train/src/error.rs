@@ -41,12 +41,12 @@ pub enum TrainError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The device, or the machine, has no more memory.
-    #[error("out of memory while {phase}: {problem}; expected a smaller {key}")]
+    #[error("out of memory while {phase}: {problem}; expected {advice}")]
     OutOfMemory {
         /// What was done.
         phase: &'static str,
-        /// What would have needed less.
-        key: &'static str,
+        /// What would help.
+        advice: &'static str,
         /// What libtorch said.
         problem: String,
     },

@@ -90,7 +90,7 @@ impl Layout<'_> {
         std::thread::scope(|scope| {
             let batches = self.batches(trajectories);
             let (ready, next) = sync_channel(0);
-            scope.spawn(move || {
+            let making = scope.spawn(move || {
                 for slices in batches {
                     // whoever does not want it has failed and says so
                     if ready.send(Prepared::new(self, trajectories, &slices)).is_err() {
@@ -108,11 +108,12 @@ impl Layout<'_> {
                     .collect();
                 then(&parts, MicroBatch { episodes: &episodes, pictures: &placed })?;
             }
+            making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(())
         })
     }
 
-    /// Which slices (of which trajectory, and the how-many-th) are computed together: shorter ones first, as many as the
+    /// Which slices (of which trajectory, and its index there) are computed together: shorter ones first, as many as the
     /// budget of tokens takes.
     fn batches(&self, trajectories: &[&Trajectory]) -> Vec<Vec<(usize, usize)>> {
         let slices = |at: usize| (0..trajectories[at].slices.len()).map(move |slice| (at, slice));

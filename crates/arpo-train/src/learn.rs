@@ -13,7 +13,7 @@ use crate::lesson::{Sample, updates};
 use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
-use arpo_core::trajectory::{Slice, Trajectory};
+use arpo_core::trajectory::{Slice, Step, Trajectory};
 use arpo_model::learner::Learner;
 use arpo_model::learner::step::Updater;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub struct LearnReport {
     pub loss: f64,
     /// Mean norm of the gradient before clipping.
     pub gradient_norm: f64,
-    /// Sums over all trained tokens.
+    /// Sums over the trained tokens of trajectories with an advantage; others are not gone through.
     pub statistics: LossStatistics,
     /// Mean entropy of the distributions the trained tokens were taken from.
     pub entropy: f64,
@@ -121,8 +121,9 @@ pub fn learn(
                 if number == 0 && member.origin == (Origin::Fresh {}) {
                     mismatch.add(&member.trajectory.sampler_logp[said.clone()], new);
                 }
+                // in a later update only if the first was skipped, and then nothing has moved since
                 if let Old::FirstPass(own) = &mut old[sample]
-                    && number == 0
+                    && own.get(said.start).is_some_and(|logp| logp.is_nan())
                 {
                     own[said.clone()].copy_from_slice(new);
                 }
@@ -169,7 +170,7 @@ fn pulls(sample: &Sample, config: &Config) -> bool {
 enum Old {
     /// Known beforehand.
     Known(Vec<f32>),
-    /// Those of its first forward pass, in the first update, before anything has moved.
+    /// Those of its first forward pass, before anything has moved; no numbers until then.
     FirstPass(Vec<f32>),
 }
 
@@ -181,14 +182,18 @@ impl Old {
     }
 }
 
+/// What makes an episode what it is: its sequences, and the screen and the words of each step.
+type Episode<'t> = (&'t [Slice], Vec<(&'t str, usize, usize)>);
+
 /// Which trajectories are the same episode, step for step, in the order they first come.
 fn alike<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usize>> {
-    let mut places: HashMap<(&[Slice], Vec<&str>), usize> = HashMap::new();
+    let mut places: HashMap<Episode, usize> = HashMap::new();
     let mut alike: Vec<Vec<usize>> = vec![];
     for (at, trajectory) in trajectories.enumerate() {
-        let screens =
-            trajectory.steps.iter().map(|step| step.observation.screenshot.digest.as_str()).collect();
-        let place = *places.entry((&trajectory.slices, screens)).or_insert_with(|| {
+        let step =
+            |step: &'t Step| (step.observation.screenshot.digest.as_str(), step.span.start, step.span.end);
+        let steps = trajectory.steps.iter().map(step).collect();
+        let place = *places.entry((&trajectory.slices, steps)).or_insert_with(|| {
             alike.push(vec![]);
             alike.len() - 1
         });

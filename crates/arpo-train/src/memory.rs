@@ -11,10 +11,10 @@ thread_local! {
 }
 
 /// Does something that may run out of memory, on the device or on the host: libtorch then panics, and here that becomes
-/// an error which says what was done and which key would have helped.
+/// an error which says what was done and what would help.
 pub fn guarded<T>(
     phase: &'static str,
-    key: &'static str,
+    advice: &'static str,
     work: impl FnOnce() -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
     quiet_hook();
@@ -22,7 +22,7 @@ pub fn guarded<T>(
     let result = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(before);
     result.unwrap_or_else(|panic| match out_of_memory(&*panic) {
-        Some(problem) => Err(TrainError::OutOfMemory { phase, key, problem }),
+        Some(problem) => Err(TrainError::OutOfMemory { phase, advice, problem }),
         None => resume_unwind(panic),
     })
 }
@@ -84,7 +84,8 @@ mod tests {
             let _ = Tensor::empty([1i64 << 50], (Kind::Float, Device::Cpu));
             Ok(())
         };
-        let problem = guarded("learning", "`model.activation_gib`", too_much).unwrap_err().to_string();
+        let problem =
+            guarded("learning", "a smaller `model.activation_gib`", too_much).unwrap_err().to_string();
         let expected = "out of memory while learning: can't allocate memory: you tried to allocate 4503599627370496 bytes";
         assert!(problem.starts_with(expected) && !problem.contains('\n'), "{problem}");
         assert!(problem.ends_with("expected a smaller `model.activation_gib`"), "{problem}");
@@ -96,8 +97,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "something else")]
     fn other_panics_stay_panics() {
-        let _ = guarded("learning", "`model.activation_gib`", || -> Result<(), TrainError> {
-            panic!("something else")
-        });
+        let _ = guarded("learning", "less", || -> Result<(), TrainError> { panic!("something else") });
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "iterations=6",
     "tasks.count=4",
     "collect.tasks=2",
@@ -17,6 +17,8 @@ const SETTINGS: [&str; 10] = [
     "evaluation.samples=1",
     "evaluation.held_out=\"never\"",
     "checkpoints.every=1",
+    // all of the replay buffer's screenshots on disk
+    "replay.screens_gib=0",
 ];
 
 fn train(folder: &Path, more: &[&str]) -> Command {

@@ -43,16 +43,14 @@ pub enum Update {
 impl AdamW {
     /// An optimiser at its beginning.
     pub fn new(weights: &Weights, config: OptimiserConfig) -> Self {
-        let host = config.moments == Moments::Host;
-        let zeros = |value: &Tensor| match value.device() {
-            Device::Cuda(_) if host => {
-                let zeros = Tensor::zeros(value.size(), (value.kind(), Device::Cpu));
-                // where the system does not allow so much it is slower
-                pinned(&zeros).unwrap_or(zeros)
-            }
-            _ => value.zeros_like(),
+        let values: Vec<&Tensor> = weights.trained().map(|(_, value, _)| value).collect();
+        let on_a_gpu = values.iter().any(|value| value.device() != Device::Cpu);
+        let moments = if on_a_gpu && config.moments == Moments::Host {
+            // where the system does not allow so much it is slower
+            on_host(&values, SLAB_BYTES, |slab| pinned(&slab).unwrap_or(slab))
+        } else {
+            values.iter().map(|value| [value.zeros_like(), value.zeros_like()]).collect()
         };
-        let moments = weights.trained().map(|(_, value, _)| [zeros(value), zeros(value)]).collect();
         Self { config, moments, updates: 0 }
     }
 
@@ -99,6 +97,30 @@ pub fn gradient_norm(weights: &Weights) -> f64 {
         [] => 0.0,
         squares => Tensor::stack(squares, 0).sum(Kind::Double).sqrt().double_value(&[]),
     }
+}
+
+/// Bytes that moments on the host are taken in: the allocator of memory that stays where it is rounds up to powers of two,
+/// which for each parameter by itself would nearly double them.
+const SLAB_BYTES: usize = 4 << 30;
+
+/// Two tensors of zeros on the host for each value, carved from large slabs that `take` may put elsewhere.
+fn on_host(values: &[&Tensor], slab_bytes: usize, take: impl Fn(Tensor) -> Tensor) -> Vec<[Tensor; 2]> {
+    let mut left: usize = values.iter().map(|value| 2 * value.numel()).sum();
+    let mut slab = Tensor::new();
+    let (mut used, mut size) = (0, 0);
+    let mut carve = |value: &Tensor| {
+        let numbers = value.numel();
+        if used + numbers > size {
+            size = (slab_bytes / value.kind().elt_size_in_bytes()).min(left).max(numbers);
+            slab = take(Tensor::zeros([size as i64], (value.kind(), Device::Cpu)));
+            used = 0;
+        }
+        let part = slab.narrow(0, used as i64, numbers as i64).view(value.size().as_slice());
+        used += numbers;
+        left -= numbers;
+        part
+    };
+    values.iter().map(|value| [carve(value), carve(value)]).collect()
 }
 
 /// One update: its numbers, and the name of its random stream for rounding.
@@ -182,6 +204,28 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Moments on the host lie in few slabs, and none in another's place.
+    #[test]
+    fn moments_on_the_host_are_carved_from_slabs() {
+        let sizes = [vec![3, 4], vec![5], vec![20], vec![2, 2, 2], vec![1]];
+        let values: Vec<Tensor> =
+            sizes.iter().map(|size| Tensor::zeros(size.as_slice(), (Kind::Float, Device::Cpu))).collect();
+        let values: Vec<&Tensor> = values.iter().collect();
+        let slabs = std::cell::Cell::new(0);
+        let moments = on_host(&values, 40 * 4, |slab| {
+            slabs.set(slabs.get() + 1);
+            slab
+        });
+        assert_eq!(slabs.get(), 3, "92 numbers, 40 to a slab");
+        for (number, moment) in moments.iter().flatten().enumerate() {
+            let _ = moment.shallow_clone().fill_(number as f64);
+        }
+        for (number, moment) in moments.iter().flatten().enumerate() {
+            assert_eq!(moment.size(), values[number / 2].size());
+            assert!(moment.eq(number as f64).all().int64_value(&[]) == 1, "{number}");
+        }
+    }
 
     /// A thousand updates, each far smaller than the spacing of bf16 at the weight, move it as they move f32.
     #[test]

@@ -24,8 +24,8 @@ pub(super) struct Evidence<'a> {
     pub(super) coefficients: &'a [Vec<f32>],
 }
 
-/// Writes the folder `skipped-<number>`: `incident.json` and `micro-batch.safetensors`. Returns where; nowhere if there
-/// are many already.
+/// Writes the folder `skipped-<number>`: `incident.json` and `micro-batch.safetensors`. Returns its path; `None` once
+/// there are many.
 pub(super) fn write(
     folder: &Path,
     number: u64,

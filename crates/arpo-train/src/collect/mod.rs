@@ -28,6 +28,7 @@ pub use report::{CollectReport, FailureKind};
 
 use crate::TrainError;
 use crate::episode::PlayedEpisode;
+use crate::memory::guarded;
 use crate::policy::Policy;
 use arpo_core::config::{Config, Order};
 use arpo_core::task::TaskId;
@@ -186,17 +187,21 @@ impl Collector {
         let events = self.pool.events();
         let running = self.options.running.or_else(|| policy.capacity());
         let before = policy.cache_use();
-        let result: Result<_, TrainError> = std::thread::scope(|scope| {
-            let playing = scope.spawn(|| {
-                let mut session = Session::new(self, groups, running, questions, progress);
-                session.play()?;
-                Ok(session.end())
-            });
-            // here, because libraries keep what they have found out about shapes for the thread that asks: the next
-            // collection finds it
-            thinking::think(policy, &inbox, &events, collection);
-            playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let less = "a smaller `model.cache_gib`, `collect.running` or `model.memory_gib`";
+        let play = || {
+            std::thread::scope(|scope| {
+                let playing = scope.spawn(|| {
+                    let mut session = Session::new(self, groups, running, questions, progress);
+                    session.play()?;
+                    Ok(session.end())
+                });
+                // here, because libraries keep what they have found out about shapes for the thread that asks: the next
+                // collection finds it
+                thinking::think(policy, &inbox, &events, collection);
+                playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        };
+        let result = guarded("collecting", less, play);
         policy.abandon();
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));

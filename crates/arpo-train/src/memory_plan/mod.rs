@@ -34,6 +34,10 @@ const LOGITS: u64 = 1 << 30;
 /// New prompt tokens of one pass of the rollout engine.
 pub const PROMPT_TOKENS: usize = 1 << 14;
 
+/// What a CPU is given where nothing says how much: fixed, so that a run does not depend on what else the machine does.
+const CPU_CACHE: u64 = 1 << 29;
+const CPU_ACTIVATIONS: u64 = 2 << 30;
+
 /// Of the memory for collecting an eighth as much as for keys and values is for features of pictures.
 const FEATURE_SHARE: u64 = 8;
 
@@ -143,7 +147,8 @@ impl MemoryPlan {
             kept.push(Part { name: "CUDA and its libraries", bytes: RESERVED_BYTES });
         }
 
-        let pixels = (sizes.pictures * sizes.patches) as u64 * model.vision.patch_numbers() as u64 * 4;
+        let shown = sizes.pictures * (sizes.micro_batch / sizes.slice.max(1)).max(1);
+        let pixels = (shown * sizes.patches) as u64 * model.vision.patch_numbers() as u64 * 4;
         let working = working_bytes(model, sizes.micro_batch as u64, sizes.number_bytes);
         let row_bytes = model.text.vocabulary as u64 * LOGIT_BYTES;
         let mut learning = kept.clone();
@@ -158,32 +163,46 @@ impl MemoryPlan {
         let reading = working_bytes(model, PROMPT_TOKENS.max(sizes.slice) as u64, sizes.number_bytes) / 2;
         collecting.push(Part { name: "working memory", bytes: reading });
 
-        let (both_learn, both_collect) = (total(&learning), total(&collecting));
         let least_activations = kept_of_inputs(model, sizes.micro_batch as u64, sizes.number_bytes);
-        let most_activations = Plan::everything(model, sizes.micro_batch as u64, sizes.number_bytes);
-        let activation_bytes = if config.model.activation_gib > 0.0 {
-            (config.model.activation_gib * GIB) as u64
-        } else {
-            let left = available.map_or(0, |bytes| bytes.saturating_sub(both_learn));
-            left.clamp(least_activations, most_activations.max(least_activations))
-        };
-        let largest = sizes.slice + config.agent.max_tokens;
+        let most_activations =
+            Plan::everything(model, sizes.micro_batch as u64, sizes.number_bytes).max(least_activations);
+        let longest_request = (sizes.slice + config.agent.max_tokens) as u64 * sizes.token_bytes;
         let episode_bytes = sizes.slice as u64 * sizes.token_bytes;
-        let cache_bytes = if config.model.cache_gib > 0.0 {
-            (config.model.cache_gib * GIB) as u64
+        // the learner has the cache's memory while it learns, unless episodes are played meanwhile
+        let apart = gpu && !overlapped;
+        let left = |parts: &[Part]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
+
+        let given_cache = (config.model.cache_gib * GIB) as u64;
+        let cache_bytes = if given_cache > 0 {
+            given_cache
+        } else if !gpu {
+            CPU_CACHE
         } else {
-            let left = available.map_or(0, |bytes| bytes.saturating_sub(both_collect));
+            // where both phases are at once, half of what learning leaves
+            let free = if apart { left(&collecting) } else { left(&learning) / 2 };
             let most = (config.collect.desktops as u64 + 1) * episode_bytes;
-            let shared = left / (FEATURE_SHARE + 1) * FEATURE_SHARE;
-            shared.clamp(largest as u64 * sizes.token_bytes, most.max(largest as u64 * sizes.token_bytes))
+            let shared = free / (FEATURE_SHARE + 1) * FEATURE_SHARE;
+            shared.clamp(longest_request, most.max(longest_request))
         };
         let feature_bytes = cache_bytes / FEATURE_SHARE;
-        learning.push(Part { name: "activations", bytes: activation_bytes });
-        for phase in [&mut collecting, &mut learning].into_iter().take(if gpu && !overlapped { 1 } else { 2 })
-        {
-            phase.push(Part { name: "cache", bytes: cache_bytes });
-            phase.push(Part { name: "features", bytes: feature_bytes });
+        collecting.push(Part { name: "cache", bytes: cache_bytes });
+        collecting.push(Part { name: "features", bytes: feature_bytes });
+        if !apart {
+            learning.push(Part { name: "cache", bytes: cache_bytes });
         }
+        if !apart || config.model.freeze_vision {
+            // a tower that is not trained makes the same of a picture again, so its features are kept
+            learning.push(Part { name: "features", bytes: feature_bytes });
+        }
+        let given_activations = (config.model.activation_gib * GIB) as u64;
+        let activation_bytes = if given_activations > 0 {
+            given_activations
+        } else if !gpu {
+            CPU_ACTIVATIONS
+        } else {
+            left(&learning).clamp(least_activations, most_activations)
+        };
+        learning.push(Part { name: "activations", bytes: activation_bytes.min(most_activations) });
         if !trains {
             learning.clear();
         }
@@ -312,6 +331,40 @@ mod tests {
         assert!(never.ends_with("expected a larger device or a smaller model"), "{never}");
         let given = refused(140, &["model.activation_gib=100"]);
         assert!(given.contains("`model.activation_gib` = 0 and `model.cache_gib` = 0"), "{given}");
+    }
+
+    /// Episodes that are played while it learns keep their cache.
+    #[test]
+    fn an_overlapped_run_shares_what_is_left() {
+        let overlapped =
+            ["collect.mode=\"overlapped\"", "loss.old=\"sampler\"", "optimiser.moments=\"host\""];
+        let plan = plan(140, &overlapped);
+        assert_eq!(plan.problem(), None, "{plan}");
+        assert!(part(&plan.learning, "cache") > 10.0 && part(&plan.learning, "activations") > 10.0, "{plan}");
+    }
+
+    #[test]
+    fn a_frozen_vision_tower_keeps_its_features() {
+        let plan = plan(140, &["model.freeze_vision=true"]);
+        assert_eq!(plan.problem(), None);
+        assert!(part(&plan.learning, "features") > 1.0 && part(&plan.learning, "cache").abs() < 1e-9);
+    }
+
+    /// What is free on a machine changes by the minute; what is planned for it does not.
+    #[test]
+    fn a_cpu_without_numbers_has_fixed_ones() {
+        let config =
+            resolve(&["model.cache_gib=0", "model.activation_gib=0"].map(|set| Layer::set(set).unwrap()));
+        let screen = Size { width: 168, height: 140 };
+        let plans = [5, 50].map(|gib: u64| {
+            let place = Place::Cpu(Some(gib << 30));
+            MemoryPlan::new(&pocket(), config.as_ref().unwrap(), screen, place, Work::Training)
+        });
+        assert_eq!(plans[0].cache_bytes, plans[1].cache_bytes);
+        assert_eq!(
+            (plans[0].activation_bytes, plans[0].running),
+            (plans[1].activation_bytes, plans[1].running)
+        );
     }
 
     /// What is needed follows the longest slice, not the episode.

@@ -20,7 +20,7 @@ pub(super) struct Sizes {
     pub(super) largest_parameter: u64,
     /// Of a token in the cache.
     pub(super) token_bytes: u64,
-    /// Tokens of the longest slice; of a micro-batch; of an episode with its longest response.
+    /// Tokens of the longest slice with usual responses; of the longest micro-batch, one response as long as may be.
     pub(super) slice: usize,
     pub(super) micro_batch: usize,
     /// Patches of a screenshot, and how many of them a slice shows.
@@ -51,6 +51,8 @@ impl Sizes {
         let slices = window.slices(turns);
         let pictures = slices.iter().map(|slice| slice.turns.end - slice.first_live).max().unwrap_or(1);
         let slice = words + pictures * (features + 8) + turns * response;
+        let longest = slice + config.agent.max_tokens.saturating_sub(USUAL_RESPONSE);
+        let packed = config.model.micro_batch_tokens.min(slice * config.optimiser.trajectories_per_update);
         let text = &model.text;
         Self {
             number_bytes,
@@ -61,8 +63,7 @@ impl Sizes {
             token_bytes: (2 * text.layers as i64 * text.key_value_heads * text.head_width()) as u64
                 * number_bytes,
             slice,
-            micro_batch: slice
-                .max(config.model.micro_batch_tokens.min(slice * config.optimiser.trajectories_per_update)),
+            micro_batch: longest.max(packed),
             patches,
             pictures,
         }

@@ -16,10 +16,11 @@ use crate::layout::Layout;
 use crate::learn::{Place, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
 use crate::memory::guarded;
+use crate::memory_plan::MemoryPlan;
 use crate::run::episodes;
 use crate::run::events::{CollectProgress, Evaluation, IterationDone, Notice, RunEvent};
 use arpo_core::advantage::has_spread;
-use arpo_core::config::{CollectMode, Config, HeldOut};
+use arpo_core::config::{CollectMode, HeldOut};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::reward::{RewardConfig, reward};
 use arpo_core::task::{Task, TaskId};
@@ -66,7 +67,7 @@ impl Trainer<'_> {
             episodes::write(self.folder.path(), number + 1, played)?;
         }
         let report = collected.report.clone();
-        if let Some(message) = cache_too_small(&report, self.config) {
+        if let Some(message) = cache_too_small(&report, &self.plan) {
             (self.tell)(RunEvent::Notice(Notice { message }));
         }
         let lesson = self.lesson(collected, number);
@@ -84,7 +85,12 @@ impl Trainer<'_> {
             features: self.features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
         };
-        let learnt = guarded("learning", "`model.activation_gib`, or set it to 0", || {
+        let less = if self.config.model.activation_gib > 0.0 {
+            "a smaller `model.activation_gib`, or 0"
+        } else {
+            "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`"
+        };
+        let learnt = guarded("learning", less, || {
             learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)
         })?;
         let learn_seconds = learning.elapsed().as_secs_f64();
@@ -346,15 +352,15 @@ impl Trainer<'_> {
 /// Share of what could be found in the cache below which a person should know.
 const FOUND_ENOUGH: f64 = 0.7;
 
-fn cache_too_small(report: &CollectReport, config: &Config) -> Option<String> {
+fn cache_too_small(report: &CollectReport, plan: &MemoryPlan) -> Option<String> {
     let share = report.found_share();
     (share < FOUND_ENOUGH).then(|| {
         format!(
             "only {:.0} % of the prompt tokens that could have been in the cache were, the others were read again: \
-             expected a smaller `collect.running` (now {}) or a larger `model.cache_gib` (now {})",
+             expected a `collect.running` below {} or a `model.cache_gib` above {:.1}",
             share * 100.0,
-            config.collect.running,
-            config.model.cache_gib
+            plan.running,
+            plan.cache_bytes as f64 / f64::from(1 << 30)
         )
     })
 }

@@ -19,13 +19,14 @@ pub mod state;
 
 use crate::TrainError;
 use crate::agent::Agent;
+use crate::base_model;
 use crate::memory::guarded;
-use crate::memory_plan::Work;
+use crate::memory_plan::{MemoryPlan, Work};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::metrics::{self, MetricsLog};
 use crate::run::stop::StopSwitch;
-use crate::run::training_state::{Learnt, load_training};
+use crate::run::training_state::{Learnt, MODEL, load_training};
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
@@ -48,6 +49,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use tch::Tensor;
+
+/// What is done before the first iteration, and what would help.
+const MAKING_ROOM: &str = "making room to learn";
+const NOTHING_ELSE: &str = "nothing else on the device";
 
 /// A run under way.
 pub struct Trainer<'a> {
@@ -78,6 +83,7 @@ pub struct Trainer<'a> {
     /// Memory of the device that is not to be used.
     #[expect(dead_code, reason = "held, not looked at")]
     held_back: Option<Tensor>,
+    plan: MemoryPlan,
     began: Instant,
 }
 
@@ -122,14 +128,19 @@ impl<'a> Trainer<'a> {
         for message in latest.skipped {
             tell(RunEvent::Notice(Notice { message }));
         }
-        let plan = setup::checked_memory(config, Work::Training)?;
+        // a checkpoint knows its model: the base need not be there any more
+        let dimensions = match &latest.checkpoint {
+            Some(checkpoint) => arpo_model::config::read(&checkpoint.path.join(MODEL))?,
+            None => base_model::dimensions(&config.model.base)?,
+        };
+        let plan = setup::checked_memory(config, &dimensions, Work::Training)?;
         let held_back = setup::held_back(config, setup::place(config)?.1)?;
         let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
         let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
         let (loaded, optimiser, state) = match &latest.checkpoint {
             None => {
                 let loaded = setup::load(config)?;
-                let (weights, optimiser) = guarded("making room to learn", "`model.base`", || {
+                let (weights, optimiser) = guarded(MAKING_ROOM, NOTHING_ELSE, || {
                     let weights = loaded.weights.with_gradients(trained);
                     let optimiser = AdamW::new(&weights, optimiser_config);
                     Ok((weights, optimiser))
@@ -185,6 +196,7 @@ impl<'a> Trainer<'a> {
             pending: VecDeque::new(),
             early: VecDeque::new(),
             held_back,
+            plan,
             resumed_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
             state,
             began,

@@ -4,7 +4,6 @@
 use super::evaluation::{Examination, Examined, examine};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, Collector, GroupPlan};
-use crate::memory::guarded;
 use crate::policy::EnginePolicy;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
@@ -12,10 +11,6 @@ use arpo_model::checkpoint::Weights;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What the player does, and what less of would let it.
-const COLLECTING: &str = "collecting";
-const CACHE: &str = "`model.cache_gib`, or set it to 0";
 
 /// Something to play.
 #[derive(Debug)]
@@ -162,8 +157,7 @@ impl Stage {
         self.policy.responses.temperature = self.temperature;
         let news = &self.news;
         let mut tell = |event| drop(news.send(News::Event(event)));
-        let collected =
-            guarded(COLLECTING, CACHE, || self.collector.collect(&mut self.policy, groups, &mut tell))?;
+        let collected = self.collector.collect(&mut self.policy, groups, &mut tell)?;
         if self.shares {
             self.policy.rest()?;
         }
@@ -180,9 +174,7 @@ impl Stage {
         self.policy.responses.temperature = temperature;
         let news = &self.news;
         let mut tell = |event| drop(news.send(News::Event(event)));
-        let examined = guarded(COLLECTING, CACHE, || {
-            examine(&mut self.collector, &mut self.policy, tasks, examination, &mut tell)
-        })?;
+        let examined = examine(&mut self.collector, &mut self.policy, tasks, examination, &mut tell)?;
         if self.shares {
             self.policy.rest()?;
         }

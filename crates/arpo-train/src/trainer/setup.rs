@@ -69,7 +69,8 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
 /// Loads the model that the configuration names.
 pub fn load(config: &Config) -> Result<Loaded, TrainError> {
     let (kind, device) = place(config)?;
-    guarded("loading the model", "`model.base`", || {
+    checked_memory(config, &base_model::dimensions(&config.model.base)?, Work::Sampling)?;
+    guarded("loading the model", "a smaller `model.base`, or nothing else on the device", || {
         let Checkpoint { config: dimensions, weights, side_files } =
             base_model::load(&config.model.base, kind, device)?;
         let agent = Arc::new(agent(config, &dimensions, &side_files)?);
@@ -83,11 +84,22 @@ pub fn memory(config: &Config, dimensions: &ModelConfig, device: Device, work: W
 }
 
 /// How memory is shared out, before anything is loaded; an error if something does not fit.
-pub fn checked_memory(config: &Config, work: Work) -> Result<MemoryPlan, TrainError> {
+pub fn checked_memory(
+    config: &Config,
+    dimensions: &ModelConfig,
+    work: Work,
+) -> Result<MemoryPlan, TrainError> {
     let (_, device) = place(config)?;
-    let dimensions = base_model::dimensions(&config.model.base)?;
-    memory_plan::fitting(&dimensions, config, screen_size(config), memory_place(device), work)
-        .map_err(TrainError::Options)
+    let plan = memory_plan::fitting(dimensions, config, screen_size(config), memory_place(device), work)
+        .map_err(TrainError::Options)?;
+    let host = memory_plan::total(&plan.host) as f64 / GIB;
+    match available_gib() {
+        Some(available) if host > available => Err(TrainError::Options(format!(
+            "the optimiser's moments need {host:.1} GiB of the machine's memory, which has {available:.1} free: \
+             expected more of it, or `model.freeze_vision` = true"
+        ))),
+        _ => Ok(plan),
+    }
 }
 
 /// What a device has.
@@ -111,7 +123,7 @@ pub fn held_back(config: &Config, device: Device) -> Result<Option<Tensor>, Trai
     if limit == 0 || more == 0 {
         return Ok(None);
     }
-    guarded("holding memory back", "limit: `model.memory_gib` is too close to what others use", || {
+    guarded("holding memory back", "a larger `model.memory_gib`, or nothing else on the device", || {
         Ok(Some(Tensor::empty([more], (Kind::Uint8, device))))
     })
 }

@@ -1,7 +1,7 @@
 //! What a batch is: trajectories without advantage count, in the number of updates and in what the loss is divided by, and
 //! add nothing to the gradient.
 
-use arpo_core::config::{Batch, Config, Layer, resolve};
+use arpo_core::config::{Config, Layer, Schedule, resolve};
 use arpo_core::loss::{PolicySample, policy_loss};
 use arpo_core::replay::{Member, Origin};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
@@ -60,6 +60,10 @@ fn weights(updater: &Updater) -> Vec<Tensor> {
 
 /// What `learn` makes of samples with these advantages, and the weights after it.
 fn learnt(config: &Config, advantages: &[f64]) -> (LearnReport, Vec<Tensor>) {
+    learnt_at(config, advantages, Place { iteration: 0, updates_before: 0 })
+}
+
+fn learnt_at(config: &Config, advantages: &[f64], place: Place) -> (LearnReport, Vec<Tensor>) {
     let (trajectories, screens) = played(config);
     let samples: Vec<Sample> = trajectories
         .into_iter()
@@ -72,7 +76,6 @@ fn learnt(config: &Config, advantages: &[f64]) -> (LearnReport, Vec<Tensor>) {
     let (mut updater, processor) = updater(config);
     let layout =
         Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens: 1 << 14 };
-    let place = Place { iteration: 0, updates_before: 0 };
     let report = learn(&mut updater, None, &samples, &layout, place, config).unwrap();
     (report, weights(&updater))
 }
@@ -147,13 +150,15 @@ fn the_number_of_updates_does_not_depend_on_who_is_silent() {
     for advantages in [[0.0; 12], [1.0; 12]] {
         assert_eq!(learnt(&config, &advantages).0.updates, 2);
     }
-    let informative = Config {
-        optimiser: arpo_core::config::OptimiserConfig {
-            batch: Batch::Informative,
-            ..config.optimiser.clone()
-        },
-        ..config
-    };
-    // the lesson has left the silent ones out; what remains fits into one update
-    assert_eq!(learnt(&informative, &[1.0; 4]).0.updates, 1);
+}
+
+/// The schedule follows the run: the second of two updates in the second of four iterations comes at three eighths.
+#[test]
+fn an_update_knows_how_much_of_the_run_is_done() {
+    let mut config = config();
+    (config.iterations, config.optimiser.schedule) = (4, Schedule::Linear);
+    let place = Place { iteration: 1, updates_before: 7 };
+    let (report, _) = learnt_at(&config, &[1.0; 12], place);
+    let expected = config.optimiser.learning_rate * (1.0 - 3.0 / 8.0);
+    assert!((report.learning_rate - expected).abs() < 1e-12, "{}", report.learning_rate);
 }
