@@ -74,8 +74,8 @@ fn learnt_at(config: &Config, advantages: &[f64], place: Place) -> (LearnReport,
         })
         .collect();
     let (mut updater, processor) = updater(config);
-    let layout =
-        Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens: 1 << 14 };
+    let micro_batch_tokens = config.model.micro_batch_tokens;
+    let layout = Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens };
     let report = learn(&mut updater, None, &samples, &layout, place, config).unwrap();
     (report, weights(&updater))
 }
@@ -161,4 +161,19 @@ fn an_update_knows_how_much_of_the_run_is_done() {
     let (report, _) = learnt_at(&config, &[1.0; 12], place);
     let expected = config.optimiser.learning_rate * (1.0 - 3.0 / 8.0);
     assert!((report.learning_rate - expected).abs() < 1e-12, "{}", report.learning_rate);
+}
+
+/// One trajectory that breaks its updates takes no other with it: in the second epoch the rest is learnt from.
+#[test]
+fn an_update_that_is_skipped_leaves_the_others_whole() {
+    let mut config = config();
+    (config.optimiser.epochs, config.model.micro_batch_tokens) = (2, 1);
+    let first = updates(12, 0, 0, &config).remove(0);
+    let (trajectories, _) = played(&config);
+    // it is gone through first, so that of the others in the first update nothing is known
+    let broken = first.into_iter().min_by_key(|&at| trajectories[at].tokens()).unwrap();
+    let mut advantages = [1.0; 12];
+    advantages[broken] = f64::NAN;
+    let (report, _) = learnt(&config, &advantages);
+    assert_eq!((report.updates, report.skipped), (2, 2));
 }
