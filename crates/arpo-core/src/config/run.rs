@@ -20,7 +20,7 @@ pub struct ModelSection {
     /// for what there is.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub activation_gib: f64,
-    /// Tokens of a micro-batch of the learner, unless a single episode has more.
+    /// Tokens of a micro-batch of the learner, unless a single slice of an episode has more.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: usize,
     /// Memory for keys and values of episodes under way, in GiB; a synchronous run on a GPU gives it to the learner in

@@ -106,6 +106,25 @@ fn want_of_memory_changes_nothing() {
         let mut engine = script.engine(options);
         assert_same(&script.play(&mut engine, &seeds), &plenty);
         assert!(engine.counts().computed > enough, "something was forgotten and computed again");
+        assert!(engine.counts().lost > 0, "and that was counted");
+    }
+}
+
+/// The cache is given back and taken again: nothing is found any more, and nothing else is different.
+#[test]
+fn an_engine_that_has_rested_answers_as_before() {
+    for script in Script::all() {
+        let mut engine = script.engine(script.options());
+        let before = script.play(&mut engine, &[1, 2]);
+        let counts = engine.counts();
+        let (computed, found, lost) = (counts.computed, counts.found, counts.lost);
+        engine.rest().unwrap();
+        assert_same(&script.play(&mut engine, &[1, 2]), &before);
+        let after = engine.counts();
+        assert_eq!((after.computed - computed, after.found - found), (computed, found));
+        assert_eq!((lost, after.lost), (0, 0), "what was given back is not lost");
+        engine.submit(script.request(&script.golden().tokens()[..40], 1, 0)).unwrap();
+        assert!(matches!(engine.rest(), Err(EngineError::Busy(1))));
     }
 }
 

@@ -384,3 +384,29 @@ fn task_means(collected: &Collected) -> BTreeMap<String, f64> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_plan::{Place as MemoryPlace, Work};
+    use arpo_agent::geometry::Size;
+    use arpo_core::config::Config;
+
+    #[test]
+    fn a_cache_that_is_too_small_is_told_of() {
+        let screen = Size { width: 168, height: 140 };
+        let model = arpo_model::config::pocket();
+        let plan =
+            MemoryPlan::new(&model, &Config::default(), screen, MemoryPlace::Cpu(None), Work::Training);
+        let report =
+            |prompt_found, prompt_lost| CollectReport { prompt_found, prompt_lost, ..Default::default() };
+        assert_eq!(cache_too_small(&report(0, 0), &plan), None);
+        assert_eq!(cache_too_small(&report(80, 20), &plan), None);
+        let told = cache_too_small(&report(24, 76), &plan).unwrap();
+        assert!(told.starts_with("only 24 % of the prompt tokens"), "{told}");
+        assert!(
+            told.ends_with("expected a `collect.running` below 64 or a `model.cache_gib` above 0.5"),
+            "{told}"
+        );
+    }
+}
