@@ -367,10 +367,16 @@ fn cache_too_small(report: &CollectReport, plan: &MemoryPlan) -> Option<String> 
 
 /// Groups whose rewards differ.
 fn informative(collected: &Collected, config: &RewardConfig) -> usize {
-    let of_episode =
-        |episode: &PlayedEpisode| reward(episode.trajectory.score, episode.trajectory.well_formed, config);
-    let rewards = collected.groups.iter().map(|group| group.episodes.iter().map(of_episode).collect());
-    rewards.filter(|rewards: &Vec<f64>| has_spread(rewards)).count()
+    let judged = |episode: &PlayedEpisode| (episode.trajectory.score, episode.trajectory.well_formed);
+    let groups = collected.groups.iter().map(|group| group.episodes.iter().map(judged).collect());
+    groups.filter(|group: &Vec<(f64, bool)>| differ(group, config)).count()
+}
+
+/// Whether scores and forms come to different rewards.
+fn differ(group: &[(f64, bool)], config: &RewardConfig) -> bool {
+    let rewards: Vec<f64> =
+        group.iter().map(|&(score, well_formed)| reward(score, well_formed, config)).collect();
+    has_spread(&rewards)
 }
 
 fn task_means(collected: &Collected) -> BTreeMap<String, f64> {
@@ -391,6 +397,17 @@ mod tests {
     use crate::memory_plan::{Place as MemoryPlace, Work};
     use arpo_agent::geometry::Size;
     use arpo_core::config::Config;
+
+    /// Rewards count, not scores: a response that is no action makes a difference where it costs something.
+    #[test]
+    fn groups_are_compared_by_their_rewards() {
+        let costing = |format_weight| RewardConfig { format_weight, ..RewardConfig::default() };
+        let group = [(0.0, true), (0.0, false)];
+        assert!(differ(&group, &costing(0.5)) && !differ(&group, &costing(0.0)));
+        // 1 - 1 and 0: other scores, the same reward
+        let group = [(1.0, false), (0.0, true)];
+        assert!(!differ(&group, &costing(1.0)) && differ(&group, &costing(0.5)));
+    }
 
     #[test]
     fn a_cache_that_is_too_small_is_told_of() {
