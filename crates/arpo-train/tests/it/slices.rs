@@ -12,8 +12,12 @@ use arpo_train::trainer::setup::{self, Loaded};
 use std::sync::Arc;
 
 fn config(max_screenshots: usize) -> Config {
+    config_of("quick", max_screenshots)
+}
+
+fn config_of(preset: &str, max_screenshots: usize) -> Config {
     let layers = [
-        Layer::preset("quick").unwrap(),
+        Layer::preset(preset).unwrap(),
         Layer::set("agent.max_tokens=40").unwrap(),
         Layer::set("collect.desktops=3").unwrap(),
         Layer::set(&format!("agent.max_screenshots={max_screenshots}")).unwrap(),
@@ -116,5 +120,22 @@ fn an_episode_that_fits_is_one_slice_and_long_ones_fit_any_window() {
         assert_eq!((trajectory.steps.len(), trajectory.slices.len()), (turns, slices));
         let again = scores(&config, loaded, &played).remove(0);
         assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
+
+/// In every preset that can be computed on a CPU, with a window that advances and with one that need not.
+#[test]
+fn sampler_and_learner_agree_in_every_preset() {
+    for preset in ["quick", "paper", "released"] {
+        for most in [2, 15] {
+            let config = config_of(preset, most);
+            let loaded = setup::load(&config).unwrap();
+            let played = played(&config, 5, 1, &loaded);
+            let again = scores(&config, loaded, &played).remove(0);
+            let sampled = &played[0].trajectory.sampler_logp;
+            let sum: f32 = again.iter().zip(sampled).map(|(a, b)| (a - b).abs()).sum();
+            let mean = sum / sampled.len() as f32;
+            assert!(sampled.len() > 40 && mean < 1e-4, "{preset}, {most} screenshots: {mean}");
+        }
     }
 }
