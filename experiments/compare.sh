@@ -1,19 +1,40 @@
 #!/bin/sh
-# The comparison of docs/results.md: the base and five methods on the embedded desktop, three seeds each. Runs what is not there yet,
-# goes on with what was interrupted; one run after the other takes about three hours on two cores.
-#   experiments/compare.sh FOLDER      then: experiments/table.py FOLDER
+# The comparison of docs/results.md: the base and five methods on the embedded desktop. Runs what is not there yet, goes on
+# with what was interrupted.
+#   experiments/compare.sh FOLDER pilot [JOBS]    the runs that learning rates are chosen from (experiments/rates.txt)
+#   experiments/compare.sh FOLDER quick [JOBS]    the comparison under the quick preset's objective
+#   experiments/compare.sh FOLDER paper [JOBS]    and under the paper's
+#   experiments/compare.sh FOLDER offline [JOBS]  rejection sampling, DPO and KTO on the split
+#   experiments/compare.sh FOLDER alone           three pairs one after the other with all threads: how long they take
+# then: experiments/table.py FOLDER. JOBS runs are made beside each other, each with one thread, without it one after the other.
+# A run takes three to nine minutes.
 set -eu
 out=${1:?the folder for the runs}
-here=$(dirname "$0")
+what=${2:?pilot, quick, paper, offline or alone}
+jobs=${3:-}
+here=$(cd "$(dirname "$0")" && pwd)
 arpo=${ARPO:-$here/../target/release/arpo}
 mkdir -p "$out"
 
-# The points at which runs are compared were fixed before they were made: iterations 60, 100, 140.
-train() { # NAME SEED SETTING...
-    name=$1 seed=$2
-    shift 2
-    "$arpo" train --quiet --resume --out "$out/$name" --set iterations=140 --set evaluation.every=20 \
-        --set evaluation.samples=4 --set evaluation.held_out=never --set checkpoints.every=20 --set seed="$seed" "$@"
+# Points of comparison, fixed before the runs were made: iterations 60, 100 and 140. Every iteration has 64 episodes, and
+# all of them count in its two updates, whatever their rewards: so both methods have made the same number of updates.
+train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
+    name=$1 objective=$2 method=$3 rate=$4 regime=$5 seed=$6
+    [ -e "$out/$name/checkpoints/step-000140/manifest.json" ] && return
+    case $regime in
+    mixed) list=quick ;;
+    all) list="" ;;
+    *) list=$here/$regime.txt ;;
+    esac
+    set -- --set optimiser.batch=all --set effort.solved_rollouts=0
+    if [ "$objective" = paper ]; then
+        set -- "$@" --set loss.normaliser=trajectory --set loss.old=learner --set reward.format_weight=1.0
+    fi
+    [ "$method" = grpo ] && set -- "$@" --set replay.enabled=false
+    [ -e "$out/$name/config.toml" ] && set -- "$@" --resume
+    "$arpo" train --quiet --out "$out/$name" "$@" --set optimiser.learning_rate="$rate" --set tasks.list="$list" \
+        --set seed="$seed" --set iterations=140 --set evaluation.every=20 --set evaluation.samples=4 \
+        --set evaluation.unseen=never --set evaluation.held_out=never --set checkpoints.every=20 --set checkpoints.keep=1
 }
 
 judge() { # NAME MODEL
@@ -22,41 +43,95 @@ judge() { # NAME MODEL
     mv "$out/$1.part" "$out/$1.json"
 }
 
-if [ ! -s "$out/base.json" ]; then
-    "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.part"
-    mv "$out/base.part" "$out/base.json"
-fi
-for seed in 11 12 13; do
-    for replay in true false; do
-        if [ $replay = true ]; then method=arpo; else method=grpo; fi
-        for regime in mixed hard easy split all; do
-            case $regime in
-            mixed) list=quick ;;
-            all) list="" ;;
-            *) list=$here/$regime.txt ;;
-            esac
-            train "$regime-$method-$seed" "$seed" --set replay.enabled=$replay --set tasks.list="$list"
-        done
-        for regime in split all; do
-            name=$regime-$method-$seed
-            judge "$name" "$out/$name/checkpoints/step-000140/model"
-        done
-    done
-    if [ ! -d "$out/data-$seed" ]; then
-        rm -rf "$out/data.part"
-        "$arpo" rollout --out "$out/data.part" --samples 32 --set tasks.list="$here/split.txt" --set seed="$seed"
-        mv "$out/data.part" "$out/data-$seed"
+rate() { # OBJECTIVE METHOD
+    awk -v o="$1" -v m="$2" '$1 == o && $2 == m { print $3 }' "$here/rates.txt"
+}
+
+offline() { # NAME METHOD RATE SEED
+    if [ ! -d "$out/data-$4" ]; then
+        "$arpo" rollout --out "$out/data-$4.part-$$" --samples 32 --set tasks.list="$here/split.txt" --set seed="$4"
+        mv -T "$out/data-$4.part-$$" "$out/data-$4" 2>/dev/null || rm -rf "$out/data-$4.part-$$"
     fi
-    for method in rejection dpo kto; do
-        name=split-$method-$seed
-        # at the others' rate DPO and KTO push failures away until much of the base is lost
-        if [ $method = rejection ]; then rate=2e-4; else rate=2e-5; fi
-        if [ ! -d "$out/$name" ]; then
-            rm -rf "$out/offline.part"
-            "$arpo" offline --method $method --data "$out/data-$seed" --out "$out/offline.part" \
-                --set seed="$seed" --set optimiser.learning_rate=$rate
-            mv "$out/offline.part" "$out/$name"
-        fi
-        judge "$name" "$out/$name/model"
-    done
-done
+    if [ ! -d "$out/$1" ]; then
+        rm -rf "$out/$1.part"
+        "$arpo" offline --method "$2" --data "$out/data-$4" --out "$out/$1.part" --set seed="$4" \
+            --set optimiser.learning_rate="$3"
+        mv "$out/$1.part" "$out/$1"
+    fi
+    judge "$1" "$out/$1/model"
+}
+
+one() { # one of the lines below
+    case $1 in
+    base)
+        [ -s "$out/base.json" ] && return
+        "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.part"
+        mv "$out/base.part" "$out/base.json"
+        ;;
+    offline) offline "$2-$3-$4-$5" "$3" "$4" "$5" ;;
+    train)
+        train "$2-$6-$4-$5-$7" "$3" "$4" "$5" "$6" "$7"
+        case $2-$6 in
+        quick-split | quick-all) judge "$2-$6-$4-$5-$7" "$out/$2-$6-$4-$5-$7/checkpoints/step-000140/model" ;;
+        esac
+        ;;
+    esac
+}
+
+# One run a line: train KIND OBJECTIVE METHOD RATE REGIME SEED, or offline KIND METHOD RATE SEED.
+list() {
+    case $what in
+    pilot)
+        for seed in 1 2; do
+            for rate in 1e-4 2e-4 4e-4; do
+                for objective in quick paper; do
+                    for method in arpo grpo; do
+                        echo train pilot-$objective $objective $method $rate split $seed
+                    done
+                done
+            done
+            for rate in 1e-5 2e-5 5e-5 1e-4 2e-4 4e-4; do
+                for method in rejection dpo kto; do
+                    echo offline pilot-offline $method $rate $seed
+                done
+            done
+        done
+        ;;
+    quick | paper)
+        [ "$what" = quick ] && echo base
+        for seed in 11 12 13 14 15 16 17 18; do
+            for regime in hard mixed split easy all; do
+                case $regime in easy | all) [ $seed -le 13 ] || continue ;; esac
+                for method in arpo grpo; do
+                    echo train "$what" "$what" $method "$(rate "$what" $method)" $regime $seed
+                done
+            done
+        done
+        ;;
+    offline)
+        for seed in 11 12 13 14 15 16 17 18; do
+            for method in rejection dpo kto; do
+                echo offline offline $method "$(rate offline $method)" $seed
+            done
+        done
+        ;;
+    alone)
+        for regime in hard mixed split; do
+            for method in arpo grpo; do
+                echo train alone quick $method "$(rate quick $method)" $regime 11
+            done
+        done
+        ;;
+    one) ;;
+    *) echo "$0: $what: expected pilot, quick, paper, offline or alone" >&2 && exit 2 ;;
+    esac
+}
+
+if [ "$what" = one ]; then
+    shift 2
+    one "$@"
+elif [ -n "$jobs" ]; then
+    list | OMP_NUM_THREADS=1 xargs -P "$jobs" -L 1 "$0" "$out" one
+else
+    list | xargs -L 1 "$0" "$out" one
+fi

@@ -7,83 +7,117 @@ import sys
 from pathlib import Path
 
 POINTS = (60, 100, 140)
-SEEDS = (11, 12, 13)
-STUDENT_95 = 4.303  # half the width of a 95 % interval of three values, in standard errors
+# half the width of a 95 % interval (Student's t), in standard errors, by the number of seeds
+STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 FOLDER = Path(sys.argv[1])
 HERE = Path(__file__).parent
-TRAINING = {line["id"] for line in json.load((HERE / "../crates/arpo-env/tasks/pocket-train.json").open())}
+TASKS = HERE / "../crates/arpo-env/tasks"
+TRAINING, HELD_OUT = (
+    {task["id"] for task in json.load((TASKS / f"pocket-{part}.json").open())} for part in ("train", "held-out")
+)
+SPLIT = {line for line in (HERE / "split.txt").read_text().splitlines() if not line.startswith("#")}
 
 
-def curve(name):
-    """Success on the training tasks by iteration, with the seconds of collecting and learning until then."""
-    points, seconds = {}, 0.0
-    for line in map(json.loads, (FOLDER / name / "metrics.jsonl").open()):
+def curve(run):
+    """By iteration: success on the training tasks, updates made until then, seconds of collecting and learning."""
+    points, updates, seconds = {}, 0, 0.0
+    for line in map(json.loads, (run / "metrics.jsonl").open()):
+        updates += line.get("update/count", 0) + line.get("update/skipped", 0)
         seconds += line.get("time/iteration", 0.0) - line.get("time/evaluate", 0.0)
         if "evaluation/training" in line:
-            points[line["iteration"]] = (line["evaluation/training"], seconds)
+            points[line["iteration"]] = (line["evaluation/training"], updates, seconds)
     return points
 
 
-def at_time(points, seconds):
-    """Success after so many seconds, on a straight line between evaluations."""
-    before = max(i for i in points if points[i][1] <= seconds)
-    later = [i for i in points if points[i][1] > seconds]
-    if not later:
-        return points[before][0]
-    (a, s), (b, t) = points[before], points[min(later)]
-    return a + (b - a) * (seconds - s) / (t - s)
+def runs(kind, regime, method):
+    """The whole runs of a method by their seeds."""
+    found = {}
+    for run in FOLDER.glob(f"{kind}-{regime}-{method}-*-*"):
+        if (run / "metrics.jsonl").exists():
+            points = curve(run)
+            if POINTS[-1] in points:
+                found[int(run.name.rsplit("-", 1)[1])] = points
+    return found
 
 
-def with_interval(values):
-    half = STUDENT_95 * statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):+.1f} ± {half:.1f}"
+def interval(values, scale=1.0, sign="", digits=3):
+    """The mean and its 95 % interval over seeds."""
+    mean = scale * statistics.mean(values)
+    if len(values) < 2:
+        return f"{mean:{sign}.{digits}f}"
+    half = scale * STUDENT_95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:{sign}.{digits}f} ± {half:.{digits}f}"
 
 
-def wilson(successes, count):
-    share, z = successes / count, 1.96
-    centre = (share + z * z / 2 / count) / (1 + z * z / count)
-    half = z * (share * (1 - share) / count + z * z / 4 / count**2) ** 0.5 / (1 + z * z / count)
-    return f"{share:.3f} [{centre - half:.2f}, {centre + half:.2f}]"
+def online(objective):
+    rows = []
+    for regime in ("hard", "mixed", "split", "easy", "all"):
+        grpo, arpo = (runs(objective, regime, method) for method in ("grpo", "arpo"))
+        seeds = sorted(set(grpo) & set(arpo))
+        for point in POINTS if seeds else ():
+            values = [[run[seed][point][0] for seed in seeds] for run in (grpo, arpo)]
+            updates = {run[seed][point][1] for run in (grpo, arpo) for seed in seeds}
+            gain = interval([a - g for g, a in zip(*values)], 100, "+", 1)
+            ahead = sum(a > g for g, a in zip(*values))
+            cells = [regime, f"{len(seeds)}", f"{point}", "/".join(map(str, sorted(updates)))]
+            rows.append(cells + [interval(v) for v in values] + [gain, f"{ahead} of {len(seeds)}"])
+    if rows:
+        print(f"\n{objective} objective\n")
+        print("| tasks | seeds | iteration | updates | GRPO | ARPO | gain, points | ARPO ahead |")
+        print("|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
 
 
-def online():
-    print("| tasks | iteration | GRPO (seeds) | ARPO (seeds) | gain, points | same time: GRPO, ARPO | gain |")
-    print("|---|---|---|---|---|---|---|")
-    for regime in ("mixed", "hard", "easy", "split", "all"):
-        grpo, arpo = ([curve(f"{regime}-{method}-{seed}") for seed in SEEDS] for method in ("grpo", "arpo"))
-        for point in POINTS:
-            values = [[run[point][0] for run in runs] for runs in (grpo, arpo)]
-            cells = [f"{statistics.mean(v):.3f} ({' '.join(f'{x:.2f}' for x in v)})" for v in values]
-            gain = with_interval([100 * (a - g) for g, a in zip(*values)])
-            seconds = statistics.mean(run[point][1] for run in grpo)
-            timed = [statistics.mean(at_time(run, seconds) for run in runs) for runs in (grpo, arpo)]
-            same = f"{seconds:.0f} s: {timed[0]:.3f}, {timed[1]:.3f}"
-            print(f"| {regime} | {point} | {' | '.join(cells)} | {gain} | {same} | {100 * (timed[1] - timed[0]):+.1f} |")
+def times():
+    """Seconds of collecting and learning of runs that were made alone."""
+    rows = []
+    for regime in ("hard", "mixed", "split"):
+        grpo, arpo = (runs("alone", regime, method) for method in ("grpo", "arpo"))
+        for seed in sorted(set(grpo) & set(arpo)):
+            end = grpo[seed][POINTS[-1]]
+            seconds = [run[seed][POINTS[-1]][2] for run in (grpo, arpo)]
+            same = max((p for p in arpo[seed].values() if p[2] <= end[2]), key=lambda p: p[2])
+            rows.append(f"| {regime} | {seconds[0]:.0f} s | {seconds[1]:.0f} s | {end[0]:.3f} | {same[0]:.3f} |")
+    if rows:
+        print("\n| tasks | 140 iterations of GRPO | of ARPO | GRPO then | ARPO at that time |\n|---|---|---|---|---|")
+        print("\n".join(rows))
 
 
-def judged(names, trained):
-    """Success on the trained tasks, on the other training tasks if there are any, on the 64 held-out ones."""
-    sums = {"trained": [0, 0], "others": [0, 0], "held out": [0, 0]}
-    for name in names:
-        for task in json.load((FOLDER / f"{name}.json").open())["tasks"]:
-            part = "trained" if task["task"] in trained else "others" if task["task"] in TRAINING else "held out"
+def judged(files):
+    """Success over seeds on the trained tasks, the other training tasks, the held-out ones."""
+    parts = {"trained": [], "others": [], "held out": []}
+    for file in files:
+        sums = {part: [0.0, 0] for part in parts}
+        for task in json.load(file.open())["tasks"]:
+            name = task["task"]
+            if name not in TRAINING | HELD_OUT:
+                continue  # `--part all` also plays unseen tasks, which these tables do not have
+            part = "trained" if name in SPLIT else "others" if name in TRAINING else "held out"
             sums[part][0] += sum(task["scores"])
             sums[part][1] += len(task["scores"])
-    return " | ".join(wilson(*pair) for pair in sums.values() if pair[1])
+        for part, (successes, count) in sums.items():
+            if count:
+                parts[part].append(successes / count)
+    return " | ".join(interval(values) for values in parts.values() if values)
 
 
 def methods():
-    lines = (HERE / "split.txt").read_text().splitlines()
-    split = {line for line in lines if not line.startswith("#")}
-    print("\n| method | 32 trained | the other 96 | 64 held out |\n|---|---|---|---|")
-    print(f"| base | {judged(['base'], split)} |")
-    for method in ("rejection", "dpo", "kto", "grpo", "arpo"):
-        print(f"| {method} | {judged([f'split-{method}-{seed}' for seed in SEEDS], split)} |")
-    print("\n| method | 128 trained | 64 held out |\n|---|---|---|")
-    print(f"| base | {judged(['base'], TRAINING)} |")
-    for method in ("grpo", "arpo"):
-        print(f"| {method} | {judged([f'all-{method}-{seed}' for seed in SEEDS], TRAINING)} |")
+    print("\n| method | seeds | 32 trained | the other 96 | 64 held out |\n|---|---|---|---|---|")
+    for name, pattern in (
+        ("base", "base.json"),
+        ("rejection", "offline-rejection-*.json"),
+        ("dpo", "offline-dpo-*.json"),
+        ("kto", "offline-kto-*.json"),
+        ("grpo", "quick-split-grpo-*.json"),
+        ("arpo", "quick-split-arpo-*.json"),
+    ):
+        files = sorted(FOLDER.glob(pattern))
+        if files:
+            print(f"| {name} | {len(files)} | {judged(files)} |")
 
 
-online()
+online("quick")
+online("paper")
+times()
 methods()

@@ -8,11 +8,15 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+fn preset_help() -> String {
+    let names: Vec<&str> = PRESETS.iter().skip(1).map(|(name, _)| *name).collect();
+    format!("Start from a preset: {} (the default), {}", PRESETS[0].0, names.join(", "))
+}
+
 /// What makes a configuration; later ones win.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Layers {
-    /// Start from a preset: quick (the default), paper, released, osworld, osworld-subset32
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = preset_help())]
     preset: Option<String>,
     /// Then a TOML file; may be repeated
     #[arg(long, value_name = "FILE")]
@@ -26,6 +30,17 @@ impl Layers {
     /// Nothing was given.
     pub(crate) fn is_empty(&self) -> bool {
         self.preset.is_none() && self.config.is_empty() && self.set.is_empty()
+    }
+
+    /// The configuration that files and single keys make of a run's own, which has this name. A run's own is whole, so that
+    /// a preset below it would say nothing.
+    pub(crate) fn resolve_over(&self, name: &str, stored: &str) -> Result<Config, Failure> {
+        self.add_to(vec![Layer::toml(name, stored).map_err(Failure::usage)?])
+    }
+
+    /// The preset that was named.
+    pub(crate) fn preset(&self) -> Option<&str> {
+        self.preset.as_deref()
     }
 
     /// The configuration they make.
@@ -45,6 +60,11 @@ impl Layers {
         if let Some((name, text)) = settings {
             layers.push(Layer::toml(name, text).map_err(Failure::usage)?);
         }
+        self.add_to(layers)
+    }
+
+    /// Files and single keys after other layers.
+    fn add_to(&self, mut layers: Vec<Layer>) -> Result<Config, Failure> {
         for path in &self.config {
             let name = path.display().to_string();
             let text = fs::read_to_string(path)

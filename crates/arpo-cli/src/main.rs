@@ -1,7 +1,7 @@
 //! The program `arpo`: reads the command line, does one thing, says how it went.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 the command line or the
-//! configuration is wrong.
+//! configuration is wrong, 130 stopped on request.
 
 mod bench;
 mod config;
@@ -13,12 +13,14 @@ mod eval;
 mod memory;
 mod offline;
 mod osworld;
+mod resumed;
 mod rollout;
 mod select;
 mod sft;
 mod show;
 mod train;
 
+use arpo_train::TrainError;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use std::fmt::Display;
@@ -97,6 +99,9 @@ fn let_idle_threads_sleep() {
     }
 }
 
+/// What a shell reports of a program that Ctrl-C has ended.
+const STOPPED: u8 = 130;
+
 /// How a command can end badly.
 pub(crate) enum Failure {
     /// The user's words are wrong: exit code 2.
@@ -105,6 +110,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// What did not work has been said already: exit code 1.
     Reported,
+    /// Stopped on request before all was done, with what is to be said of it: exit code 130.
+    Stopped(Option<String>),
     /// Whoever read the result has read enough: no failure at all.
     ReaderLeft,
 }
@@ -112,6 +119,14 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn usage(problem: impl Display) -> Self {
         Self::Usage(problem.to_string())
+    }
+
+    /// Of work that may have been stopped.
+    pub(crate) fn of(error: TrainError) -> Self {
+        match error {
+            TrainError::Interrupted => Self::Stopped(Some(error.to_string())),
+            error => Self::failed(error),
+        }
     }
 
     pub(crate) fn failed(problem: impl Display) -> Self {
@@ -149,6 +164,11 @@ fn main() -> ExitCode {
         Err(Failure::Reported) => return ExitCode::FAILURE,
         Err(Failure::Failed(problem)) => (problem, ExitCode::FAILURE),
         Err(Failure::Usage(problem)) => (problem, ExitCode::from(2)),
+        Err(Failure::Stopped(None)) => return ExitCode::from(STOPPED),
+        Err(Failure::Stopped(Some(words))) => {
+            let _ = writeln!(io::stderr(), "{words}");
+            return ExitCode::from(STOPPED);
+        }
     };
     let _ = writeln!(io::stderr(), "error: {problem}");
     code

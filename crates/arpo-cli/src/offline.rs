@@ -2,20 +2,29 @@
 
 use crate::Failure;
 use crate::config::Layers;
+use crate::resumed::resume_or_start;
+use crate::show::UpdateProgress;
 use arpo_core::config::OptimiserConfig;
 use arpo_core::trajectory::Trajectory;
 use arpo_model::checkpoint;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
+use arpo_train::TrainError;
 use arpo_train::base_model;
 use arpo_train::layout::Layout;
 use arpo_train::memory::guarded;
 use arpo_train::memory_plan::Work;
 use arpo_train::offline::{Method, Offline};
-use arpo_train::run::{RunFolder, Start, episodes};
+use arpo_train::run::checkpoints::NewCheckpoint;
+use arpo_train::run::stop::StopSwitch;
+use arpo_train::run::training_state::{Learnt, Restored, load_training};
+use arpo_train::run::{RunFolder, episodes};
 use arpo_train::trainer::setup::{self, Loaded};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,9 +40,15 @@ pub(crate) struct OfflineArguments {
     /// The folder that `arpo rollout` filled
     #[arg(long, value_name = "FOLDER")]
     data: PathBuf,
-    /// The new folder for the model
+    /// The folder for the model
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
+    /// Go on with what is in --out after its last whole epoch, with its own configuration
+    #[arg(long)]
+    resume: bool,
+    /// Show no progress, only problems and the result
+    #[arg(long)]
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,19 +61,51 @@ enum MethodName {
     Kto,
 }
 
+/// What a checkpoint remembers.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remembered {
+    epochs: usize,
+}
+
+/// What is learnt from and how, written down in the folder: the same when it goes on.
+fn check_same(arguments: &OfflineArguments, folder: &RunFolder) -> Result<(), Failure> {
+    const FILE: &str = "offline.json";
+    let data = arguments.data.canonicalize().unwrap_or_else(|_| arguments.data.clone());
+    let method = arguments.method.to_possible_value().map(|name| name.get_name().to_owned());
+    let is = json!({"method": method, "data": data});
+    match std::fs::read_to_string(folder.path().join(FILE)) {
+        Ok(text) if serde_json::from_str::<Value>(&text).ok().as_ref() != Some(&is) => {
+            Err(Failure::usage(format!(
+                "--resume: {} is of {}: expected the same --data and --method",
+                folder.path().display(),
+                text.trim()
+            )))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let text = format!("{is}\n");
+            folder.write_file(FILE, text.as_bytes()).map(drop).map_err(Failure::failed)
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let config = arguments.layers.resolve()?;
-    let (trajectories, screens) = episodes::read(&arguments.data).map_err(Failure::failed)?;
+    let (trajectories, screens) = episodes::read(&arguments.data).map_err(Failure::usage)?;
     let trajectories: Vec<Arc<Trajectory>> = trajectories.into_iter().map(Arc::new).collect();
-    let folder = RunFolder::start(&arguments.out, Start::New).map_err(Failure::failed)?;
-    folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
+    let (folder, config) =
+        resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Training)?;
+    check_same(arguments, &folder)?;
+    let stop = StopSwitch::listening().map_err(Failure::failed)?;
+    stop.at_stake("the epoch under way");
     let dimensions = base_model::dimensions(&config.model.base).map_err(Failure::failed)?;
     let plan = setup::checked_memory(&config, &dimensions, Work::Training).map_err(Failure::failed)?;
     let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::failed)?;
     let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
+    let side_files = setup::side_files_of(&config, side_files);
     let weights = weights.with_gradients(trained);
-    let moments = plan.moments;
-    let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
+    let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
+    let optimiser = AdamW::new(&weights, optimiser_config.clone());
     let learner = setup::learner(&config, &dimensions, weights, &agent);
     let mut updater = Updater::new(learner, optimiser, Some(folder.incidents()));
     let layout = Layout {
@@ -66,28 +113,59 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
         processor: &agent.processor,
         features: None,
         micro_batch_tokens: config.model.micro_batch_tokens,
+        stop: &stop,
     };
     let method = match arguments.method {
         MethodName::Rejection => Method::Rejection,
         MethodName::Dpo => Method::Dpo,
         MethodName::Kto => Method::Kto,
     };
+    // the base is the reference, also of what goes on from a checkpoint
     let offline = Offline::new(method, &trajectories, &updater, &layout, agent.image_token, &config)
-        .map_err(Failure::failed)?;
-    for number in 1..=config.offline.epochs {
+        .map_err(Failure::of)?;
+    let mut done = 0;
+    if let Some(found) = folder.resume_point().map_err(Failure::failed)?.checkpoint {
+        let place = setup::place(&config).map_err(Failure::failed)?;
+        let restored: Restored<Remembered> =
+            load_training(&found.path, place, trained, optimiser_config).map_err(Failure::failed)?;
+        done = restored.state.epochs;
+        let learner = setup::learner(&config, &dimensions, restored.weights, &agent);
+        updater = Updater::new(learner, restored.optimiser, Some(folder.incidents()));
+    }
+    let epochs = config.offline.epochs;
+    for number in done + 1..=epochs {
+        let bar = UpdateProgress::new(number, epochs, arguments.quiet);
         let less = "a smaller `model.activation_gib` or `model.memory_gib`";
-        let epoch = guarded("learning", less, || offline.epoch(number, &mut updater, &layout));
-        let epoch = epoch.map_err(Failure::failed)?;
+        let mut progress = |made: usize, all: usize| bar.moved(made, all);
+        let epoch = guarded("learning", less, || offline.epoch(number, &mut updater, &layout, &mut progress));
+        drop(bar);
+        let epoch = match epoch {
+            Err(TrainError::Interrupted) => {
+                let words = format!("stopped after {} of {epochs} epochs; --resume goes on", number - 1);
+                return Err(Failure::Stopped(Some(words)));
+            }
+            epoch => epoch.map_err(Failure::failed)?,
+        };
+        let new = NewCheckpoint { step: number as u64, best: false, screens: &BTreeSet::new(), keep: 1 };
+        let learnt = Learnt {
+            config: &dimensions,
+            weights: updater.learner().model().weights(),
+            side_files: &side_files,
+            optimiser: updater.optimiser(),
+        };
+        folder.save_training(new, learnt, &Remembered { epochs: number }).map_err(Failure::failed)?;
         writeln!(
             out,
-            "epoch {number}/{}: loss {:.4}, gradient {:.3}, {} updates",
-            config.offline.epochs, epoch.loss, epoch.gradient_norm, epoch.updates
+            "epoch {number}/{epochs}: loss {:.4}, gradient {:.3}, {} updates",
+            epoch.loss, epoch.gradient_norm, epoch.updates
         )?;
         out.flush()?;
     }
     let model = folder.path().join("model");
-    let weights = updater.learner().model().weights();
-    checkpoint::save(&model, &dimensions, weights, &side_files).map_err(Failure::failed)?;
+    if !model.exists() {
+        let weights = updater.learner().model().weights();
+        checkpoint::save(&model, &dimensions, weights, &side_files).map_err(Failure::failed)?;
+    }
     writeln!(out, "written: {}", model.display())?;
     Ok(())
 }

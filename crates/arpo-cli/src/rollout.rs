@@ -2,57 +2,109 @@
 
 use crate::Failure;
 use crate::config::Layers;
+use crate::resumed::resume_or_start;
+use crate::show::EpisodeProgress;
 use arpo_core::trajectory::PolicyVersion;
+use arpo_train::TrainError;
+use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::{RunFolder, Start, episodes};
+use arpo_train::run::{RunFolder, episodes};
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::setup;
 use clap::Args;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Rollouts of each task, unless said otherwise.
+const SAMPLES: usize = 8;
 
 /// What `arpo rollout` takes.
 #[derive(Args)]
 pub(crate) struct RolloutArguments {
     #[command(flatten)]
     layers: Layers,
-    /// The new folder for the episodes and their screenshots
+    /// The folder for the episodes and their screenshots
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Rollouts of each training task
-    #[arg(long, default_value_t = 8)]
-    samples: usize,
+    /// Rollouts of each training task [default: 8]
+    #[arg(long)]
+    samples: Option<usize>,
+    /// Go on with the rollouts in --out, with their own configuration
+    #[arg(long)]
+    resume: bool,
+    /// Show no progress, only problems and the result
+    #[arg(long)]
+    quiet: bool,
 }
 
 pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let config = arguments.layers.resolve()?;
+    let (folder, config) =
+        resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Sampling)?;
+    let samples = samples_of(arguments, &folder)?;
     let tasks = setup::training_tasks(&config).map_err(Failure::usage)?;
-    let folder = RunFolder::start(&arguments.out, Start::New).map_err(Failure::failed)?;
-    folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
-    let (mut count, mut successes, mut lost) = (0, 0, 0);
-    for (number, chunk) in tasks.chunks(config.collect.tasks).enumerate() {
-        if stop.asked() {
-            break;
-        }
-        let examination = Examination::of(&config, number as u64, arguments.samples);
-        let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
-            .map_err(Failure::failed)?;
+    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let mut collector = collector.stopped_by(stop);
+    let (mut count, mut successes, mut lost, mut interrupted) = (0, 0, 0, false);
+    let chunks = || tasks.chunks(config.collect.tasks).zip(0_u64..);
+    let left = || chunks().filter(|(_, number)| !episodes::is_written(folder.path(), *number));
+    let open: usize = left().map(|(chunk, _)| chunk.len()).sum();
+    let total = open * samples;
+    let mut progress = EpisodeProgress::new(total, config.replay.success_above, arguments.quiet);
+    for (chunk, number) in left() {
+        let examination = Examination::of(&config, number, samples);
+        let mut event = |event| progress.event(&event);
+        let examined = match examine(&mut collector, &mut policy, chunk, &examination, &mut event) {
+            Err(TrainError::Interrupted) => {
+                interrupted = true;
+                break;
+            }
+            examined => examined.map_err(Failure::failed)?,
+        };
         let played: Vec<_> = examined.episodes.into_iter().flatten().collect();
         for episode in &played {
             successes += usize::from(episode.trajectory.score > config.replay.success_above);
         }
         count += played.len();
         lost += examined.report.lost;
-        episodes::write(folder.path(), number as u64, &played).map_err(Failure::failed)?;
+        episodes::write(folder.path(), number, &played).map_err(Failure::failed)?;
+    }
+    drop(progress);
+    if interrupted {
+        let left: usize = left().map(|(chunk, _)| chunk.len()).sum();
+        let words =
+            format!("stopped after {} of {} tasks; --resume goes on", tasks.len() - left, tasks.len());
+        return Err(Failure::Stopped(Some(words)));
     }
     writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
     if lost > 0 {
         writeln!(out, "{lost} more were lost to failures of desktops")?;
     }
     Ok(())
+}
+
+/// How many rollouts of each task a folder is for: as it says, or as is said now of a new one.
+fn samples_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<usize, Failure> {
+    const FILE: &str = "rollouts.json";
+    let path = folder.path().join(FILE);
+    let known = std::fs::read_to_string(&path).ok().and_then(|text| {
+        serde_json::from_str::<Value>(&text).ok()?["samples"].as_u64().map(|samples| samples as usize)
+    });
+    match (known, arguments.samples) {
+        (Some(known), Some(wanted)) if known != wanted => Err(Failure::usage(format!(
+            "--samples {wanted}: {} has {known} rollouts of each task; leave it out",
+            folder.path().display()
+        ))),
+        (Some(known), _) => Ok(known),
+        (None, wanted) => {
+            let samples = wanted.unwrap_or(SAMPLES);
+            let text = format!("{}\n", json!({"samples": samples}));
+            folder.write_file(FILE, text.as_bytes()).map_err(Failure::failed)?;
+            Ok(samples)
+        }
+    }
 }

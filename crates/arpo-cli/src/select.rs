@@ -3,11 +3,15 @@
 
 use crate::Failure;
 use crate::config::Layers;
+use crate::resumed::resume_or_start;
+use crate::show::EpisodeProgress;
 use arpo_core::selection::{Baseline, SelectionConfig, Verdict, selected_tasks, verdict};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::PolicyVersion;
+use arpo_train::TrainError;
+use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::{RunFolder, Start, metrics};
+use arpo_train::run::{RunFolder, metrics};
 use arpo_train::trainer::evaluation::{Examination, TaskScores, examine, histogram};
 use arpo_train::trainer::setup;
 use clap::Args;
@@ -27,25 +31,18 @@ pub(crate) struct SelectArguments {
     /// The folder for the rollouts' scores and the list
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Go on with the selection in --out
+    /// Go on with the selection in --out, with its own configuration
     #[arg(long)]
     resume: bool,
+    /// Show no progress, only problems and the result
+    #[arg(long)]
+    quiet: bool,
 }
 
 pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let config = arguments.layers.resolve()?;
+    let (folder, config) =
+        resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Sampling)?;
     let tasks = setup::training_tasks(&config).map_err(Failure::usage)?;
-    let start = if arguments.resume { Start::Resume } else { Start::New };
-    let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
-    let changes = folder.config_changes(&config.to_toml()).map_err(Failure::failed)?;
-    if let Some(change) = changes.first() {
-        return Err(Failure::usage(format!(
-            "--resume: `{}` is not what the selection in {} began with",
-            change.key,
-            arguments.out.display()
-        )));
-    }
-    folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
     let (mut baselines, position) = done_before(&folder)?;
     let mut log = folder.metrics_at(position).map_err(Failure::failed)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
@@ -56,22 +53,30 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
         .collect();
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let mut collector = collector.stopped_by(stop);
+    let rollouts = config.selection.rollouts_per_task;
+    let success_above = config.selection.success_above;
+    let mut progress = EpisodeProgress::new(left.len() * rollouts, success_above, arguments.quiet);
     for chunk in left.chunks(config.collect.tasks) {
-        if stop.asked() {
-            writeln!(out, "stopped after {} of {} tasks; --resume goes on", baselines.len(), tasks.len())?;
-            return Ok(());
-        }
-        let examination =
-            Examination::of(&config, baselines.len() as u64, config.selection.rollouts_per_task);
-        let examined = examine(&mut collector, &mut policy, chunk, &examination, &mut |_| {})
-            .map_err(Failure::failed)?;
+        let examination = Examination::of(&config, baselines.len() as u64, rollouts);
+        let mut event = |event| progress.event(&event);
+        let examined = match examine(&mut collector, &mut policy, chunk, &examination, &mut event) {
+            Err(TrainError::Interrupted) => {
+                drop(progress);
+                let (done, all) = (baselines.len(), tasks.len());
+                let words = format!("stopped after {done} of {all} tasks; --resume goes on");
+                return Err(Failure::Stopped(Some(words)));
+            }
+            examined => examined.map_err(Failure::failed)?,
+        };
         for TaskScores { task, scores, .. } in examined.tasks {
             let baseline = Baseline { task, scores };
             log.append(&baseline).map_err(Failure::failed)?;
             baselines.push(baseline);
         }
     }
+    drop(progress);
     let list = folder.path().join("tasks.txt");
     let selected = selected_tasks(&baselines, &config.selection);
     let mut names = selected.iter().map(TaskId::as_str).collect::<Vec<_>>().join("\n");
@@ -105,6 +110,7 @@ fn print(baselines: &[Baseline], config: &SelectionConfig, out: &mut impl Write)
             task: task.clone(),
             application: String::new(),
             scores: scores.clone(),
+            unplayable: None,
         })
         .collect();
     let most = baselines.len().max(1);

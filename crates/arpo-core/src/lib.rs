@@ -10,7 +10,7 @@
 //! | how a score becomes a reward, a reward an advantage | [`reward`], [`advantage`] |
 //! | what is minimised, online and offline | [`loss`] |
 //! | which stored successes are trained on again | [`replay`] |
-//! | which tasks are trained on, how often, with how much effort | [`selection`], [`sampler`], [`effort`] |
+//! | which tasks are trained on, how often, with how much effort | [`selection`], [`sampler`], [`endless`], [`effort`] |
 //! | how success is stated | [`statistics`] |
 //! | where randomness comes from | [`random`] |
 //! | every option of a run | [`config`] |
@@ -19,6 +19,7 @@ pub mod action;
 pub mod advantage;
 pub mod config;
 pub mod effort;
+pub mod endless;
 pub mod loss;
 pub mod random;
 pub mod replay;

@@ -92,7 +92,8 @@ pub enum Origin {
 }
 
 /// One trajectory of a group, ready to be trained on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Member {
     /// The episode.
     pub trajectory: Arc<Trajectory>,

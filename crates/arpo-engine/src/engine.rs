@@ -22,6 +22,7 @@ use arpo_model::positions::{Grid, Positions};
 use arpo_tokenizer::{Tokenizer, TokenizerError};
 use std::cell::OnceCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use tch::{Tensor, no_grad};
 
@@ -135,8 +136,19 @@ pub struct Engine {
     waiting: VecDeque<(RequestId, Sequence)>,
     running: Vec<(RequestId, Sequence)>,
     next_id: u64,
-    tokenizer: Option<Arc<Tokenizer>>,
+    text: Option<TextOf>,
     counts: EngineCounts,
+}
+
+type Decode = dyn Fn(&[u32]) -> Result<String, TokenizerError> + Send + Sync;
+
+/// How tokens are put into words.
+struct TextOf(Box<Decode>);
+
+impl fmt::Debug for TextOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TextOf")
+    }
 }
 
 impl Engine {
@@ -166,7 +178,7 @@ impl Engine {
             waiting: VecDeque::new(),
             running: vec![],
             next_id: 0,
-            tokenizer: None,
+            text: None,
             counts: EngineCounts::default(),
         }
     }
@@ -174,7 +186,16 @@ impl Engine {
     /// With which it puts its responses into words.
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Arc<Tokenizer>) -> Self {
-        Self { tokenizer: Some(tokenizer), ..self }
+        self.with_text(move |tokens| tokenizer.decode(tokens, true))
+    }
+
+    /// The same with any way to do so.
+    #[must_use]
+    pub fn with_text(
+        self,
+        text: impl Fn(&[u32]) -> Result<String, TokenizerError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { text: Some(TextOf(Box::new(text))), ..self }
     }
 
     /// The model it computes with.
@@ -284,18 +305,22 @@ impl Engine {
         if drawn.iter().any(|drawn| drawn.logp.is_nan()) {
             return Err(EngineError::NoNumbers);
         }
-        let mut completed = Vec::new();
+        let (mut completed, mut failed) = (Vec::new(), None);
         let mut going_on = Vec::with_capacity(self.running.len());
         for ((id, mut sequence), drawn) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
             sequence.cached = sequence.keys().len();
             self.counts.drawn += 1;
             match sequence.push(drawn) {
                 None => going_on.push((id, sequence)),
-                Some(ended) => completed.push((id, self.complete(sequence, ended)?)),
+                Some(ended) => match self.complete(sequence, ended) {
+                    Ok(completion) => completed.push((id, completion)),
+                    // told when the others are in their places again: whoever gives them up gets their pages back
+                    Err(error) => failed = failed.or(Some(error)),
+                },
             }
         }
         self.running = going_on;
-        Ok(completed)
+        failed.map_or(Ok(completed), Err)
     }
 
     /// A place for the token each running sequence has just drawn; the youngest wait if there are not enough.
@@ -424,8 +449,8 @@ impl Engine {
         self.release(&mut sequence);
         let found = sequence.found.unwrap_or(0);
         let (tokens, logp) = sequence.into_response();
-        let text = match &self.tokenizer {
-            Some(tokenizer) => tokenizer.decode(&tokens, true)?,
+        let text = match &self.text {
+            Some(TextOf(text)) => text(&tokens)?,
             None => String::new(),
         };
         Ok(Completion { text, tokens, logp, ended, version: self.version, found })

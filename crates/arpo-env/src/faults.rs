@@ -12,6 +12,7 @@ use arpo_core::task::Task;
 use image::RgbImage;
 use image::imageops::crop_imm;
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,8 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(5);
 
 /// What can be played.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// The environment breaks, and stays broken.
     Crash,

@@ -1,6 +1,8 @@
 //! A model's dimensions, from `config.json` in either layout: transformers 5 (`text_config`, `vision_config`,
 //! `rope_parameters`) and 4.x (flat, `rope_scaling`, defaults left out).
 
+mod unsupported;
+
 use crate::ModelError;
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -101,6 +103,9 @@ impl VisionConfig {
     }
 }
 
+/// What transformers and vLLM call the model.
+const ARCHITECTURE: &str = "Qwen2_5_VLForConditionalGeneration";
+
 /// Large enough for every real model, small enough that no product of two overflows.
 const LARGEST_DIMENSION: u64 = 1 << 24;
 
@@ -172,6 +177,7 @@ pub fn parse(value: Value) -> Result<ModelConfig, String> {
     // 4.x keeps the language model's values at the top
     let text = root.section("text_config").unwrap_or(Section { name: "", map: &source });
     let vision = root.section("vision_config").ok_or("`vision_config` is missing")?;
+    unsupported::check(&text, &vision)?;
     let config = ModelConfig {
         text: text_config(&text, &root)?,
         vision: vision_config(&vision)?,
@@ -273,11 +279,13 @@ impl ModelConfig {
     }
 
     /// `config.json` in the layout of transformers 5, which transformers 4.x and vLLM read too: what was read, with
-    /// the type of the saved tensors.
+    /// the type of the saved tensors under its new and its old name. Without `architectures` vLLM takes a checkpoint for
+    /// an embedding model.
     pub fn to_json(&self, dtype: &str) -> Value {
         let mut map = self.source.clone();
+        map.entry("architectures").or_insert_with(|| json!([ARCHITECTURE]));
         map.insert("dtype".into(), json!(dtype));
-        map.remove("torch_dtype");
+        map.insert("torch_dtype".into(), json!(dtype));
         Value::Object(map)
     }
 }

@@ -20,6 +20,15 @@ pub struct GpuDevice {
     pub name: String,
     /// Its memory.
     pub memory_bytes: u64,
+    /// What NVIDIA calls its compute capability, as (major, minor).
+    pub compute_capability: (i32, i32),
+}
+
+impl GpuDevice {
+    /// It computes in bf16, as models of billions of parameters are here: since Ampere.
+    pub fn has_bf16(&self) -> bool {
+        self.compute_capability >= (8, 0)
+    }
 }
 
 /// Why the driver cannot be asked.
@@ -56,6 +65,10 @@ pub fn ask() -> Result<Driver, DriverError> {
     // the driver writes 13.0 as 13000
     Ok(Driver { cuda_version: (version / 1000, version % 1000 / 10), devices })
 }
+
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+const CAPABILITY_MAJOR: c_int = 75;
+const CAPABILITY_MINOR: c_int = 76;
 
 struct Calls<'a> {
     library: &'a Library,
@@ -115,10 +128,38 @@ impl Calls<'_> {
             )
         };
         accepted("cuDeviceTotalMem_v2", code)?;
-        Ok(GpuDevice { name: name.into_owned(), memory_bytes: memory_bytes as u64 })
+        let compute_capability =
+            (self.attribute(handle, CAPABILITY_MAJOR)?, self.attribute(handle, CAPABILITY_MINOR)?);
+        Ok(GpuDevice { name: name.into_owned(), memory_bytes: memory_bytes as u64, compute_capability })
+    }
+
+    fn attribute(&self, device: c_int, attribute: c_int) -> Result<c_int, DriverError> {
+        let call = "cuDeviceGetAttribute";
+        let mut value = 0;
+        // SAFETY: CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev), the last two being ints.
+        let code = unsafe {
+            self.find::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>(call)?(
+                &raw mut value,
+                attribute,
+                device,
+            )
+        };
+        accepted(call, code).map(|()| value)
     }
 }
 
 fn accepted(call: &'static str, code: c_int) -> Result<(), DriverError> {
     if code == 0 { Ok(()) } else { Err(DriverError::Refused { call, code }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_came_with_ampere() {
+        let device = |compute_capability| GpuDevice { name: "x".into(), memory_bytes: 0, compute_capability };
+        assert!(!device((7, 5)).has_bf16());
+        assert!(device((8, 0)).has_bf16() && device((9, 0)).has_bf16());
+    }
 }

@@ -3,6 +3,7 @@
 use crate::TrainError;
 use arpo_model::checkpoint::{self, Checkpoint};
 use arpo_model::config::{self, ModelConfig};
+use std::collections::BTreeMap;
 use std::path::Path;
 use tch::{Device, Kind};
 
@@ -28,7 +29,7 @@ static POCKET_FILES: [(&str, &[u8]); 6] = carried![
 /// A model's dimensions, without its weights.
 pub fn dimensions(base: &str) -> Result<ModelConfig, TrainError> {
     if base != POCKET {
-        return Ok(config::read(Path::new(base))?);
+        return Ok(config::read(folder_of(base)?)?);
     }
     let file =
         POCKET_FILES.iter().find(|(name, _)| *name == "config.json").map_or(&[][..], |(_, bytes)| bytes);
@@ -36,16 +37,30 @@ pub fn dimensions(base: &str) -> Result<ModelConfig, TrainError> {
     config::parse(value).map_err(TrainError::Options)
 }
 
-/// Reads a model by its name or folder.
-pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainError> {
+/// Looks through a model without reading its weights: its dimensions and its other files; an error if something is
+/// missing.
+pub fn check(base: &str) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
     if base == POCKET {
-        return Ok(checkpoint::load_carried(&POCKET_FILES, kind, device)?);
+        let files = POCKET_FILES.iter().map(|&(name, bytes)| (name.to_owned(), bytes.to_vec())).collect();
+        return Ok((dimensions(base)?, files));
     }
+    Ok(checkpoint::check(folder_of(base)?)?)
+}
+
+fn folder_of(base: &str) -> Result<&Path, TrainError> {
     let folder = Path::new(base);
     if !folder.is_dir() {
         return Err(TrainError::Options(format!(
             "model {base:?} is not there: expected {POCKET:?} or the folder of a Qwen2.5-VL checkpoint"
         )));
     }
-    Ok(checkpoint::load(folder, kind, device)?)
+    Ok(folder)
+}
+
+/// Reads a model by its name or folder.
+pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainError> {
+    if base == POCKET {
+        return Ok(checkpoint::load_carried(&POCKET_FILES, kind, device)?);
+    }
+    Ok(checkpoint::load(folder_of(base)?, kind, device)?)
 }

@@ -50,6 +50,9 @@ pub enum TrainError {
         /// What libtorch said.
         problem: String,
     },
+    /// The run was asked to stop, and what was under way is given up.
+    #[error("stopped on request")]
+    Interrupted,
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),

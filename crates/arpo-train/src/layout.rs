@@ -5,6 +5,7 @@
 
 use crate::TrainError;
 use crate::pictures::Pictures;
+use crate::run::stop::StopSwitch;
 use crate::screens::Screens;
 use arpo_core::trajectory::{SliceView, Trajectory};
 use arpo_engine::KnownFeatures;
@@ -26,6 +27,8 @@ pub struct Layout<'a> {
     pub features: Option<&'a KnownFeatures>,
     /// Tokens of a micro-batch, unless a single slice has more.
     pub micro_batch_tokens: usize,
+    /// Once it is on, no further micro-batch is begun.
+    pub stop: &'a StopSwitch,
 }
 
 /// Trained tokens of a trajectory that were said in one slice of it.
@@ -55,7 +58,7 @@ impl Layout<'_> {
         Ok(logps)
     }
 
-    /// One update from trajectories. `loss` is asked for each part of them, given the log-probabilities that the model
+    /// One update from trajectories; interrupted, it moves nothing. `loss` is asked for each part of them, given the log-probabilities that the model
     /// gives its tokens; what it returns is the part's share of the loss and dL/dlogp of each token.
     pub fn update(
         &self,
@@ -99,6 +102,9 @@ impl Layout<'_> {
                 }
             });
             for prepared in next {
+                if self.stop.asked() {
+                    return Err(TrainError::Interrupted);
+                }
                 let Prepared { parts, sequences, pictures } = prepared?;
                 let placed = pictures.on(device);
                 let episodes: Vec<Episode> = sequences

@@ -6,6 +6,9 @@
 //! Old log-probabilities: those of the first update's samples are the ones its own forward pass finds, because nothing
 //! has moved yet; only samples of later updates need a pass beforehand, and with `loss.old = "sampler"` only the
 //! replayed ones among them.
+//!
+//! Updates can be stopped between any two micro-batches: the update under way moves nothing, and [`Updates`] says how to
+//! go on with it later.
 
 use crate::TrainError;
 use crate::layout::Layout;
@@ -16,18 +19,57 @@ use arpo_core::replay::Origin;
 use arpo_core::trajectory::{Slice, Step, Trajectory};
 use arpo_model::learner::Learner;
 use arpo_model::learner::step::Updater;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// The updates of an iteration, as far as they are made; enough to go on with them in another process.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Updates {
+    /// Those gone through, skipped ones included.
+    done: usize,
+    /// What the samples' ratios start from; none where the first pass is yet to find it. Empty before the first update.
+    old: Vec<Option<Vec<f32>>>,
+    /// Its loss and gradient norm are sums.
+    report: LearnReport,
+    /// Sum of the entropies, and how many they are.
+    entropy: (f64, usize),
+}
+
+impl Updates {
+    /// Made or skipped so far.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Those skipped so far.
+    pub fn skipped(&self) -> usize {
+        self.report.skipped
+    }
+
+    /// How they went.
+    pub fn report(&self) -> LearnReport {
+        let over = |sum: f64, count: usize| sum / count.max(1) as f64;
+        LearnReport {
+            loss: over(self.report.loss, self.report.updates),
+            gradient_norm: over(self.report.gradient_norm, self.report.updates),
+            entropy: over(self.entropy.0, self.entropy.1),
+            ..self.report.clone()
+        }
+    }
+}
+
 /// How an iteration's updates went.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LearnReport {
     /// Optimiser steps.
     pub updates: usize,
     /// Optimiser steps that were skipped because a loss or gradient was no number.
     pub skipped: usize,
-    /// Mean loss.
+    /// Mean loss of the updates made.
     pub loss: f64,
-    /// Mean norm of the gradient before clipping.
+    /// Mean norm of their gradients before clipping.
     pub gradient_norm: f64,
     /// Sums over the trained tokens of trajectories with an advantage; others are not gone through.
     pub statistics: LossStatistics,
@@ -42,7 +84,8 @@ pub struct LearnReport {
 }
 
 /// How far the sampler's log-probabilities of fresh tokens are from the learner's.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mismatch {
     /// Tokens compared.
     pub tokens: usize,
@@ -77,34 +120,42 @@ pub struct Place {
     pub updates_before: u64,
 }
 
-/// Learns from an iteration's samples. A `reference` is the model that `loss.kl_coefficient` ties the policy to.
+/// Makes those of an iteration's updates that are not made yet; interrupted, the rest of them is left for another time. A
+/// `reference` is the model that `loss.kl_coefficient` ties the policy to.
 pub fn learn(
     updater: &mut Updater,
     reference: Option<&Learner>,
     samples: &[Sample],
+    progress: &mut Updates,
     layout: &Layout,
     place: Place,
     config: &Config,
 ) -> Result<LearnReport, TrainError> {
-    let mut report = LearnReport::default();
     let plan: Vec<Vec<usize>> = (0..config.optimiser.epochs)
         .flat_map(|epoch| updates(samples.len(), epoch, place.iteration, config))
         .collect();
+    if progress.done >= plan.len() {
+        return Ok(progress.report());
+    }
     let trajectories: Vec<&Trajectory> =
         samples.iter().map(|sample| sample.member.trajectory.as_ref()).collect();
     let tied_to = match reference {
         Some(reference) => layout.scores(reference, &trajectories)?,
         None => vec![],
     };
-    let mut old = old_before(updater, samples, &trajectories, layout, &plan, config)?;
-    let (mut entropy, mut norms) = ((0.0, 0usize), 0.0);
-    for (number, batch) in plan.iter().enumerate() {
+    let mut old = if progress.old.is_empty() {
+        old_before(updater, samples, &trajectories, layout, &plan, config)?
+    } else {
+        let known = std::mem::take(&mut progress.old).into_iter();
+        known.zip(&trajectories).map(|(known, trajectory)| Old::from_known(known, trajectory)).collect()
+    };
+    for (number, batch) in plan.iter().enumerate().skip(progress.done) {
         let lengths: Vec<usize> = batch.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
         let scales = token_scales(&lengths, config.loss.normaliser, config.loss.constant_tokens);
         let update = place.updates_before + number as u64;
-        let progress =
+        let share_of_run =
             (place.iteration as f64 + number as f64 / plan.len() as f64) / config.iterations as f64;
-        let rate = config.optimiser.learning_rate_at(update, progress);
+        let rate = config.optimiser.learning_rate_at(update, share_of_run);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
         let counted: Vec<(usize, f64)> = batch.iter().copied().zip(scales).collect();
@@ -112,7 +163,7 @@ pub fn learn(
             counted.into_iter().filter(|&(sample, _)| pulls(&samples[sample], config)).collect();
         let alike = alike(chosen.iter().map(|&(sample, _)| trajectories[sample]));
         let together: Vec<&Trajectory> = alike.iter().map(|same| trajectories[chosen[same[0]].0]).collect();
-        let made = layout.update(updater, &together, rate, |part, new| {
+        let result = layout.update(updater, &together, rate, |part, new| {
             let (mut value, mut coefficients) = (0.0, vec![0.0; new.len()]);
             for &at in &alike[part.trajectory] {
                 let (sample, scale) = chosen[at];
@@ -140,24 +191,35 @@ pub fn learn(
                 coefficients.iter_mut().zip(gradient).for_each(|(all, one)| *all += one);
             }
             (value, coefficients)
-        })?;
-        report.updates += usize::from(made.made);
-        report.skipped += usize::from(!made.made);
-        report.loss += made.loss / plan.len() as f64;
-        norms += made.gradient_norm.unwrap_or(0.0);
-        for value in made.scores.iter().flat_map(|scores| &scores.entropy).flatten() {
-            entropy = (entropy.0 + f64::from(*value), entropy.1 + 1);
-        }
-        report.statistics.add(&statistics);
-        if number == 0 {
-            report.mismatch = mismatch;
+        });
+        let made = match result {
+            Err(TrainError::Interrupted) => {
+                progress.old = old.into_iter().map(Old::known).collect();
+                return Err(TrainError::Interrupted);
+            }
+            made => made?,
+        };
+        let report = &mut progress.report;
+        if made.made {
+            report.updates += 1;
+            report.loss += made.loss;
+            report.gradient_norm += made.gradient_norm.unwrap_or(0.0);
+            for value in made.scores.iter().flat_map(|scores| &scores.entropy).flatten() {
+                progress.entropy = (progress.entropy.0 + f64::from(*value), progress.entropy.1 + 1);
+            }
+            report.statistics.add(&statistics);
+            if number == 0 {
+                report.mismatch = mismatch;
+            }
+        } else {
+            // what it saw may hold what is no number, which no file could keep
+            report.skipped += 1;
         }
         report.tokens += together.iter().map(|trajectory| trajectory.tokens()).sum::<usize>();
         report.learning_rate = rate;
+        progress.done += 1;
     }
-    report.gradient_norm = norms / plan.len().max(1) as f64;
-    report.entropy = entropy.0 / entropy.1.max(1) as f64;
-    Ok(report)
+    Ok(progress.report())
 }
 
 /// Whether a sample adds anything to the gradient. One that does not counts in its batch and needs no pass: with an
@@ -178,6 +240,22 @@ impl Old {
     fn logp(&self) -> &[f32] {
         match self {
             Self::Known(logp) | Self::FirstPass(logp) => logp,
+        }
+    }
+
+    /// As it can be written down: a file has no room for what is no number.
+    fn known(self) -> Option<Vec<f32>> {
+        match self {
+            Self::Known(logp) | Self::FirstPass(logp) => {
+                logp.iter().all(|logp| logp.is_finite()).then_some(logp)
+            }
+        }
+    }
+
+    fn from_known(known: Option<Vec<f32>>, trajectory: &Trajectory) -> Self {
+        match known {
+            Some(logp) => Self::Known(logp),
+            None => Self::FirstPass(vec![f32::NAN; trajectory.trained_tokens()]),
         }
     }
 }
@@ -231,4 +309,17 @@ fn old_before(
         old[sample] = Old::Known(logp);
     }
     Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_probability_that_is_no_number_is_not_written_down() {
+        assert_eq!(Old::FirstPass(vec![-1.0, -2.0]).known(), Some(vec![-1.0, -2.0]));
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(Old::Known(vec![-1.0, odd]).known(), None);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use arpo_core::replay::{Member, ReplayBuffer};
 use arpo_core::reward::{format_reward, reward};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The trajectories of one task that were played in an iteration.
@@ -19,7 +20,8 @@ pub struct Rollouts {
 }
 
 /// A trajectory and how much better than its group it did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sample {
     /// The trajectory, fresh or replayed.
     pub member: Member,
@@ -37,7 +39,8 @@ pub struct Lesson {
 }
 
 /// How a lesson came about.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LessonReport {
     /// Groups that were played.
     pub groups: usize,

@@ -105,8 +105,14 @@ impl<'a> Offline<'a> {
         Ok(Self { method, config, trajectories, units, reference, mismatched })
     }
 
-    /// Goes through everything once.
-    pub fn epoch(&self, number: usize, updater: &mut Updater, layout: &Layout) -> Result<Epoch, TrainError> {
+    /// Goes through everything once; `progress` hears of the updates made and of all.
+    pub fn epoch(
+        &self,
+        number: usize,
+        updater: &mut Updater,
+        layout: &Layout,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Epoch, TrainError> {
         let mut order: Vec<usize> = (0..self.units.len()).collect();
         order.shuffle(&mut stream(self.config.seed, Purpose::Batches, number as u64, 0));
         // a pair counts as two trajectories
@@ -117,11 +123,12 @@ impl<'a> Offline<'a> {
         for (count, chosen) in order.chunks(size).enumerate() {
             let units: Vec<&Vec<usize>> = chosen.iter().map(|&unit| &self.units[unit]).collect();
             let update = (number - 1) * per_epoch + count;
-            let progress = update as f64 / (self.config.offline.epochs * per_epoch) as f64;
-            let rate = self.config.optimiser.learning_rate_at(update as u64, progress);
+            let share = update as f64 / (self.config.offline.epochs * per_epoch) as f64;
+            let rate = self.config.optimiser.learning_rate_at(update as u64, share);
             let report = self.update(&units, rate, updater, layout)?;
             losses.push(report.0);
             norms.push(report.1);
+            progress(count + 1, per_epoch);
         }
         let updates = losses.len();
         Ok(Epoch { number, updates, loss: mean(losses.into_iter()), gradient_norm: mean(norms.into_iter()) })

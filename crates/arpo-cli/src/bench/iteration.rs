@@ -30,11 +30,12 @@ use arpo_train::base_model;
 use arpo_train::collect::{CollectOptions, CollectReport, Collected, Collector, GroupPlan, PlanOptions};
 use arpo_train::episode::History;
 use arpo_train::layout::Layout;
-use arpo_train::learn::{Place, learn};
+use arpo_train::learn::{Place, Updates, learn};
 use arpo_train::lesson::{Rollouts, lesson};
 use arpo_train::memory_plan::{MemoryPlan, Work, fitting};
 use arpo_train::policy::EnginePolicy;
 use arpo_train::policy::scripted::{Script, following};
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup;
 use clap::{Args, value_parser};
@@ -266,10 +267,12 @@ impl Bench {
             processor: &self.agent.processor,
             features: features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
+            stop: &StopSwitch::default(),
         };
         let place = Place { iteration, updates_before: iteration };
         let (learnt, learn_seconds) = timed(self.device, || {
-            learn(&mut self.updater, None, &lesson.samples, &layout, place, &self.config)
+            let updates = &mut Updates::default();
+            learn(&mut self.updater, None, &lesson.samples, updates, &layout, place, &self.config)
         });
         let learnt = learnt.map_err(Failure::failed)?;
         self.screens.keep_only(self.replay.iter().map(Arc::as_ref)).map_err(Failure::failed)?;

@@ -119,16 +119,9 @@ fn number_kind(device: Device) -> Kind {
 
 fn warn_without_kernels(device: Device) {
     if device != Device::Cpu
-        && let Some(problem) = [
-            own_kernels::problem,
-            own_kernels::paged::problem,
-            own_kernels::row::problem,
-            own_kernels::draw::problem,
-        ]
-        .iter()
-        .find_map(|problem| problem())
+        && let Some(slower) = own_kernels::slower()
     {
-        let _ = writeln!(std::io::stderr(), "warning: no CUDA kernels of our own: {problem}");
+        let _ = writeln!(std::io::stderr(), "warning: {slower}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Questions to libtorch and to the NVIDIA driver.
 
 use super::Finding;
-use arpo_torch::driver::{self, Driver, DriverError};
+use arpo_torch::driver::{self, Driver, DriverError, GpuDevice};
+use arpo_torch::kernels;
 use arpo_torch::runtime::{self, CudaHalf};
 use std::fs;
 use std::sync::OnceLock;
@@ -61,7 +62,16 @@ pub(super) fn cuda() -> Finding {
     match half {
         Ok(CudaHalf::Open) if runtime::usable_cuda_devices() > 0 => {
             match runtime::computes_on(tch::Device::Cuda(0)) {
-                Ok(()) => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
+                Ok(()) if !driver.devices.first().is_some_and(GpuDevice::has_bf16) => {
+                    let detail = format!("{found}; it has no bf16: expected compute capability 8.0 or newer");
+                    Finding { command: None, ..Finding::broken(CUDA, detail, needed_for, "") }
+                }
+                Ok(()) => match kernels::slower() {
+                    None => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
+                    Some(slower) => {
+                        Finding::usable(CUDA, format!("{found}; libtorch computes on it; {slower}"))
+                    }
+                },
                 Err(problem) => {
                     Finding::broken(CUDA, format!("{found}; {problem}"), needed_for, "nvidia-smi")
                 }

@@ -7,7 +7,7 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen};
 use arpo_env::evaluator::Evaluator;
 use arpo_env::look::{Font, Theme};
-use arpo_env::tasks::{Part, Suite, own};
+use arpo_env::tasks::{Part, Suite, generated, own};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) struct Source {
     tasks: Option<PathBuf>,
 }
 
-/// A task and where it is listed; own tasks are not.
+/// A task and where it is listed, or whose templates it is of; own tasks are of neither.
 pub(super) struct Chosen {
     pub(super) task: Task,
     pub(super) listed: Option<(Suite, Part)>,
@@ -58,6 +58,9 @@ impl Source {
         if let Some(place) = all.iter().position(|chosen| chosen.task.id.as_str() == id) {
             return Ok(all.swap_remove(place));
         }
+        if let Some(chosen) = self.generated(id) {
+            return Ok(chosen);
+        }
         let names: Vec<&str> = all.iter().map(|chosen| chosen.task.id.as_str()).collect();
         let hint = match near(id, &names).as_slice() {
             [] => "there are none".to_owned(),
@@ -67,6 +70,13 @@ impl Source {
             one => format!("did you mean {}?", one.join("")),
         };
         Err(Failure::Usage(format!("--task {id}: there is no such task; {hint}")))
+    }
+
+    /// A task that is in no list but follows from its name: generated, or unseen.
+    fn generated(&self, id: &str) -> Option<Chosen> {
+        let (suite, task) = generated::find(id)?;
+        let meant = self.tasks.is_none() && self.suite.is_none_or(|only| only == suite);
+        meant.then(|| Chosen { task, listed: Some((suite, Part::Train)) })
     }
 }
 
@@ -81,7 +91,7 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
 /// One task on a screen.
 #[derive(Args)]
 pub(super) struct EpisodeArguments {
-    /// The task, as `arpo env list` names it
+    /// The task, as `arpo env list` names it, or a generated one, as metrics name it
     #[arg(long, value_name = "ID")]
     task: String,
     #[command(flatten)]

@@ -2,36 +2,37 @@
 //!
 //! | to change | look in |
 //! |---|---|
+//! | the embedded desktop's tasks, the report | `embedded` |
+//! | which tasks are played | `parts` |
 //! | OSWorld's tasks, trials and result folders | `osworld` |
 //! | the options of OSWorld's own script | `original` |
+//! | scores written down as they come | `scores` |
 //! | what is printed of result folders | `show` |
 
+mod embedded;
 mod original;
 mod osworld;
+mod parts;
+mod scores;
 mod show;
 
+use crate::Failure;
 use crate::config::Layers;
-use crate::{Failure, write_json};
+use arpo_agent::geometry::PixelLimits;
 use arpo_core::config::{Config, SuiteChoice};
-use arpo_core::statistics::Success;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::policies::{CLUMSINESS, Scripted};
-use arpo_train::collect::CollectReport;
 use arpo_train::policy::chat::{ChatOptions, ChatPolicy};
 use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};
-use arpo_train::trainer::evaluation::{
-    Examination, Examined, TaskScores, by_application, examine, histogram, mean_pass_at, overall,
-};
 use arpo_train::trainer::setup;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use parts::Which;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What `arpo eval` takes.
 #[derive(Args)]
@@ -70,6 +71,22 @@ pub(crate) struct EvalArguments {
     /// Name every task
     #[arg(long)]
     tasks: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// What is shown, and written where.
+#[derive(Args)]
+struct OutputArguments {
+    /// Write scores to this folder as they come, and the report; OSWorld's go to `--result_dir` anyway
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Go on with the evaluation in --out; OSWorld's always goes on
+    #[arg(long)]
+    resume: bool,
+    /// Show no progress, only problems and the result
+    #[arg(long)]
+    quiet: bool,
     /// For scripts
     #[arg(long)]
     json: bool,
@@ -94,71 +111,23 @@ enum Who {
     Random,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
-    /// The tasks the configuration trains on
-    Train,
-    /// The tasks that are never trained on
-    HeldOut,
-    /// Both
-    All,
-}
-
-#[derive(Serialize)]
-struct Report {
-    success: Success,
-    pass_at: BTreeMap<usize, f64>,
-    applications: BTreeMap<String, Success>,
-    histogram: Vec<(&'static str, usize)>,
-    tasks: Vec<TaskScores>,
-    seconds: f64,
-    collecting: CollectReport,
-}
-
 pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(), Failure> {
     if let Some(folder) = &arguments.show {
-        return show::run(folder, arguments.json, out);
+        return show::run(folder, arguments.output.json, out);
     }
     if arguments.samples == Some(0) {
         return Err(Failure::usage("--samples 0: expected at least 1"));
     }
     let config = configuration(arguments)?;
     if config.tasks.suite == SuiteChoice::Osworld {
+        if arguments.part == Which::Unseen {
+            return Err(Failure::usage(
+                "--part unseen: OSWorld's tasks have no templates to make others with",
+            ));
+        }
         return osworld::run(arguments, &config, out);
     }
-    let samples = arguments.samples.unwrap_or(4);
-    let tasks = tasks(arguments.part, &config)?;
-    let mut policy = policy(arguments, &config, &tasks)?;
-    let examination = Examination::of(&config, 0, samples);
-    let began = Instant::now();
-    let mut collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
-    let Examined { tasks, report, .. } =
-        examine(&mut collector, policy.as_mut(), &tasks, &examination, &mut |_| {})
-            .map_err(Failure::failed)?;
-    let ks = std::iter::successors(Some(1), |k| Some(k * 2)).take_while(|&k| k <= samples);
-    let report = Report {
-        success: overall(&tasks),
-        pass_at: ks
-            .filter_map(|k| Some((k, mean_pass_at(k, &tasks, config.selection.success_above)?)))
-            .collect(),
-        applications: by_application(&tasks),
-        histogram: histogram(&tasks).to_vec(),
-        tasks,
-        seconds: began.elapsed().as_secs_f64(),
-        collecting: report,
-    };
-    if arguments.json { write_json(&report, out) } else { print(&report, arguments.tasks, out) }
-}
-
-fn tasks(which: Which, config: &Config) -> Result<Vec<Arc<Task>>, Failure> {
-    let mut tasks = match which {
-        Which::HeldOut => vec![],
-        Which::Train | Which::All => setup::training_tasks(config).map_err(Failure::usage)?,
-    };
-    if which != Which::Train {
-        tasks.extend(setup::held_out_tasks(config));
-    }
-    Ok(tasks)
+    embedded::run(arguments, &config, out)
 }
 
 /// Who acts: as said, or as other options let guess.
@@ -202,18 +171,21 @@ fn key(config: &Config) -> Option<String> {
     std::env::var(&config.chat.key_variable).ok().filter(|key| !key.is_empty())
 }
 
-fn chat(config: &Config) -> ChatPolicy {
+fn chat(config: &Config, greedy: bool) -> ChatPolicy {
     let chat = &config.chat;
     let options = ChatOptions {
         servers: chat.servers.split_whitespace().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         model: chat.model.clone(),
         key: key(config),
-        temperature: config.evaluation.temperature,
+        temperature: if greedy { 0.0 } else { config.evaluation.temperature },
         top_p: (chat.top_p < 1.0).then_some(chat.top_p),
         max_tokens: config.agent.max_tokens,
         frequency_penalty: chat.frequency_penalty,
         limit: Duration::from_secs_f64(chat.limit_seconds),
         tries: chat.tries,
+        retry_unparsable: chat.retry_unparsable,
+        // what the model is trained and sampled with, also behind a server
+        pixels: PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels },
     };
     ChatPolicy::new(options, setup::style(config))
 }
@@ -234,7 +206,7 @@ fn policy(
         Who::Chat if config.chat.servers.trim().is_empty() => {
             return Err(Failure::usage("`chat.servers` is empty: expected http://host:port/v1"));
         }
-        Who::Chat => Box::new(chat(config)),
+        Who::Chat => Box::new(chat(config, arguments.greedy)),
         Who::Script => {
             let file = arguments
                 .script
@@ -250,30 +222,4 @@ fn policy(
             Box::new(policy)
         }
     })
-}
-
-fn print(report: &Report, with_tasks: bool, out: &mut impl Write) -> Result<(), Failure> {
-    let row = |name: &str, Success { rollouts, mean, low, high }: Success| {
-        format!("{name:<12} {mean:.3}  [{low:.3}, {high:.3}]  {rollouts:6} rollouts")
-    };
-    for (application, &success) in &report.applications {
-        writeln!(out, "{}", row(application, success))?;
-    }
-    writeln!(out, "{}", row("all", report.success))?;
-    let passes: Vec<String> =
-        report.pass_at.iter().map(|(k, share)| format!("pass@{k} {share:.3}")).collect();
-    writeln!(out, "{}", passes.join("  "))?;
-    let bins: Vec<String> = report.histogram.iter().map(|(bin, count)| format!("{bin}: {count}")).collect();
-    writeln!(out, "tasks by success  {}", bins.join("  "))?;
-    if report.collecting.lost > 0 {
-        writeln!(out, "{} rollouts were lost to failures of desktops", report.collecting.lost)?;
-    }
-    if with_tasks {
-        for TaskScores { task, scores, .. } in &report.tasks {
-            let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
-            writeln!(out, "{:<40} {mean:.3}", task.as_str())?;
-        }
-    }
-    writeln!(out, "{:.1} s", report.seconds)?;
-    Ok(())
 }

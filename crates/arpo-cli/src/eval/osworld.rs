@@ -1,16 +1,19 @@
 //! OSWorld's tasks, trial by trial, with result folders as OSWorld writes them. Tasks that have a result are skipped.
 
 use super::{EvalArguments, Who, policy, show, who};
+use crate::show::failure_line;
 use crate::{Failure, write_json};
 use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::Outcome;
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::table::Results;
+use arpo_train::TrainError;
 use arpo_train::collect::CollectEvent;
 use arpo_train::episode::PlayedEpisode;
 use arpo_train::policy::Policy;
 use arpo_train::policy::chat::NO_ANSWER;
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::osworld::{Recorded, desktops, left_out};
 use arpo_train::trainer::setup;
@@ -28,6 +31,8 @@ osworld.settle_seconds = 10.0
 osworld.pause_seconds = 1.0
 osworld.calls_tolerated = 3
 osworld.give_up_at = 15
+chat.frequency_penalty = 1.0
+chat.retry_unparsable = true
 ";
 
 const RESULTS: &str = "results";
@@ -73,14 +78,15 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
     let first = arguments.original.trial_id.unwrap_or(0);
     let model = model_name(arguments, config);
     let trials = u32::try_from(arguments.samples.unwrap_or(1)).map_err(Failure::usage)?;
+    let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let mut unjudged = Vec::new();
     for number in first..first + trials {
         let trial = Trial::new(&root, "screenshot", &model, &number.to_string());
-        unjudged.extend(play(arguments, config, &trial, u64::from(number), &tasks, policy.as_mut())?);
+        unjudged.extend(play(arguments, config, &trial, u64::from(number), &tasks, policy.as_mut(), &stop)?);
     }
     let folder = root.join("pyautogui").join("screenshot").join(&model);
     let summary = Results::read(&folder).map(|results| results.summary());
-    match (&summary, arguments.json) {
+    match (&summary, arguments.output.json) {
         (Ok(summary), true) => write_json(summary, out)?,
         (Ok(summary), false) => {
             show::print(summary, out)?;
@@ -123,6 +129,7 @@ fn play(
     number: u64,
     tasks: &[Arc<Task>],
     policy: &mut dyn Policy,
+    stop: &StopSwitch,
 ) -> Result<Vec<String>, Failure> {
     let is_finished = |task: &&Arc<Task>| trial.is_finished(&task.application, task.id.as_str());
     let open: Vec<Arc<Task>> = tasks.iter().filter(|task| !is_finished(task)).cloned().collect();
@@ -134,15 +141,21 @@ fn play(
     let mut config = config.clone();
     config.collect.desktops = config.collect.desktops.min(open.len());
     let desktops = desktops(&config, Some(recorded)).map_err(Failure::failed)?;
-    let mut collector = setup::collector_of(&config, Arc::clone(&desktops.make), &Arc::default());
+    let mut collector = setup::collector_of(&config, desktops.make, &Arc::default())
+        .removing(desktops.remove_all)
+        .stopped_by(stop.clone());
     let examination = Examination::of(&config, number, 1);
     let examined = examine(&mut collector, policy, &open, &examination, &mut tell);
-    drop(collector);
     // whatever happened: nothing stays on the engine
-    if let Err(error) = desktops.close() {
+    if let Err(error) = collector.close() {
         say(&format!("{error}; the next start removes what is left"));
     }
-    let examined = examined.map_err(Failure::failed)?;
+    let examined = examined.map_err(|error| match error {
+        TrainError::Interrupted => {
+            Failure::Stopped(Some("stopped; the same command plays what has no result".into()))
+        }
+        error => Failure::failed(error),
+    })?;
     for (task, episodes) in open.iter().zip(&examined.episodes) {
         // an episode that ended with words nobody can read is not judged, and worth nothing
         if episodes.iter().any(is_unreadable) && !is_finished(&task) {
@@ -166,8 +179,6 @@ fn tell(event: CollectEvent) {
             say(&format!("{score:.2}  {task}  ({running} running, {waiting} waiting)"));
         }
         CollectEvent::Ended { .. } => {}
-        CollectEvent::Failed { desktop, kind, reason } => {
-            say(&format!("desktop {desktop}: {kind}: {reason}"));
-        }
+        CollectEvent::Failed(failure) => say(&failure_line(&failure)),
     }
 }

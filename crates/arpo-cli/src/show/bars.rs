@@ -5,6 +5,7 @@ use super::lines::in_words;
 use super::paint::Paint;
 use arpo_train::run::events::{CollectProgress, RunEvent};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use terminal_size::{Width, terminal_size_of};
@@ -33,16 +34,7 @@ impl Bars {
         let size = terminal_size_of(io::stderr());
         let columns = size.map_or(COLUMNS, |(Width(width), _)| usize::from(width)).clamp(40, MOST_COLUMNS);
         let all = MultiProgress::with_draw_target(target);
-        let colour =
-            if Paint::for_stream(io::stderr().is_terminal()).is_coloured() { ".cyan/dim" } else { "" };
-        let add = |name: &'static str| {
-            let bar = all.add(ProgressBar::new(0).with_prefix(name));
-            let template = format!("{{prefix}} {{pos:>4}}/{{len:4}} {{bar:20{colour}}} {{wide_msg}}");
-            if let Ok(style) = ProgressStyle::with_template(&template) {
-                bar.set_style(style.progress_chars("━━─"));
-            }
-            bar
-        };
+        let add = |name: &'static str| all.add(styled(ProgressBar::new(0).with_prefix(name)));
         let (iterations, episodes) = (add("iterations"), add("episodes  "));
         // the clock goes on between iterations
         iterations.enable_steady_tick(Duration::from_millis(500));
@@ -82,7 +74,7 @@ impl Bars {
                 self.episodes.set_position(0);
                 self.episodes.set_message("");
             }
-            RunEvent::Notice(_) | RunEvent::RunEnded(_) => {}
+            RunEvent::DesktopFailed(_) | RunEvent::Notice(_) | RunEvent::RunEnded(_) => {}
         }
     }
 }
@@ -94,15 +86,34 @@ impl Drop for Bars {
     }
 }
 
+/// A bar by itself, on stderr, which is a terminal.
+pub(super) fn alone(name: String, total: usize) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(FRAMES);
+    styled(ProgressBar::with_draw_target(Some(total as u64), target).with_prefix(name))
+}
+
+fn styled(bar: ProgressBar) -> ProgressBar {
+    let colour = if Paint::for_stream(io::stderr().is_terminal()).is_coloured() { ".cyan/dim" } else { "" };
+    let template = format!("{{prefix}} {{pos:>4}}/{{len:4}} {{bar:20{colour}}} {{wide_msg}}");
+    match ProgressStyle::with_template(&template) {
+        Ok(style) => bar.with_style(style.progress_chars("━━─")),
+        Err(_) => bar,
+    }
+}
+
 /// What stands behind the bar of episodes.
 pub(super) fn episodes_message(progress: &CollectProgress) -> String {
-    let CollectProgress { running, finished, successes, .. } = *progress;
+    let CollectProgress { running, finished, successes, ref failures, .. } = *progress;
     let share = if finished > 0 {
         format!(", success {:.2}", successes as f64 / finished as f64)
     } else {
         String::new()
     };
-    format!("{running} running{share}")
+    let mut message = format!("{running} running{share}");
+    for (kind, count) in failures {
+        let _ = write!(message, ", {count} {kind}");
+    }
+    message
 }
 
 /// What stands behind the bar of iterations: at the pace so far.

@@ -3,6 +3,7 @@
 
 use super::paint::{Ink, Paint};
 use arpo_core::statistics::Success;
+use arpo_train::collect::{DesktopFailure, FailureKind};
 use arpo_train::run::events::{IterationDone, Notice, RunStarted};
 
 /// Between fields of a line.
@@ -13,12 +14,18 @@ struct Field {
     rank: u8,
     label: String,
     value: String,
+    /// What may stand for the value before the field is left out.
+    shorter: Option<String>,
     ink: Ink,
 }
 
 impl Field {
     fn new(rank: u8, label: &str, value: impl Into<String>) -> Self {
-        Self { rank, label: label.to_owned(), value: value.into(), ink: Ink::Plain }
+        Self { rank, label: label.to_owned(), value: value.into(), shorter: None, ink: Ink::Plain }
+    }
+
+    fn or(self, shorter: impl Into<String>) -> Self {
+        Self { shorter: Some(shorter.into()), ..self }
     }
 
     fn inked(self, ink: Ink) -> Self {
@@ -45,6 +52,7 @@ pub(super) fn started(started: &RunStarted, paint: Paint) -> Vec<String> {
         Some(done) => format!("goes on after iteration {done} of {iterations}"),
     };
     let size = in_millions(*parameters);
+    let tasks = if *tasks == 0 { "endless".to_owned() } else { tasks.to_string() };
     vec![
         format!("{}  {verb}, seed {seed}", paint.ink(Ink::Bold, method)),
         format!("{size} parameters on {device}, {tasks} tasks, {desktops} desktops"),
@@ -66,7 +74,8 @@ pub(super) fn iteration(done: &IterationDone, columns: usize, paint: Paint) -> S
         for (place, (name, success)) in evaluation.suites.iter().enumerate() {
             let best = if evaluation.best && place == 0 { " best" } else { "" };
             let value = format!("{}{best}", with_interval(*success));
-            fields.push(Field::new(2, name, value).inked(ink));
+            let shorter = format!("{:.2}{best}", success.mean);
+            fields.push(Field::new(2, name, value).or(shorter).inked(ink));
         }
     }
     if done.environment_errors > 0 {
@@ -87,7 +96,12 @@ pub(super) fn iteration(done: &IterationDone, columns: usize, paint: Paint) -> S
     while width(&fields) > columns {
         let Some(least) = fields.iter().map(|field| field.rank).max().filter(|&rank| rank > 1) else { break };
         // of equal ones the last
-        if let Some(place) = fields.iter().rposition(|field| field.rank == least) {
+        let last = |fields: &[Field], is_long: fn(&Field) -> bool| {
+            fields.iter().rposition(|field| field.rank == least && is_long(field))
+        };
+        if let Some(place) = last(&fields, |field| field.shorter.is_some()) {
+            fields[place].value = fields[place].shorter.take().unwrap_or_default();
+        } else if let Some(place) = last(&fields, |_| true) {
             fields.remove(place);
         }
     }
@@ -103,6 +117,18 @@ fn width(fields: &[Field]) -> usize {
 /// Something a person should know.
 pub(super) fn notice(notice: &Notice, paint: Paint) -> String {
     format!("{} {}", paint.ink(Ink::Warning, "note:"), notice.message)
+}
+
+/// A failure in one line: which desktop or task, what, what is done.
+pub(super) fn failure(failure: &DesktopFailure, paint: Paint) -> String {
+    let DesktopFailure { desktop, task, kind, reason, remedy } = failure;
+    let what = match task {
+        Some(task) if *kind == FailureKind::BadTask => format!("task {task}"),
+        Some(task) => format!("desktop {desktop} on {task}"),
+        None => format!("desktop {desktop}"),
+    };
+    let reason = reason.replace('\n', " ");
+    format!("{} {kind}: {reason}; {remedy}", paint.ink(Ink::Warning, &format!("{what}:")))
 }
 
 /// A share and half of its interval, as wide as its wider side.

@@ -5,13 +5,16 @@
 //! there are plain lines.
 
 mod bars;
+mod episodes;
 mod lines;
 mod paint;
 mod table;
 
+use arpo_train::collect::DesktopFailure;
 use arpo_train::run::events::RunEvent;
 use bars::Bars;
 use clap::Args;
+pub(crate) use episodes::{EpisodeProgress, UpdateProgress};
 use paint::Paint;
 use std::io::{self, IsTerminal, Write};
 
@@ -27,6 +30,11 @@ pub(crate) struct ShowArguments {
     /// Print events as JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A failure of a desktop in one line, for commands that show lines of their own.
+pub(crate) fn failure_line(failure: &DesktopFailure) -> String {
+    lines::failure(failure, Paint::for_stream(io::stderr().is_terminal()))
 }
 
 /// Who is told, and how.
@@ -111,6 +119,7 @@ impl<'a> Show<'a> {
             RunEvent::IterationDone(done) if !quiet => {
                 self.log_lines(&[lines::iteration(done, self.columns, self.log_paint)])
             }
+            RunEvent::DesktopFailed(failure) => self.log_lines(&[lines::failure(failure, self.log_paint)]),
             RunEvent::Notice(notice) => self.log_lines(&[lines::notice(notice, self.log_paint)]),
             RunEvent::RunEnded(ended) => {
                 self.bars = None;

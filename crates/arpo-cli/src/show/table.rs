@@ -3,6 +3,7 @@
 use super::lines::{in_words, with_interval};
 use super::paint::{Ink, Paint};
 use arpo_core::statistics::Success;
+use arpo_core::task::TaskId;
 use arpo_train::run::events::RunEnded;
 
 /// The width of a column of numbers.
@@ -18,6 +19,10 @@ pub(super) fn ended(ended: &RunEnded, paint: Paint) -> Vec<String> {
     let stopped = if *interrupted { ", stopped on request" } else { "" };
     lines.push(format!("{iterations} of {of} iterations in {}{stopped}", in_words(*seconds)));
     lines.push(format!("{episodes} episodes, {environment_errors} ended by environment errors"));
+    if !ended.unplayable.is_empty() {
+        let names: Vec<&str> = ended.unplayable.iter().map(TaskId::as_str).collect();
+        lines.push(format!("{} tasks could not be played: {}", names.len(), names.join(", ")));
+    }
     let longest = ended.written.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
     for (what, path) in &ended.written {
         lines.push(format!("{}  {}", paint.ink(Ink::Dim, &format!("{what:longest$}")), path.display()));

@@ -3,6 +3,8 @@
 use super::paint::Paint;
 use super::{Mode, Show, ShowArguments, bars, lines, table};
 use arpo_core::statistics::Success;
+use arpo_core::task::TaskId;
+use arpo_train::collect::{DesktopFailure, FailureKind, Remedy};
 use arpo_train::run::events::{
     Best, CollectProgress, Evaluation, IterationDone, Notice, RunEnded, RunEvent, RunStarted,
 };
@@ -51,6 +53,7 @@ fn ended() -> RunEnded {
         best: Some(Best { iteration: 50, suites: vec![("training".into(), success(0.87))] }),
         episodes: 3840,
         environment_errors: 3,
+        unplayable: vec![],
         written: vec![
             ("best model".into(), "runs/a/best/model".into()),
             ("metrics".into(), "runs/a/metrics.jsonl".into()),
@@ -88,6 +91,25 @@ fn an_iteration_is_one_line_of_80_columns() {
     assert!(lines::iteration(&evaluated(9), 120, Paint::NONE).contains("errors 3"));
 }
 
+/// Three sets of tasks stay on the line: intervals go first, those of the last set before those of the first.
+#[test]
+fn three_sets_fit_into_80_columns() {
+    let sets = [("training", 0.83), ("unseen", 0.71), ("held_out", 0.1)];
+    let suites = sets.map(|(name, mean)| (name.to_owned(), success(mean))).to_vec();
+    let done = |best| IterationDone {
+        evaluation: Some(Evaluation { suites: suites.clone(), best, lost: 0 }),
+        ..done(100)
+    };
+    let line = |columns, best| lines::iteration(&done(best), columns, Paint::NONE);
+    assert_eq!(
+        line(80, false),
+        "100/100  success 0.53  training 0.83 ±0.05  unseen 0.71 ±0.05  held_out 0.10"
+    );
+    assert_eq!(line(80, true), "100/100  success 0.53  training 0.83 ±0.05 best  unseen 0.71  held_out 0.10");
+    assert_eq!(line(66, true), "100/100  success 0.53  training 0.83 best  unseen 0.71");
+    assert!(line(120, false).contains("unseen 0.71 ±0.05  held_out 0.10 ±0.05"));
+}
+
 #[test]
 fn colours_change_nothing_but_colours() {
     let painted = lines::iteration(&evaluated(100), 80, Paint::COLOURS);
@@ -117,6 +139,11 @@ fn the_beginning_and_the_end() {
         said,
         ["ARPO  100 iterations, seed 7", "1.2 M parameters on cpu, 64 tasks, 32 desktops", "in runs/a",]
     );
+    let endless = RunStarted { tasks: 0, ..started.clone() };
+    assert_eq!(
+        lines::started(&endless, Paint::NONE)[1],
+        "1.2 M parameters on cpu, endless tasks, 32 desktops"
+    );
     let resumed = RunStarted { resumed_at: Some(40), ..started };
     assert_eq!(lines::started(&resumed, Paint::NONE)[0], "ARPO  goes on after iteration 40 of 100, seed 7");
     assert_eq!(
@@ -136,7 +163,14 @@ fn the_beginning_and_the_end() {
 
 #[test]
 fn bars_say_what_is_left() {
-    let progress = CollectProgress { iteration: 3, running: 24, finished: 40, total: 64, successes: 21 };
+    let progress = CollectProgress {
+        iteration: 3,
+        running: 24,
+        finished: 40,
+        total: 64,
+        successes: 21,
+        ..Default::default()
+    };
     assert_eq!(bars::episodes_message(&progress), "24 running, success 0.53");
     let none = CollectProgress { finished: 0, successes: 0, ..progress };
     assert_eq!(bars::episodes_message(&none), "24 running");
@@ -253,8 +287,14 @@ fn a_run_to_look_at() {
     for iteration in 1..=6 {
         for finished in 0..=64 {
             let running = 32.min(64 - finished);
-            let progress =
-                CollectProgress { iteration, running, finished, total: 64, successes: finished / 2 };
+            let progress = CollectProgress {
+                iteration,
+                running,
+                finished,
+                total: 64,
+                successes: finished / 2,
+                ..Default::default()
+            };
             show.event(&RunEvent::CollectProgress(progress));
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -263,4 +303,32 @@ fn a_run_to_look_at() {
     show.event(&RunEvent::Notice(Notice { message: "stopping after this iteration".into() }));
     show.event(&RunEvent::RunEnded(ended()));
     assert!(show.finish().is_ok());
+}
+
+#[test]
+fn a_failure_is_one_line_with_what_is_done() {
+    let failure = |kind, task: Option<&str>, remedy| DesktopFailure {
+        desktop: 3,
+        task: task.map(TaskId::new),
+        kind,
+        reason: "no answer\nwithin 30 s".into(),
+        remedy,
+    };
+    let said = |failure: DesktopFailure| lines::failure(&failure, Paint::NONE);
+    let later = Remedy::Replaced { after_seconds: 4.0 };
+    assert_eq!(
+        said(failure(FailureKind::Overrun, Some("mail"), later)),
+        "desktop 3 on mail: overrun: no answer within 30 s; replaced in 4 s"
+    );
+    assert_eq!(
+        said(failure(FailureKind::Start, None, Remedy::Quarantined)),
+        "desktop 3: start: no answer within 30 s; not replaced any more in this collection"
+    );
+    assert_eq!(
+        said(failure(FailureKind::BadTask, Some("mail"), Remedy::TaskLeftOut)),
+        "task mail: bad_task: no answer within 30 s; the task is left out"
+    );
+    let failures = [(FailureKind::Start, 1), (FailureKind::Overrun, 2)].into();
+    let progress = CollectProgress { running: 5, failures, ..CollectProgress::default() };
+    assert_eq!(bars::episodes_message(&progress), "5 running, 1 start, 2 overrun");
 }

@@ -107,6 +107,23 @@ fn show_writes_a_picture_of_the_screen() {
 }
 
 /// In the current folder under the task's name, where nothing else is said.
+/// What a run's metrics name can be looked at, though no list has it.
+#[test]
+fn generated_tasks_are_shown_by_their_names() {
+    let folder = Folder::new("generated");
+    let picture = folder.path("task.png");
+    for (id, size) in
+        [("pocket-files-rename-g000016", (168, 140)), ("desktop-files-rename-u000001", (640, 480))]
+    {
+        let shown = json(&["env", "show", "--task", id, "--oracle-steps", "30", "--out", &picture, "--json"]);
+        assert_eq!((&shown["id"], &shown["score"]), (&Value::from(id), &Value::from(1.0)), "{shown}");
+        assert_eq!(png_size(&picture), size);
+    }
+    let ran = arpo(&["env", "show", "--task", "pocket-files-rename-g000016", "--suite", "desktop"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("there is no such task"), "{}", ran.stderr);
+}
+
 #[test]
 fn show_follows_the_oracle_to_the_end() {
     let folder = Folder::new("oracle");

@@ -5,6 +5,8 @@
 mod bench_collect;
 mod commands;
 mod env_commands;
+mod generated_tasks;
 mod osworld_eval;
+mod stopping;
 mod structure;
 mod training;

@@ -20,7 +20,7 @@ pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
 pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 pub use run::{
-    CheckpointConfig, DeviceChoice, EvaluationConfig, FontChoice, HeldOut, ModelSection, ScreenConfig,
+    CheckpointConfig, DeviceChoice, EvaluateWhen, EvaluationConfig, FontChoice, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
 };
 pub use sections::{
@@ -32,7 +32,7 @@ use crate::effort::EffortConfig;
 use crate::loss::{LossConfig, OldLogp};
 use crate::replay::ReplayConfig;
 use crate::reward::RewardConfig;
-use crate::sampler::SamplingConfig;
+use crate::sampler::{SamplingConfig, TaskOrder};
 use crate::selection::SelectionConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,26 @@ impl Config {
                 "`replay.injections` = {injections}: expected less than `collect.group_size` = {group}, \
                  because a group needs a member of its own"
             ));
+        }
+        self.tasks.check()?;
+        self.check_endless()
+    }
+
+    /// What a run in which no task comes twice cannot have.
+    fn check_endless(&self) -> Result<(), String> {
+        if !self.tasks.endless {
+            return Ok(());
+        }
+        if self.sampling.order == TaskOrder::Weighted {
+            return Err("`tasks.endless` = true: no task comes twice, so `sampling.order` = \"weighted\" has nothing to \
+                        weigh: expected \"shuffled\""
+                .into());
+        }
+        let EvaluationConfig { every, unseen, .. } = self.evaluation;
+        if every > 0 && self.tasks.generated == 0 && unseen != EvaluateWhen::Always {
+            return Err("`tasks.endless` = true with `tasks.generated` = 0 has no trained tasks to evaluate on: expected \
+                        `evaluation.unseen` = \"always\", or `tasks.generated` = 64"
+                .into());
         }
         Ok(())
     }

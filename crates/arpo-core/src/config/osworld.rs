@@ -148,7 +148,8 @@ pub struct ChatConfig {
     /// Only the likeliest tokens that together have this probability; 1 for all.
     #[schemars(range(min = 0.01, max = 1.0))]
     pub top_p: f64,
-    /// Less of what was said already.
+    /// The `frequency_penalty` of `OpenAI`: tokens become less likely the more often a response has them. 0 for what the model
+    /// says by itself; OSWorld's agent has 1.
     #[schemars(range(min = -2.0, max = 2.0))]
     pub frequency_penalty: f64,
     /// For one request.
@@ -157,6 +158,9 @@ pub struct ChatConfig {
     /// Requests for one response at most.
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
+    /// Ask again, at temperature 1, for a response that cannot be parsed, as OSWorld's agent does; otherwise it ends the
+    /// episode, as it does in the built-in engine.
+    pub retry_unparsable: bool,
 }
 
 impl Default for ChatConfig {
@@ -166,9 +170,10 @@ impl Default for ChatConfig {
             model: "ui-tars".into(),
             key_variable: "OPENAI_API_KEY".into(),
             top_p: 1.0,
-            frequency_penalty: 1.0,
+            frequency_penalty: 0.0,
             limit_seconds: 300.0,
             tries: 3,
+            retry_unparsable: false,
         }
     }
 }

@@ -69,6 +69,13 @@ pub struct TasksConfig {
     /// Train on the tasks this file lists, one id a line, as `arpo select` writes it, or, for OSWorld, as its own lists
     /// are; `quick`, `osworld-128`, `osworld-32`: the lists of the presets; empty for no list.
     pub list: String,
+    /// Train on so many tasks that the suite's training templates make, instead of the listed ones. The task of a number
+    /// is the same in every run; the run's `seed` decides when it comes. 0 for none.
+    #[schemars(range(max = 1_000_000))]
+    pub generated: usize,
+    /// Train on generated tasks without end: every visit has a new one. Nothing comes back, so replay and what `[effort]`
+    /// learns of a task have nothing to do. `generated` is then how many of the first are evaluated as trained ones.
+    pub endless: bool,
     /// Desktops a task is met on: 1 keeps everything that the task leaves open as it was first.
     #[schemars(range(min = 1))]
     pub worlds: u64,
@@ -76,7 +83,53 @@ pub struct TasksConfig {
 
 impl Default for TasksConfig {
     fn default() -> Self {
-        Self { suite: SuiteChoice::Pocket, files: String::new(), count: 0, list: String::new(), worlds: 1 }
+        Self {
+            suite: SuiteChoice::Pocket,
+            files: String::new(),
+            count: 0,
+            list: String::new(),
+            generated: 0,
+            endless: false,
+            worlds: 1,
+        }
+    }
+}
+
+impl TasksConfig {
+    /// Whether the tasks to train on are generated, not listed.
+    pub fn are_generated(&self) -> bool {
+        self.generated > 0 || self.endless
+    }
+
+    /// The keys that say where tasks come from: one of them.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !self.are_generated() {
+            return Ok(());
+        }
+        let wanted = if self.endless {
+            "`tasks.endless` = true".to_owned()
+        } else {
+            format!("`tasks.generated` = {}", self.generated)
+        };
+        if self.suite == SuiteChoice::Osworld {
+            return Err(format!(
+                "{wanted}: `tasks.suite` = \"osworld\" has no templates to make tasks with: expected \"pocket\" or \"desktop\""
+            ));
+        }
+        let other =
+            [("files", &self.files), ("list", &self.list)].into_iter().find(|(_, value)| !value.is_empty());
+        if let Some((key, value)) = other {
+            return Err(format!(
+                "{wanted} and `tasks.{key}` = {value:?} both say what to train on: expected one of them (`tasks.{key}` = \"\")"
+            ));
+        }
+        if self.count > 0 {
+            return Err(format!(
+                "{wanted} and `tasks.count` = {} both say what to train on: expected one of them (`tasks.count` = 0)",
+                self.count
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -156,20 +209,33 @@ pub struct EvaluationConfig {
     /// Sampling temperature; 0 always takes the likeliest token.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: f64,
-    /// Also on the held-out tasks, which are never trained on.
-    pub held_out: HeldOut,
+    /// On so many of the training tasks, spread evenly over them; 0 for all.
+    pub tasks: usize,
+    /// Also on 64 other tasks of the trained templates, which are never trained on. Not with `tasks.files`, nor OSWorld.
+    /// Where tasks are generated and this is `"always"`, the best model is the one that does best here, else the one that
+    /// does best on the training tasks.
+    pub unseen: EvaluateWhen,
+    /// Also on the held-out tasks, which are of other templates and never trained on.
+    pub held_out: EvaluateWhen,
 }
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 10, samples: 4, temperature: 1.0, held_out: HeldOut::Always }
+        Self {
+            every: 10,
+            samples: 4,
+            temperature: 1.0,
+            tasks: 0,
+            unseen: EvaluateWhen::Always,
+            held_out: EvaluateWhen::Always,
+        }
     }
 }
 
-/// When the agent is judged on held-out tasks.
+/// When the agent is judged on a set of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum HeldOut {
+pub enum EvaluateWhen {
     /// At every evaluation.
     Always,
     /// At the first and the last.

@@ -117,7 +117,8 @@ pub struct PolicyLoss {
 }
 
 /// Sums over tokens, so that those of micro-batches add up; the methods are the metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LossStatistics {
     /// How many tokens.
     pub tokens: usize,

@@ -149,6 +149,74 @@ fn rules_between_keys_are_answered_too() {
     );
 }
 
+/// Tasks come from one place; what cannot be together is named.
+#[test]
+fn generated_tasks_go_with_no_other_tasks() {
+    let with = |assignments: &[&str]| {
+        let layers: Vec<Layer> = assignments.iter().map(|one| Layer::set(one).unwrap()).collect();
+        resolve(&layers).map(drop).map_err(|error| error.to_string())
+    };
+    for (assignments, answer) in [
+        (
+            &["tasks.generated=9", "tasks.files=\"mine.json\""][..],
+            "`tasks.generated` = 9 and `tasks.files` = \"mine.json\" both say what to train on: expected one of them \
+             (`tasks.files` = \"\")",
+        ),
+        (
+            &["tasks.generated=9", "tasks.list=\"quick\""],
+            "`tasks.generated` = 9 and `tasks.list` = \"quick\" both say what to train on: expected one of them \
+             (`tasks.list` = \"\")",
+        ),
+        (
+            &["tasks.endless=true", "tasks.count=4"],
+            "`tasks.endless` = true and `tasks.count` = 4 both say what to train on: expected one of them \
+             (`tasks.count` = 0)",
+        ),
+        (
+            &["tasks.endless=true", "tasks.suite=\"osworld\""],
+            "`tasks.endless` = true: `tasks.suite` = \"osworld\" has no templates to make tasks with: expected \
+             \"pocket\" or \"desktop\"",
+        ),
+        (
+            &["tasks.endless=true", "sampling.order=\"weighted\""],
+            "`tasks.endless` = true: no task comes twice, so `sampling.order` = \"weighted\" has nothing to weigh: \
+             expected \"shuffled\"",
+        ),
+        (
+            &["tasks.endless=true", "evaluation.unseen=\"ends\""],
+            "`tasks.endless` = true with `tasks.generated` = 0 has no trained tasks to evaluate on: expected \
+             `evaluation.unseen` = \"always\", or `tasks.generated` = 64",
+        ),
+    ] {
+        assert_eq!(with(assignments), Err(format!("configuration: {answer}")), "{assignments:?}");
+    }
+    for fine in [
+        &["tasks.generated=1000000"][..],
+        &["tasks.endless=true"],
+        &["tasks.endless=true", "tasks.generated=64", "evaluation.unseen=\"never\""],
+        &["tasks.endless=true", "evaluation.unseen=\"never\"", "evaluation.every=0"],
+    ] {
+        assert_eq!(with(fine), Ok(()), "{fine:?}");
+    }
+    let answer = set("tasks.generated=1000001").unwrap_err();
+    assert!(answer.ends_with("expected a whole number from 0 to 1000000"), "{answer}");
+}
+
+/// `endless` is `quick` on other tasks, so that their curves can be compared.
+#[test]
+fn the_preset_endless_trains_as_quick_does() {
+    let preset = |name| resolve(&[Layer::preset(name).unwrap()]).unwrap();
+    let (quick, mut endless) = (preset("quick"), preset("endless"));
+    assert_eq!((endless.tasks.generated, endless.tasks.endless), (4096, false));
+    endless.iterations = quick.iterations;
+    endless.tasks = quick.tasks.clone();
+    endless.evaluation = quick.evaluation.clone();
+    endless.checkpoints = quick.checkpoints.clone();
+    endless.replay.capacity = quick.replay.capacity;
+    endless.replay.screens_gib = quick.replay.screens_gib;
+    assert_eq!(endless, quick);
+}
+
 #[test]
 fn files_are_answered_with_their_name_and_line() {
     let broken = Layer::toml("my.toml", "seed = 1\nloss = = 2\n").unwrap_err().to_string();
@@ -158,7 +226,7 @@ fn files_are_answered_with_their_name_and_line() {
     assert!(unknown.starts_with("my.toml: `speed` = 1: there is no such key; "), "{unknown}");
     assert_eq!(
         Layer::preset("fast").unwrap_err().to_string(),
-        "--preset: there is no preset \"fast\": expected one of quick, paper, released, osworld, osworld-subset32"
+        "--preset: there is no preset \"fast\": expected one of quick, endless, paper, released, osworld, osworld-subset32"
     );
 }
 

@@ -4,7 +4,10 @@ use crate::episode::{Played, Script, answer};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Ended, EngineError, EngineOptions, Request};
 use arpo_model::model::Model;
+use arpo_tokenizer::TokenizerError;
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tch::no_grad;
 
 fn assert_same(one: &[Played], other: &[Played]) {
@@ -228,6 +231,49 @@ fn weights_that_are_no_numbers_end_a_pass_with_an_error() {
         assert!(matches!(engine.pass(), Err(EngineError::NoNumbers)));
         engine.abandon();
         assert_eq!(engine.unanswered(), 0);
+    }
+}
+
+/// What fails while responses are completed costs no pages: others go on, and after all of it the cache is as large as
+/// before.
+#[test]
+fn a_response_that_cannot_be_completed_gives_its_pages_back() {
+    const FAILURES: u32 = 12;
+    for script in Script::all() {
+        let prompt = script.golden().tokens();
+        let requests = || (0..3).map(|seed| script.request(&prompt, seed, 0)).collect::<Vec<_>>();
+        // room for the three and a little more: what leaked would soon be missed
+        let text = script.golden().checkpoint().config.text;
+        let token_bytes = 2 * text.layers as u64 * (text.key_value_heads * text.head_width()) as u64 * 4;
+        let tokens = prompt.len() as u64 + 6 * requests()[0].sampling.max_tokens as u64 + 64;
+        let options = || EngineOptions { cache_bytes: tokens * token_bytes, ..script.options() };
+        let expected = answer(&mut script.engine(options()), requests());
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        let fails = move |_: &[u32]| match counted.fetch_add(1, Ordering::Relaxed) {
+            0..FAILURES => Err(TokenizerError::Input("no text".into())),
+            _ => Ok("text".into()),
+        };
+        let mut engine = script.engine(options()).with_text(fails);
+        while asked.load(Ordering::Relaxed) < FAILURES {
+            if engine.unanswered() == 0 {
+                for request in requests() {
+                    engine.submit(request).unwrap();
+                }
+            }
+            let failed = engine.pass().is_err();
+            // now and then the others go on
+            if failed && asked.load(Ordering::Relaxed).is_multiple_of(2) {
+                engine.abandon();
+            }
+        }
+        engine.abandon();
+        let put_back = engine.counts().put_back;
+        let answered = answer(&mut engine, requests());
+        for (one, other) in answered.iter().zip(&expected) {
+            assert_eq!((one.tokens.clone(), one.text.as_str()), (other.tokens.clone(), "text"));
+        }
+        assert_eq!(engine.counts().put_back, put_back);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod devices;
 mod files;
+pub mod generated;
 mod maker;
 mod office;
 pub mod own;
@@ -152,7 +153,7 @@ impl Suite {
 
     /// Names of the training templates: `files-rename`.
     pub fn templates(self) -> Vec<String> {
-        Part::Train.templates().iter().map(|template| format!("{}-{}", template.app, template.name)).collect()
+        Part::Train.templates().into_iter().map(template_name).collect()
     }
 
     /// The `index`-th task beyond the listed ones, of the training templates in turn: endless material for
@@ -165,7 +166,7 @@ impl Suite {
 
     /// The `index`-th further task of one template, or none if there is no template of that name.
     pub fn further_task_of(self, name: &str, index: u64) -> Option<Task> {
-        let wanted = |template: &&Template| format!("{}-{}", template.app, template.name) == name;
+        let wanted = |template: &&Template| template_name(template) == name;
         Some(self.further(Part::Train.templates().into_iter().find(wanted)?, index))
     }
 
@@ -175,24 +176,34 @@ impl Suite {
             let seed = FURTHER_SEEDS + index.wrapping_mul(64) + retry;
             self.make(template, Part::Train, mixed_seed(template, seed), id.clone())
         };
-        let same = |one: &Task, other: &Task| {
-            (&one.instruction, &one.setup, &one.evaluator)
-                == (&other.instruction, &other.setup, &other.evaluator)
-        };
         let mut task = make(0);
         for retry in 1.. {
-            if !self.all_tasks().any(|listed| same(listed, &task)) {
+            if !self.is_listed(&task) {
                 break;
             }
             task = make(retry);
         }
         task
     }
+
+    /// Whether a listed task asks for the same in the same surroundings.
+    fn is_listed(self, task: &Task) -> bool {
+        self.all_tasks().any(|listed| coincide(listed, task))
+    }
+}
+
+/// Whether two tasks, whatever their names, ask for the same in the same surroundings.
+pub fn coincide(one: &Task, other: &Task) -> bool {
+    (&one.instruction, &one.setup, &one.evaluator) == (&other.instruction, &other.setup, &other.evaluator)
+}
+
+fn template_name(template: &Template) -> String {
+    format!("{}-{}", template.app, template.name)
 }
 
 /// Templates draw from streams of their own, also where they share a name.
 fn mixed_seed(template: &Template, seed: u64) -> u64 {
-    crate::look::mixed(seed, &format!("{}-{}", template.app, template.name))
+    crate::look::mixed(seed, &template_name(template))
 }
 
 /// A listed task by its name, and the suite it belongs to.

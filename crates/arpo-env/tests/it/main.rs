@@ -5,6 +5,7 @@
 mod documented_scores;
 mod drawing;
 mod embedded_contract;
+mod generated;
 mod input;
 mod oracle_solves;
 mod saved_state;

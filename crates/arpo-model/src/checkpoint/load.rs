@@ -6,6 +6,7 @@ use super::{Weights, piece_of};
 use crate::ModelError;
 use crate::config::{self, ModelConfig};
 use arpo_torch::mapped::MappedFile;
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -45,14 +46,30 @@ pub struct Checkpoint {
 pub fn load(folder: &Path, kind: Kind, device: Device) -> Result<Checkpoint, ModelError> {
     let config = config::read(folder)?;
     let weights = Shards::open(folder)?.weights(&config, kind, device)?;
-    let mut side_files = BTreeMap::new();
+    Ok(Checkpoint { config, weights, side_files: side_files(folder)? })
+}
+
+/// Looks through a folder without reading its weights: an error if a file or a tensor is missing or of another shape.
+pub fn check(folder: &Path) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), ModelError> {
+    let config = config::read(folder)?;
+    let shards = Shards::open(folder)?;
+    for layout in parameters(&config) {
+        for piece in &layout.pieces {
+            shards.find(piece)?;
+        }
+    }
+    Ok((config, side_files(folder)?))
+}
+
+fn side_files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, ModelError> {
+    let mut files = BTreeMap::new();
     for name in SIDE_FILES {
         let path = folder.join(name);
         if path.is_file() {
-            side_files.insert(name.to_owned(), fs::read(&path).map_err(ModelError::io(&path))?);
+            files.insert(name.to_owned(), fs::read(&path).map_err(ModelError::io(&path))?);
         }
     }
-    Ok(Checkpoint { config, weights, side_files })
+    Ok(files)
 }
 
 /// Reads a checkpoint that the program carries in itself: the files of a folder by name, the weights in one of them.
@@ -148,6 +165,12 @@ impl Shards {
     }
 
     fn tensor(&self, piece: &Piece) -> Result<Tensor, ModelError> {
+        let (view, kind) = self.find(piece)?;
+        Ok(Tensor::from_data_size(view.data(), &piece.shape, kind))
+    }
+
+    /// A piece in its file, if it is there and has the right shape.
+    fn find(&self, piece: &Piece) -> Result<(TensorView<'_>, Kind), ModelError> {
         let found = [piece.name.clone(), piece.other_name()]
             .into_iter()
             .find_map(|name| self.places.get(&name).map(|&file| (name, file)));
@@ -167,7 +190,7 @@ impl Shards {
             Dtype::BF16 => Kind::BFloat16,
             other => return Err(wrong(format!("is {other:?}: expected F32, F16 or BF16"))),
         };
-        Ok(Tensor::from_data_size(view.data(), &shape, kind))
+        Ok((view, kind))
     }
 }
 

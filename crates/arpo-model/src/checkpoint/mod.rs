@@ -10,7 +10,7 @@ mod load;
 mod save;
 pub(crate) mod scratch;
 
-pub use load::{Checkpoint, load, load_carried};
+pub use load::{Checkpoint, check, load, load_carried};
 pub(crate) use save::SavedTensor;
 pub use save::save;
 

@@ -5,6 +5,7 @@ use super::adamw::{AdamW, Update, gradient_norm};
 use super::incident::{self, Evidence};
 use super::{Learner, MicroBatch, TokenScores};
 use crate::ModelError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 /// A loss and its gradient with respect to the log-probabilities (see `arpo_core::loss`).
@@ -41,13 +42,15 @@ pub struct UpdateReport {
     pub written: Option<PathBuf>,
 }
 
-/// An update that is being put together. Its gradients lie in the learner's weights until [`UpdateInProgress::finish`].
+/// An update that is being put together. Its gradients lie in the learner's weights until [`UpdateInProgress::finish`];
+/// one that is dropped before, because it failed or was given up, leaves none behind.
 #[derive(Debug)]
 pub struct UpdateInProgress<'a> {
     updater: &'a mut Updater,
     losses: Vec<f64>,
     scores: Vec<TokenScores>,
     broken: Option<Broken>,
+    finished: bool,
 }
 
 /// Why an update is not made.
@@ -86,7 +89,7 @@ impl Updater {
 
     /// Begins an update.
     pub fn begin(&mut self) -> UpdateInProgress<'_> {
-        UpdateInProgress { updater: self, losses: vec![], scores: vec![], broken: None }
+        UpdateInProgress { updater: self, losses: vec![], scores: vec![], broken: None, finished: false }
     }
 
     /// One update from micro-batches that are all there. `loss` is asked for each one's, by its number and what the model
@@ -150,9 +153,11 @@ impl UpdateInProgress<'_> {
 
     /// Moves the weights, unless something was no number. Without a single micro-batch the gradient is 0: the optimiser
     /// goes on as its moments say.
-    pub fn finish(self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
-        let Self { updater, losses, scores, broken } = self;
+    pub fn finish(mut self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
+        let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
+        let broken = self.broken.take();
         let made = broken.is_none();
+        let updater = &mut *self.updater;
         let (gradient_norm, written) = match broken {
             Some(Broken { gradient_norm, written }) => (gradient_norm, written),
             None => match updater.optimiser.update(updater.learner.model().weights(), learning_rate) {
@@ -162,6 +167,17 @@ impl UpdateInProgress<'_> {
                 }
             },
         };
+        self.finished = true;
         Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, made, scores, written })
+    }
+}
+
+impl Drop for UpdateInProgress<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            let weights = self.updater.learner.model().weights();
+            // a device that has just failed may fail here, too; the first failure is the one to be told
+            let _ = catch_unwind(AssertUnwindSafe(|| weights.zero_gradients()));
+        }
     }
 }

@@ -56,6 +56,8 @@ struct State {
     starting: usize,
     /// Callers that wait for one of those.
     waiting: usize,
+    /// Callers that start their own.
+    taking: usize,
     /// Desktops being removed.
     removing: usize,
 }
@@ -94,7 +96,17 @@ impl Spares {
             }
             self.give_back(spare);
         }
+        // counted, so that whoever closes waits for it, and looked at under the lock, so that none begins after that
+        {
+            let mut state = inner.lock();
+            if inner.closing.load(Ordering::Acquire) {
+                return Err(ProviderError::Closing { name: "of the next episode".into() });
+            }
+            state.taking += 1;
+        }
         let desktop = self.origin.start(deadline, &inner.closing);
+        inner.lock().taking -= 1;
+        inner.changed.notify_all();
         self.refill();
         desktop
     }
@@ -172,12 +184,15 @@ impl Spares {
     }
 
     fn let_go(&self) {
-        self.inner.closing.store(true, Ordering::Release);
-        let ready = std::mem::take(&mut self.inner.lock().ready);
+        let ready = {
+            let mut state = self.inner.lock();
+            self.inner.closing.store(true, Ordering::Release);
+            std::mem::take(&mut state.ready)
+        };
         drop(ready);
         let deadline = Instant::now() + CLOSE;
         let mut state = self.inner.lock();
-        while state.starting + state.removing > 0 {
+        while state.starting + state.taking + state.removing > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

@@ -50,6 +50,24 @@ pub fn problem() -> Option<&'static str> {
     FUSED.get_or_init(Fused::compile).as_ref().err().map(String::as_str)
 }
 
+/// In one line, what is slower on this machine's GPU because kernels cannot be compiled or launched, and why; `None` where
+/// all of them are there. Compiles them if that was not done before.
+pub fn slower() -> Option<String> {
+    let parts = [
+        ("learning and reading", problem()),
+        ("attention over the cache", paged::problem()),
+        ("layers of new tokens", row::problem()),
+        ("tokens of a single episode", token::problem()),
+        ("drawing of tokens", draw::problem()),
+    ];
+    let missing: Vec<(&str, &str)> =
+        parts.into_iter().filter_map(|(part, problem)| Some((part, problem?))).collect();
+    let (_, why) = missing.first()?;
+    let parts: Vec<&str> = missing.iter().map(|(part, _)| *part).collect();
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(format!("slower than it could be, without CUDA kernels of our own for {}: {why}", parts.join(", ")))
+}
+
 /// The kernels, if they can work on this tensor.
 pub fn fused_for(tensor: &Tensor) -> Option<&'static Fused> {
     let whole_groups = tensor.size().last().is_some_and(|width| width % 16 == 0);

@@ -284,6 +284,11 @@ impl WholeToken {
     }
 }
 
+/// Why the kernel is not there, on a machine with a GPU.
+pub fn problem() -> Option<&'static str> {
+    module().as_ref().err().map(String::as_str)
+}
+
 fn module() -> &'static Result<Module, String> {
     MODULE.get_or_init(|| Module::compile(&SOURCES, "token.cu"))
 }

@@ -30,12 +30,15 @@ use crate::TrainError;
 use crate::episode::PlayedEpisode;
 use crate::memory::guarded;
 use crate::policy::Policy;
+use crate::run::stop::StopSwitch;
 use arpo_core::config::{Config, Order};
 use arpo_core::task::TaskId;
 use pool::Pool;
+use serde::Serialize;
 use session::Session;
 use state::{GroupState, Living, Waiting};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -128,15 +131,49 @@ pub enum CollectEvent {
         /// Episodes that still have to begin.
         waiting: usize,
     },
-    /// A desktop failed.
-    Failed {
-        /// Which.
-        desktop: usize,
-        /// How.
-        kind: FailureKind,
-        /// In its words.
-        reason: String,
+    /// A desktop failed, or a task cannot be played.
+    Failed(DesktopFailure),
+}
+
+/// A failure of a desktop, or of a task on it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DesktopFailure {
+    /// Which desktop.
+    pub desktop: usize,
+    /// What was played on it, if anything was.
+    pub task: Option<TaskId>,
+    /// How it failed.
+    pub kind: FailureKind,
+    /// In its words.
+    pub reason: String,
+    /// What is done about it.
+    pub remedy: Remedy,
+}
+
+/// What is done about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// Another desktop takes its place after so many seconds.
+    Replaced {
+        /// 0 for at once.
+        after_seconds: f64,
     },
+    /// It failed too often in a row and is not replaced until the next collection.
+    Quarantined,
+    /// The desktop is well; the task is not played.
+    TaskLeftOut,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replaced { after_seconds } if *after_seconds < 0.5 => f.write_str("replaced"),
+            Self::Replaced { after_seconds } => write!(f, "replaced in {after_seconds:.0} s"),
+            Self::Quarantined => f.write_str("not replaced any more in this collection"),
+            Self::TaskLeftOut => f.write_str("the task is left out"),
+        }
+    }
 }
 
 /// Desktops, and how episodes are played on them.
@@ -149,13 +186,61 @@ pub struct Collector {
     ahead: BTreeMap<u64, Living>,
     next_number: u64,
     collections: u64,
+    stop: StopSwitch,
+    /// After the pool, so that what desktops hold themselves is gone before.
+    teardown: Option<Teardown>,
+}
+
+/// Removes what desktops may have left outside of this program.
+pub type RemoveAll = dyn Fn() -> Result<(), TrainError> + Send + Sync;
+
+/// Does so once, however the collector goes.
+struct Teardown(Option<Arc<RemoveAll>>);
+
+impl fmt::Debug for Teardown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Teardown")
+    }
+}
+
+impl Teardown {
+    fn now(&mut self) -> Result<(), TrainError> {
+        self.0.take().map_or(Ok(()), |remove| remove())
+    }
+}
+
+impl Drop for Teardown {
+    fn drop(&mut self) {
+        // whoever wants to know closes the collector; what is left is removed by the next start
+        let _ = self.now();
+    }
 }
 
 impl Collector {
     /// A collector with so many desktops; they start with the first collection.
     pub fn new(factory: Arc<DesktopFactory>, desktops: usize, options: CollectOptions) -> Self {
         let pool = Pool::new(factory, desktops.max(1));
-        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0 }
+        let (stop, teardown) = (StopSwitch::default(), None);
+        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, teardown }
+    }
+
+    /// The same that gives its episodes up, with [`TrainError::Interrupted`], once a switch is on.
+    #[must_use]
+    pub fn stopped_by(self, stop: StopSwitch) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// The same that removes what its desktops leave outside of this program, when it goes.
+    #[must_use]
+    pub fn removing(self, all: Arc<RemoveAll>) -> Self {
+        Self { teardown: Some(Teardown(Some(all))), ..self }
+    }
+
+    /// Ends all desktops; says what could not be removed.
+    pub fn close(self) -> Result<(), TrainError> {
+        let Self { pool, teardown, .. } = self;
+        drop(pool);
+        teardown.map_or(Ok(()), |mut teardown| teardown.now())
     }
 
     /// Resets free desktops for the first episodes of a collection to come, and does not wait for them: the desktops get

@@ -4,16 +4,20 @@
 //! end no more. One that overruns is not waited for: its thread is left to itself, and what it may still say is not
 //! listened to.
 
-use super::CollectOptions;
 use super::desktop::{Call, DesktopFactory, DesktopReport, DesktopThread, Done, Failure, start};
 use super::report::{FailureKind, Tally};
 use super::thinking::Thought;
+use super::{CollectOptions, Remedy};
+use crate::run::stop::StopSwitch;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// Longest wait between failures, in first waits.
 const LONGEST_BACK_OFF: u32 = 64;
+
+/// How often the switch is looked at while nothing happens.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Desktops have this long to tear themselves down when the collector goes.
 const TEAR_DOWN: Duration = Duration::from_secs(10);
@@ -41,9 +45,16 @@ impl From<Thought> for Event {
 #[derive(Debug)]
 pub(super) enum News {
     /// A call ended. Of the episode, unless it was a start.
-    Call { place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failure> },
+    Call { place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failed> },
     /// The policy has something to say.
     Policy(Thought),
+}
+
+/// A call that came to nothing, and what is done about its desktop.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) remedy: Remedy,
 }
 
 #[derive(Debug)]
@@ -170,8 +181,14 @@ impl Pool {
         }
     }
 
-    /// What is new; waits for it if `wait`.
-    pub(super) fn news(&mut self, options: &CollectOptions, tally: &mut Tally, wait: bool) -> Option<News> {
+    /// What is new; waits for it if `wait`, unless the switch is on.
+    pub(super) fn news(
+        &mut self,
+        options: &CollectOptions,
+        tally: &mut Tally,
+        wait: bool,
+        stop: &StopSwitch,
+    ) -> Option<News> {
         loop {
             // what was said counts before what was not
             match self.inbox.try_recv() {
@@ -185,13 +202,12 @@ impl Pool {
                 return Some(news);
             }
             self.start_rested(options, tally);
-            if !wait {
+            if !wait || stop.asked() {
                 return None;
             }
-            let event = match self.next_change() {
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(change) => self.inbox.recv_timeout(change.saturating_duration_since(Instant::now())),
-            };
+            let until_change =
+                self.next_change().map(|change| change.saturating_duration_since(Instant::now()));
+            let event = self.inbox.recv_timeout(until_change.map_or(LOOK, |left| left.min(LOOK)));
             if let Some(news) = event.ok().and_then(|event| self.heard(event, options)) {
                 return Some(news);
             }
@@ -212,19 +228,27 @@ impl Pool {
             State::Calling { episode, .. } => Some(episode),
             _ => None,
         };
-        match &result {
-            Ok(Done::Started) => slot.state = State::Idle,
-            Ok(Done::Reset(_)) => slot.state = State::Holding,
-            Ok(Done::Acted { .. } | Done::Evaluated(_)) => {
-                slot.failures = 0;
+        let result = match result {
+            Ok(done) => {
+                slot.state = match &done {
+                    Done::Started => State::Idle,
+                    Done::Reset(_) => State::Holding,
+                    Done::Acted { .. } | Done::Evaluated(_) => {
+                        slot.failures = 0;
+                        State::Holding
+                    }
+                };
+                Ok(done)
+            }
+            Err(failure) if failure.kind == FailureKind::BadTask => {
                 slot.state = State::Holding;
+                Err(Failed { failure, remedy: Remedy::TaskLeftOut })
             }
-            Err(failure) if failure.kind == FailureKind::BadTask => slot.state = State::Holding,
             Err(failure) => {
-                let reason = failure.reason.clone();
-                self.fail(place, reason, options);
+                let remedy = self.fail(place, failure.reason.clone(), options);
+                Err(Failed { failure, remedy })
             }
-        }
+        };
         Some(News::Call { place, episode, busy, result })
     }
 
@@ -242,24 +266,25 @@ impl Pool {
             self.slots.iter().enumerate().find_map(|(place, slot)| Some((place, late(slot)?)))?;
         let seconds = (deadline - since).as_secs_f64();
         let reason = format!("desktop {place} did not answer within {seconds} s");
-        self.fail(place, reason.clone(), options);
-        let result = Err(Failure::new(FailureKind::Overrun, reason));
+        let remedy = self.fail(place, reason.clone(), options);
+        let result = Err(Failed { failure: Failure::new(FailureKind::Overrun, reason), remedy });
         Some(News::Call { place, episode, busy: now - since, result })
     }
 
-    fn fail(&mut self, place: usize, reason: String, options: &CollectOptions) {
+    fn fail(&mut self, place: usize, reason: String, options: &CollectOptions) -> Remedy {
         self.last_failure = reason;
         let slot = &mut self.slots[place];
         slot.generation += 1;
         slot.thread = None;
         slot.failures += 1;
-        slot.state = if slot.failures >= options.quarantine_after {
-            State::Quarantined
-        } else {
-            let doublings = (slot.failures as u32).saturating_sub(2).min(LONGEST_BACK_OFF.ilog2());
-            let rest = if slot.failures > 1 { options.back_off * (1 << doublings) } else { Duration::ZERO };
-            State::Resting { until: Instant::now() + rest }
-        };
+        if slot.failures >= options.quarantine_after {
+            slot.state = State::Quarantined;
+            return Remedy::Quarantined;
+        }
+        let doublings = (slot.failures as u32).saturating_sub(2).min(LONGEST_BACK_OFF.ilog2());
+        let rest = if slot.failures > 1 { options.back_off * (1 << doublings) } else { Duration::ZERO };
+        slot.state = State::Resting { until: Instant::now() + rest };
+        Remedy::Replaced { after_seconds: rest.as_secs_f64() }
     }
 
     fn start_rested(&mut self, options: &CollectOptions, tally: &mut Tally) {

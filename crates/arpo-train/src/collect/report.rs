@@ -1,12 +1,12 @@
 //! What is told of a collection: how much, how fast, what went wrong, how busy desktops and policy were.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 /// What can go wrong with a desktop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// It could not be made.
@@ -50,14 +50,17 @@ impl fmt::Display for FailureKind {
 }
 
 /// What a collection was like.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CollectReport {
     /// From its beginning to its end.
     pub seconds: f64,
     /// Episodes played to their own end.
     pub episodes: usize,
-    /// Episodes that a failure ended.
+    /// Episodes that a desktop's failure ended.
     pub lost: usize,
+    /// Episodes that were begun of tasks that cannot be set up or judged.
+    pub unplayable: usize,
     /// Lost episodes that another took the place of.
     pub refilled: usize,
     /// Groups that stayed smaller than planned.
@@ -103,6 +106,7 @@ impl CollectReport {
         self.seconds += other.seconds;
         self.episodes += other.episodes;
         self.lost += other.lost;
+        self.unplayable += other.unplayable;
         self.refilled += other.refilled;
         self.partial_groups += other.partial_groups;
         self.steps += other.steps;

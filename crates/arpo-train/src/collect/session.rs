@@ -7,14 +7,15 @@
 
 use super::desktop::{Call, Done, Failure};
 use super::plan::GroupPlan;
-use super::pool::{News, Pool};
+use super::pool::{Failed, News, Pool};
 use super::report::{FailureKind, Tally};
 use super::state::{GroupState, Living, Stage, Waiting};
 use super::thinking::{Answered, Thought, Told};
-use super::{CollectEvent, CollectOptions, Collector};
+use super::{CollectEvent, CollectOptions, Collector, DesktopFailure};
 use crate::TrainError;
 use crate::episode::{History, on_screen};
 use crate::policy::{Question, Ticket};
+use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
 use arpo_core::trajectory::Outcome;
@@ -38,6 +39,7 @@ pub(super) struct Session<'a> {
     tally: Tally,
     next_number: &'a mut u64,
     collection: u64,
+    stop: &'a StopSwitch,
     progress: &'a mut (dyn FnMut(CollectEvent) + Send),
 }
 
@@ -49,7 +51,7 @@ impl<'a> Session<'a> {
         questions: Sender<Vec<Question>>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
-        let Collector { options, pool, ahead, next_number, collections } = collector;
+        let Collector { options, pool, ahead, next_number, collections, stop, .. } = collector;
         let (mut waiting, mut groups) = (VecDeque::new(), Vec::new());
         for (number, plan) in plans.into_iter().enumerate() {
             let (group, episodes) = GroupState::new(number, plan);
@@ -78,6 +80,7 @@ impl<'a> Session<'a> {
             tally: Tally::default(),
             next_number,
             collection: *collections,
+            stop,
             progress,
         }
     }
@@ -175,7 +178,11 @@ impl<'a> Session<'a> {
     /// What is new; waits for it if `wait`.
     pub(super) fn news(&mut self, wait: bool) -> Result<Option<News>, TrainError> {
         loop {
-            match self.pool.news(self.options, &mut self.tally, wait) {
+            if self.stop.asked() {
+                return Err(TrainError::Interrupted);
+            }
+            match self.pool.news(self.options, &mut self.tally, wait, self.stop) {
+                None if wait => {}
                 Some(News::Policy(thought)) if thought.collection != self.collection => {}
                 Some(News::Policy(Thought { what: Told::Failed(error), .. })) => return Err(error),
                 Some(News::Policy(Thought { what: Told::Gone, .. })) => {
@@ -241,11 +248,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn called(&mut self, place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failure>) {
-        if let Err(failure) = &result {
+    fn called(&mut self, place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failed>) {
+        if let Err(Failed { failure, remedy }) = &result {
             self.tally.failure(failure.kind);
             let Failure { kind, reason } = failure.clone();
-            (self.progress)(CollectEvent::Failed { desktop: place, kind, reason });
+            let living = episode.and_then(|number| self.living.get(&number));
+            let task = living.map(|living| self.groups[living.group].task.clone());
+            let failed = DesktopFailure { desktop: place, task, kind, reason, remedy: *remedy };
+            (self.progress)(CollectEvent::Failed(failed));
         }
         let Some((number, living)) = episode.and_then(|number| Some((number, self.living.get_mut(&number)?)))
         else {
@@ -281,7 +291,7 @@ impl<'a> Session<'a> {
                     self.finish(number, outcome, score);
                 }
             }
-            Err(failure) => self.lose(number, failure),
+            Err(Failed { failure, .. }) => self.lose(number, failure),
         }
     }
 
@@ -298,15 +308,18 @@ impl<'a> Session<'a> {
     fn lose(&mut self, number: u64, failure: Failure) {
         let Some(living) = self.living.remove(&number) else { return };
         self.pool.release(living.place);
-        self.tally.report.lost += 1;
         let (number, index) = (living.group, living.index);
         let group = &mut self.groups[number];
         if failure.kind == FailureKind::BadTask {
+            self.tally.report.unplayable += 1;
             group.give_up(failure.reason.clone());
             self.waiting.retain(|waiting| waiting.group != number);
-        } else if let Some(spare) = group.spare(number) {
-            self.tally.report.refilled += 1;
-            self.waiting.push_front(spare);
+        } else {
+            self.tally.report.lost += 1;
+            if let Some(spare) = group.spare(number) {
+                self.tally.report.refilled += 1;
+                self.waiting.push_front(spare);
+            }
         }
         let outcome = Outcome::EnvironmentError { reason: format!("{}: {}", failure.kind, failure.reason) };
         group.lost.push((index, living.ended(outcome, 0.0), failure));

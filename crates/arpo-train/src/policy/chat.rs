@@ -9,7 +9,7 @@ use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
 use crate::TrainError;
 use crate::episode::{History, TranscriptSlice, reference};
 use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
-use arpo_agent::geometry::{Size, UITARS_LIMITS, smart_resize};
+use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
 use arpo_agent::parse::parse;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::Screenshot;
@@ -37,12 +37,16 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// Tokens of a response at most.
     pub max_tokens: usize,
-    /// Less of what was said already.
+    /// Tokens become less likely the more often a response has them.
     pub frequency_penalty: f64,
     /// For one request.
     pub limit: Duration,
     /// Requests for one response at most.
     pub tries: u32,
+    /// Ask again for a response that cannot be parsed.
+    pub retry_unparsable: bool,
+    /// The sizes at which the model sees screens; the server's own image processor must have the same.
+    pub pixels: PixelLimits,
 }
 
 /// The beginning of a response that no server gave.
@@ -130,8 +134,12 @@ impl Asking {
         let (mut temperature, mut unreadable, mut problem) = (self.options.temperature, None, String::new());
         for attempt in 0..self.options.tries.max(1) {
             let server = &servers[(first + attempt as usize) % servers.len()];
-            match self.request(server, &messages, temperature) {
-                Ok(text) if parse(&text).is_ok() => return Ok(text),
+            let seed = history
+                .plan
+                .sampling_seed
+                .wrapping_add((history.answers.len() as u64) << 8 | u64::from(attempt));
+            match self.request(server, &messages, temperature, seed) {
+                Ok(text) if !self.options.retry_unparsable || parse(&text).is_ok() => return Ok(text),
                 Ok(text) => {
                     temperature = 1.0;
                     unreadable = Some(text);
@@ -151,7 +159,7 @@ impl Asking {
             .ok_or(problem)
     }
 
-    fn request(&self, server: &str, messages: &Value, temperature: f64) -> Result<String, String> {
+    fn request(&self, server: &str, messages: &Value, temperature: f64, seed: u64) -> Result<String, String> {
         let ChatOptions { model, key, top_p, max_tokens, frequency_penalty, .. } = &self.options;
         let mut body = json!({
             "model": model,
@@ -159,6 +167,8 @@ impl Asking {
             "temperature": temperature,
             "max_tokens": max_tokens,
             "frequency_penalty": frequency_penalty,
+            // servers read a signed number
+            "seed": seed & (u64::MAX >> 1),
         });
         if let Some(top_p) = top_p {
             body["top_p"] = json!(top_p);
@@ -280,7 +290,8 @@ impl Policy for ChatPolicy {
     }
 
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
-        smart_resize(screen, UITARS_LIMITS).map_err(|error| TrainError::Options(error.to_string()))
+        smart_resize(screen, self.asking.options.pixels)
+            .map_err(|error| TrainError::Options(error.to_string()))
     }
 
     fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
@@ -292,6 +303,7 @@ impl Policy for ChatPolicy {
 mod tests {
     use super::*;
     use crate::episode::{EpisodePlan, screenshot};
+    use arpo_agent::geometry::UITARS_LIMITS;
     use arpo_agent::window::ScreenshotWindow;
     use arpo_core::task::{Task, TaskId};
     use arpo_core::trajectory::EpisodeId;
@@ -339,6 +351,8 @@ mod tests {
             frequency_penalty: 1.0,
             limit: Duration::from_secs(20),
             tries: 2,
+            retry_unparsable: true,
+            pixels: UITARS_LIMITS,
         }
     }
 
@@ -422,5 +436,22 @@ mod tests {
         let problem = answers(&mut policy).unwrap_err().to_string();
         assert!(problem.starts_with("no chat server answers any more: http"), "{problem}");
         assert!(ChatPolicy::living(&[address], None, Duration::from_secs(2)).is_err());
+    }
+
+    /// As the built-in engine would: the model's own sizes, and what it says ends the episode if nobody can read it.
+    #[test]
+    fn a_model_of_our_own_is_taken_at_its_word() {
+        let (address, requests) = server(&["click somewhere"]);
+        let pixels = PixelLimits { min: 784, max: 1 << 20 };
+        let options =
+            ChatOptions { pixels, retry_unparsable: false, frequency_penalty: 0.0, ..options(address) };
+        let mut policy = ChatPolicy::new(options, ConversationStyle::uitars(ScreenshotWindow::new(15, 0)));
+        let small = Size { width: 168, height: 140 };
+        assert_eq!(policy.seen_size(small).unwrap(), small);
+        policy.ask(question(0)).unwrap();
+        let answer = answers(&mut policy).unwrap().remove(0).1;
+        assert_eq!((answer.text.as_str(), answer.complete), ("click somewhere", true));
+        assert_eq!(requests.recv().unwrap()["frequency_penalty"], 0.0);
+        assert!(requests.try_recv().is_err(), "asked again");
     }
 }

@@ -20,7 +20,7 @@ pub fn write<'a>(
     let folder = run.join("episodes");
     make_folder(&folder)?;
     let store = ScreenStore::new(&folder.join("screens"));
-    let path = folder.join(format!("iteration-{iteration:06}.jsonl"));
+    let path = file(run, iteration);
     let mut lines = Vec::new();
     for PlayedEpisode { trajectory, screens, .. } in episodes {
         for (step, screen) in trajectory.steps.iter().zip(screens) {
@@ -32,6 +32,15 @@ pub fn write<'a>(
     }
     write_file(&path, &lines)?;
     Ok(path)
+}
+
+/// Whether the episodes of an iteration are there.
+pub fn is_written(run: &Path, iteration: u64) -> bool {
+    file(run, iteration).is_file()
+}
+
+fn file(run: &Path, iteration: u64) -> PathBuf {
+    run.join("episodes").join(format!("iteration-{iteration:06}.jsonl"))
 }
 
 /// The episodes of a folder in the order they were collected. Needs no lock and changes nothing.

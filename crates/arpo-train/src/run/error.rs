@@ -30,8 +30,8 @@ pub enum RunError {
         /// The folder.
         folder: PathBuf,
     },
-    /// There is something, but no run.
-    #[error("{}: no run to resume: expected a config.toml in it", folder.display())]
+    /// There is no run.
+    #[error("{}: holds no run: expected a folder with the config.toml of one", folder.display())]
     NoRun {
         /// The folder.
         folder: PathBuf,
@@ -50,12 +50,12 @@ pub enum RunError {
 }
 
 impl RunError {
-    pub(super) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |error| Self::Io { path, doing, error }
     }
 
-    pub(super) fn file(path: &Path, problem: impl Into<String>) -> Self {
+    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
         Self::File { path: path.to_path_buf(), problem: problem.into() }
     }
 }

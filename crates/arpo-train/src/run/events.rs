@@ -1,7 +1,10 @@
 //! What a run tells whoever watches: the command line shows it, scripts read it as JSON, one object per line.
 
+use crate::collect::{DesktopFailure, FailureKind};
 use arpo_core::statistics::Success;
+use arpo_core::task::TaskId;
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Something that happened.
@@ -12,6 +15,8 @@ pub enum RunEvent {
     RunStarted(RunStarted),
     /// Episodes are being played.
     CollectProgress(CollectProgress),
+    /// A desktop failed, or a task cannot be played.
+    DesktopFailed(DesktopFailure),
     /// An iteration is over.
     IterationDone(IterationDone),
     /// Something a person should know: a damaged checkpoint, a desktop given up.
@@ -35,7 +40,7 @@ pub struct RunStarted {
     pub parameters: u64,
     /// Where it computes.
     pub device: String,
-    /// Tasks to train on.
+    /// Tasks to train on; 0 if every visit has a new one.
     pub tasks: usize,
     /// Desktops at once.
     pub desktops: usize,
@@ -44,7 +49,7 @@ pub struct RunStarted {
 }
 
 /// How far the episodes of an iteration are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CollectProgress {
     /// The iteration, from 1.
     pub iteration: u64,
@@ -56,6 +61,8 @@ pub struct CollectProgress {
     pub total: usize,
     /// Of the finished ones, those that succeeded.
     pub successes: usize,
+    /// Failures of desktops, by kind.
+    pub failures: BTreeMap<FailureKind, u64>,
 }
 
 /// What came of an iteration.
@@ -96,7 +103,7 @@ pub struct IterationDone {
 /// What an evaluation found.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Evaluation {
-    /// By the name of a set of tasks: training, held out.
+    /// By the name of a set of tasks: training, unseen, held out. The first is the one that the best is chosen by.
     #[serde(serialize_with = "as_map")]
     pub suites: Vec<(String, Success)>,
     /// No evaluation before was better.
@@ -135,6 +142,8 @@ pub struct RunEnded {
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
+    /// Tasks that could not be set up or judged.
+    pub unplayable: Vec<TaskId>,
     /// What was written: what it is, and where.
     #[serde(serialize_with = "as_map")]
     pub written: Vec<(String, PathBuf)>,

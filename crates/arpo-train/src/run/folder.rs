@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum Start {
     /// That it is not there, or empty.
     New,
-    /// That there is a run in it. An empty folder will do too: the run was killed before it could begin.
+    /// That there is a run in it.
     Resume,
 }
 
@@ -33,7 +33,7 @@ pub struct RunFolder {
 pub struct ConfigChange {
     /// With its section.
     pub key: String,
-    /// In the folder, as TOML; `None` if it was not there.
+    /// Before, as TOML; `None` if it was not there.
     pub was: Option<String>,
     /// Now; `None` if it is gone.
     pub is: Option<String>,
@@ -115,29 +115,26 @@ impl RunFolder {
     /// Writes a file of the folder whole; where it lies.
     pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
         let path = self.path.join(name);
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
         write_file(&path, bytes)?;
         Ok(path)
     }
+}
 
-    /// What a configuration has otherwise than the one in the folder; nothing if there is none.
-    pub fn config_changes(&self, toml: &str) -> Result<Vec<ConfigChange>, RunError> {
-        let Some(stored) = self.config()? else { return Ok(vec![]) };
-        let path = config_file(&self.path);
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|error| RunError::file(&path, format!("not TOML: {error}").replace('\n', " ")))
-        };
-        let (was, is) = (flattened(&parse(&stored)?), flattened(&parse(toml)?));
-        let mut keys: Vec<&String> = was.iter().chain(&is).map(|(key, _)| key).collect();
-        keys.sort();
-        keys.dedup();
-        let value = |list: &[(String, String)], wanted: &String| {
-            list.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
-        };
-        let change =
-            |key: &String| ConfigChange { key: key.clone(), was: value(&was, key), is: value(&is, key) };
-        Ok(keys.into_iter().map(change).filter(|change| change.was != change.is).collect())
-    }
+/// What a configuration, as TOML, has otherwise than another.
+pub fn config_changes(was: &str, is: &str) -> Vec<ConfigChange> {
+    let parse = |text: &str| flattened(&text.parse().unwrap_or_default());
+    let (was, is) = (parse(was), parse(is));
+    let mut keys: Vec<&String> = was.iter().chain(&is).map(|(key, _)| key).collect();
+    keys.sort();
+    keys.dedup();
+    let value = |list: &[(String, String)], wanted: &String| {
+        list.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
+    };
+    let change = |key: &String| ConfigChange { key: key.clone(), was: value(&was, key), is: value(&is, key) };
+    keys.into_iter().map(change).filter(|change| change.was != change.is).collect()
 }
 
 /// The folder's part in whether a run can start.
@@ -153,9 +150,7 @@ fn check(path: &Path, start: Start) -> Result<(), RunError> {
             }
             Err(RunError::NotEmpty { folder: path.to_path_buf() })
         }
-        Start::Resume if held && !config_file(path).exists() => {
-            Err(RunError::NoRun { folder: path.to_path_buf() })
-        }
+        Start::Resume if !config_file(path).exists() => Err(RunError::NoRun { folder: path.to_path_buf() }),
         _ => Ok(()),
     }
 }

@@ -15,6 +15,7 @@
 //! | how checkpoints are kept, found and checked | [`checkpoints`], `manifest` |
 //! | what a checkpoint of a training run is made of | [`training_state`] |
 //! | how files come to be whole or not at all | `durable` |
+//! | what may change when a run goes on | [`resume`] |
 //! | screenshots | [`screens`] |
 //! | episodes read back | [`episodes`] |
 //! | metrics | [`metrics`] |
@@ -29,6 +30,7 @@ pub mod events;
 pub mod folder;
 mod manifest;
 pub mod metrics;
+pub mod resume;
 pub mod screens;
 pub mod stop;
 pub mod training_state;

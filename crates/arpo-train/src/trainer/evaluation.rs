@@ -61,6 +61,22 @@ pub struct TaskScores {
     pub application: String,
     /// One for each rollout that came to its own end.
     pub scores: Vec<f64>,
+    /// Why the task cannot be set up or judged, if so: none of the agent's failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplayable: Option<String>,
+}
+
+impl TaskScores {
+    /// Before any rollout.
+    pub fn none(task: &Task) -> Self {
+        let (task, application) = (task.id.clone(), task.application.clone());
+        Self { task, application, scores: vec![], unplayable: None }
+    }
+
+    /// Mean score; none without a rollout.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.scores.is_empty()).then(|| self.scores.iter().sum::<f64>() / self.scores.len() as f64)
+    }
 }
 
 /// What an examination found.
@@ -82,17 +98,29 @@ pub fn examine(
     examination: &Examination,
     progress: &mut (dyn FnMut(CollectEvent) + Send),
 ) -> Result<Examined, TrainError> {
-    let plans =
-        tasks.iter().enumerate().map(|(number, task)| plan(task, number as u64, examination)).collect();
+    examine_some(collector, policy, tasks, |_| true, examination, progress)
+}
+
+/// Plays those of the tasks that are wanted, each with the draws that it has among all.
+pub fn examine_some(
+    collector: &mut Collector,
+    policy: &mut dyn Policy,
+    tasks: &[Arc<Task>],
+    wanted: impl Fn(&Task) -> bool,
+    examination: &Examination,
+    progress: &mut (dyn FnMut(CollectEvent) + Send),
+) -> Result<Examined, TrainError> {
+    let played: Vec<(usize, &Arc<Task>)> =
+        tasks.iter().enumerate().filter(|(_, task)| wanted(task)).collect();
+    let plans = played.iter().map(|&(number, task)| plan(task, number as u64, examination)).collect();
     let collected = collector.collect(policy, plans, progress)?;
-    let scores = |episodes: &[PlayedEpisode]| episodes.iter().map(|one| one.trajectory.score).collect();
-    let found = tasks
+    let found = played
         .iter()
         .zip(&collected.groups)
-        .map(|(task, group)| TaskScores {
-            task: task.id.clone(),
-            application: task.application.clone(),
-            scores: scores(&group.episodes),
+        .map(|((_, task), group)| TaskScores {
+            scores: group.episodes.iter().map(|one| one.trajectory.score).collect(),
+            unplayable: group.bad_task.clone(),
+            ..TaskScores::none(task)
         })
         .collect();
     let episodes = collected.groups.into_iter().map(|group| group.episodes).collect();
@@ -154,7 +182,7 @@ pub fn histogram(tasks: &[TaskScores]) -> [(&'static str, usize); 7] {
     let mut bins =
         [("0", 0), ("to .2", 0), ("to .4", 0), ("to .6", 0), ("to .8", 0), ("below 1", 0), ("1", 0)];
     for task in tasks.iter().filter(|task| !task.scores.is_empty()) {
-        let mean = task.scores.iter().sum::<f64>() / task.scores.len() as f64;
+        let mean = task.mean().unwrap_or(0.0);
         let bin = match mean {
             mean if mean <= 0.0 => 0,
             mean if mean >= 1.0 => 6,
@@ -170,7 +198,8 @@ mod tests {
     use super::*;
 
     fn scores(application: &str, scores: &[f64]) -> TaskScores {
-        TaskScores { task: TaskId::new("t"), application: application.into(), scores: scores.to_vec() }
+        let scores = scores.to_vec();
+        TaskScores { task: TaskId::new("t"), application: application.into(), scores, unplayable: None }
     }
 
     #[test]

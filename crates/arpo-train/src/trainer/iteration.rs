@@ -6,34 +6,32 @@
 
 use super::Trainer;
 use super::evaluation::{self, Examination};
+use super::evaluation_files::{self, EvaluatedSet, EvaluationFile};
 use super::line::{Iteration, Seconds, line};
 use super::setup::world_seed;
-use super::state::{PlannedTasks, RunState};
+use super::state::{PlannedTasks, Unfinished};
 use crate::TrainError;
-use crate::collect::{CollectEvent, CollectReport, Collected, GroupPlan};
+use crate::collect::{CollectEvent, CollectReport, Collected, DesktopFailure, FailureKind, GroupPlan};
 use crate::episode::{EpisodePlan, PlayedEpisode};
 use crate::layout::Layout;
-use crate::learn::{Place, learn};
+use crate::learn::{Place, Updates, learn};
 use crate::lesson::{Lesson, Rollouts, lesson};
 use crate::memory::guarded;
 use crate::memory_plan::MemoryPlan;
 use crate::run::episodes;
 use crate::run::events::{CollectProgress, Evaluation, IterationDone, Notice, RunEvent};
 use arpo_core::advantage::has_spread;
-use arpo_core::config::{CollectMode, HeldOut};
+use arpo_core::config::CollectMode;
 use arpo_core::random::{Purpose, stream};
+use arpo_core::replay::ReplayBuffer;
 use arpo_core::reward::{RewardConfig, reward};
-use arpo_core::task::{Task, TaskId};
+use arpo_core::task::TaskId;
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
 use arpo_env::faults::Fault;
 use rand::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Names of the sets of tasks that are judged.
-pub(super) const TRAINING: &str = "training";
-pub(super) const HELD_OUT: &str = "held_out";
 
 /// Plans that are being played.
 #[derive(Debug)]
@@ -49,17 +47,37 @@ pub(super) struct Played {
 }
 
 impl Trainer<'_> {
-    /// One iteration.
+    /// One iteration, or the rest of one that the run was stopped in.
     pub(super) fn iterate(&mut self) -> Result<(), TrainError> {
+        let mut iteration = match self.state.unfinished.take() {
+            Some(unfinished) => *unfinished,
+            None => self.collect(self.state.iteration)?,
+        };
+        match self.learn_and_judge(&mut iteration) {
+            Err(TrainError::Interrupted) => {
+                self.state.unfinished = Some(Box::new(iteration));
+                Err(TrainError::Interrupted)
+            }
+            Ok(judged) => self.complete(iteration, judged),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Plays the episodes of an iteration; stopped meanwhile, it leaves the run as it was before.
+    fn collect(&mut self, number: u64) -> Result<Unfinished, TrainError> {
         let began = Instant::now();
-        let number = self.state.iteration;
-        let Played { sampled_with, collected } = self.play(number)?;
+        let before = self.state.clone();
+        let Played { sampled_with, collected } = match self.play(number) {
+            Err(TrainError::Interrupted) => {
+                self.state = before;
+                return Err(TrainError::Interrupted);
+            }
+            played => played?,
+        };
         // told now, before desktops get ready for the next: a run that goes on from here gets them ready again
-        let mut faults = self.new_faults();
+        let faults = self.new_faults();
         let collect_seconds = began.elapsed().as_secs_f64();
         let staleness = self.state.version().0.saturating_sub(sampled_with.0);
-
-        let learning = Instant::now();
         let tasks = task_means(&collected);
         let every = self.config.checkpoints.episodes_every;
         if every > 0 && (number + 1).is_multiple_of(every) {
@@ -70,7 +88,27 @@ impl Trainer<'_> {
         if let Some(message) = cache_too_small(&report, &self.plan) {
             (self.tell)(RunEvent::Notice(Notice { message }));
         }
-        let lesson = self.lesson(collected, number);
+        let Lesson { samples, report: lesson } = self.lesson(collected, number);
+        Ok(Unfinished {
+            samples,
+            updates: Updates::default(),
+            lesson,
+            collected: report,
+            tasks,
+            staleness,
+            faults,
+            collect_seconds,
+            learn_seconds: 0.0,
+        })
+    }
+
+    /// Makes the updates that are left, and judges the agent if it is time: what was found, and how long it took.
+    fn learn_and_judge(
+        &mut self,
+        iteration: &mut Unfinished,
+    ) -> Result<(Option<Evaluation>, f64), TrainError> {
+        let number = self.state.iteration;
+        let learning = Instant::now();
         let every = self.config.evaluation.every;
         let last = number + 1 == self.config.iterations;
         let judges = every > 0 && (last || (number + 1).is_multiple_of(every));
@@ -84,41 +122,52 @@ impl Trainer<'_> {
             processor: &self.agent.processor,
             features: self.features.as_ref(),
             micro_batch_tokens: self.config.model.micro_batch_tokens,
+            stop: self.stop,
         };
         let less = if self.config.model.activation_gib > 0.0 {
             "a smaller `model.activation_gib`, or 0"
         } else {
             "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`"
         };
+        let (reference, samples) = (self.reference.as_ref(), &iteration.samples);
         let learnt = guarded("learning", less, || {
-            learn(&mut self.updater, self.reference.as_ref(), &lesson.samples, &layout, place, self.config)
-        })?;
-        let learn_seconds = learning.elapsed().as_secs_f64();
-        self.state.updates += (learnt.updates + learnt.skipped) as u64;
+            learn(&mut self.updater, reference, samples, &mut iteration.updates, &layout, place, self.config)
+        });
+        iteration.learn_seconds += learning.elapsed().as_secs_f64();
+        learnt?;
+        self.player.publish(self.updater.learner().model().weights(), PolicyVersion(number + 1));
+        let judging = Instant::now();
+        let evaluation = if judges { Some(self.evaluate(number + 1, last)?) } else { None };
+        Ok((evaluation, judging.elapsed().as_secs_f64()))
+    }
+
+    /// Writes down what came of an iteration, and saves the run if it is time.
+    fn complete(
+        &mut self,
+        iteration: Unfinished,
+        (evaluation, evaluate_seconds): (Option<Evaluation>, f64),
+    ) -> Result<(), TrainError> {
+        let Unfinished { updates, lesson, collected, tasks, staleness, mut faults, .. } = iteration;
+        let number = self.state.iteration;
+        self.state.updates += updates.done() as u64;
         self.state.skipped = self.updater.skipped();
         self.state.iteration += 1;
         self.state.planned.retain(|planned| planned.iteration > number);
         self.screens.keep_only(self.state.replay.iter().map(Arc::as_ref))?;
-        self.player.publish(self.updater.learner().model().weights(), self.state.version());
-
-        let judging = Instant::now();
-        let evaluation = if judges { Some(self.evaluate(last)?) } else { None };
-        if judges {
+        if evaluation.is_some() {
             for (fault, count) in self.new_faults() {
                 *faults.entry(fault).or_default() += count;
             }
         }
-        let seconds = Seconds {
-            all: began.elapsed().as_secs_f64(),
-            collect: collect_seconds,
-            learn: learn_seconds,
-            evaluate: judging.elapsed().as_secs_f64(),
-        };
+        let (collect, learn) = (iteration.collect_seconds, iteration.learn_seconds);
+        let seconds =
+            Seconds { all: collect + learn + evaluate_seconds, collect, learn, evaluate: evaluate_seconds };
+        let learnt = updates.report();
         self.metrics.append(&line(&Iteration {
             number: self.state.iteration,
-            lesson: &lesson.report,
+            lesson: &lesson,
             learnt: &learnt,
-            collected: &report,
+            collected: &collected,
             tasks: &tasks,
             staleness,
             stored: self.state.replay.len(),
@@ -127,22 +176,23 @@ impl Trainer<'_> {
             seconds,
         }))?;
         let best = evaluation.as_ref().is_some_and(|evaluation| evaluation.best);
+        let last = self.state.iteration == self.config.iterations;
         let save = last || best || self.state.iteration.is_multiple_of(self.config.checkpoints.every);
         let checkpoint = if save { Some(self.save(best)?) } else { None };
         (self.tell)(RunEvent::IterationDone(IterationDone {
             iteration: self.state.iteration,
             of: self.config.iterations,
             seconds: seconds.all,
-            collect_seconds,
-            success: lesson.report.score,
-            reward: lesson.report.reward,
+            collect_seconds: collect,
+            success: lesson.score,
+            reward: lesson.reward,
             entropy: learnt.entropy,
             kl: learnt.statistics.policy_kl(),
             gradient_norm: (learnt.updates > 0).then_some(learnt.gradient_norm),
-            episodes: report.episodes,
-            informative: (lesson.report.informative, lesson.report.groups),
-            replayed: lesson.report.replay_ages.len(),
-            environment_errors: report.lost,
+            episodes: collected.episodes,
+            informative: (lesson.informative, lesson.groups),
+            replayed: lesson.replay_ages.len(),
+            environment_errors: collected.lost,
             evaluation,
             checkpoint,
         }));
@@ -211,13 +261,18 @@ impl Trainer<'_> {
         let Pending { iteration, episodes: total } = *pending;
         let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
         let success_above = self.config.replay.success_above;
-        let tell = &mut *self.tell;
-        let (sampled_with, collected) = self.player.collected(&mut |event| {
-            if let CollectEvent::Ended { score, running, .. } = event {
+        let Self { tell, player, unplayable, .. } = self;
+        let (sampled_with, collected) = player.collected(&mut |event| match event {
+            CollectEvent::Ended { score, running, .. } => {
                 progress.running = running;
                 progress.finished += usize::from(score.is_some());
                 progress.successes += usize::from(score.is_some_and(|score| score > success_above));
-                tell(RunEvent::CollectProgress(progress));
+                tell(RunEvent::CollectProgress(progress.clone()));
+            }
+            CollectEvent::Failed(failure) => {
+                *progress.failures.entry(failure.kind).or_default() += 1;
+                tell_failure(failure, unplayable, tell);
+                tell(RunEvent::CollectProgress(progress.clone()));
             }
         })?;
         Ok(Played { sampled_with, collected })
@@ -225,15 +280,14 @@ impl Trainer<'_> {
 
     /// The tasks of an iteration, drawn once: a run that goes on from a checkpoint plays what was planned before it.
     fn tasks_of(&mut self, iteration: u64, round: usize) -> Vec<TaskId> {
-        let RunState { sampler, planned, .. } = &mut self.state;
         if round == 0
-            && let Some(planned) = planned.iter().find(|planned| planned.iteration == iteration)
+            && let Some(planned) = self.state.planned.iter().find(|planned| planned.iteration == iteration)
         {
             return planned.tasks.clone();
         }
-        let tasks = sampler.next_batch(self.config.collect.tasks, &self.config.sampling);
+        let tasks = self.tasks.draw(&mut self.state, self.config);
         if round == 0 {
-            planned.push_back(PlannedTasks { iteration, tasks: tasks.clone() });
+            self.state.planned.push_back(PlannedTasks { iteration, tasks: tasks.clone() });
         }
         tasks
     }
@@ -243,7 +297,7 @@ impl Trainer<'_> {
         let config = self.config;
         let tasks = self.tasks_of(iteration, round);
         let group = |(number, id): (usize, TaskId)| {
-            let task: &Arc<Task> = self.tasks.get(&id)?;
+            let task = &self.tasks.get(&id)?;
             let rollouts = self.state.effort.rollouts(&id, config.collect.group_size, &config.effort);
             let max_steps = self.state.effort.turns(&id, config.collect.max_steps, &config.effort);
             let place = (round * config.collect.tasks + number) as u64;
@@ -274,21 +328,27 @@ impl Trainer<'_> {
     /// What the iteration teaches; successes and efforts are remembered.
     fn lesson(&mut self, collected: Collected, iteration: u64) -> Lesson {
         let mut groups = Vec::with_capacity(collected.groups.len());
+        // what is remembered of tasks that never come back would only grow
+        let comes_back = !self.config.tasks.endless;
         self.state.episodes += collected.report.episodes;
         self.state.environment_errors += collected.report.lost;
         for group in collected.groups {
             let mut trajectories = Vec::with_capacity(group.episodes.len());
             for episode in group.episodes {
                 let success = episode.trajectory.score > self.config.replay.success_above;
-                self.state.sampler.record(&group.task, success, &self.config.sampling);
-                self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
+                if comes_back {
+                    self.state.sampler.record(&group.task, success, &self.config.sampling);
+                    self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
+                }
                 self.screens.add(&episode.trajectory, &episode.screens);
                 trajectories.push(Arc::new(episode.trajectory));
             }
             groups.push(Rollouts { task: group.task, trajectories });
         }
         let version = self.state.version();
-        lesson(groups, &mut self.state.replay, version, iteration, self.config)
+        let mut forgotten = ReplayBuffer::default();
+        let replay = if comes_back { &mut self.state.replay } else { &mut forgotten };
+        lesson(groups, replay, version, iteration, self.config)
     }
 
     /// Faults played on purpose since the last time.
@@ -304,7 +364,7 @@ impl Trainer<'_> {
         if self.config.evaluation.every == 0 || self.state.evaluations.count > 0 {
             return Ok(());
         }
-        let evaluation = self.evaluate(true)?;
+        let evaluation = self.evaluate(0, true)?;
         let mut line = serde_json::Map::new();
         line.insert("iteration".into(), 0.into());
         line.insert("evaluation/lost".into(), evaluation.lost.into());
@@ -327,26 +387,40 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    fn evaluate(&mut self, at_an_end: bool) -> Result<Evaluation, TrainError> {
+    /// Judges the agent as it is after so many iterations.
+    fn evaluate(&mut self, iteration: u64, at_an_end: bool) -> Result<Evaluation, TrainError> {
         let config = self.config;
-        let mut sets = vec![(TRAINING, self.tasks.values().cloned().collect::<Vec<_>>())];
-        match config.evaluation.held_out {
-            HeldOut::Always => sets.push((HELD_OUT, self.held_out.clone())),
-            HeldOut::Ends if at_an_end => sets.push((HELD_OUT, self.held_out.clone())),
-            HeldOut::Ends | HeldOut::Never => {}
-        }
-        let (mut suites, mut lost) = (Vec::new(), 0);
-        for (part, (name, tasks)) in sets.into_iter().enumerate() {
-            let examination =
-                Examination::of(config, self.state.iteration << 1 | part as u64, config.evaluation.samples);
-            let examined =
-                self.player.examine(tasks, examination, config.evaluation.temperature, &mut |_| {})?;
-            suites.push((name.to_owned(), evaluation::overall(&examined.tasks)));
+        let (mut suites, mut evaluated, mut lost) = (Vec::new(), Vec::new(), 0);
+        for (set, tasks) in self.tasks.evaluated(at_an_end) {
+            let number = set.examination(iteration);
+            let examination = Examination::of(config, number, config.evaluation.samples);
+            let Self { tell, player, unplayable, .. } = self;
+            let temperature = config.evaluation.temperature;
+            let examined = player.examine(tasks, examination, temperature, &mut |event| {
+                if let CollectEvent::Failed(failure) = event {
+                    tell_failure(failure, unplayable, tell);
+                }
+            })?;
+            let (name, success) = (set.key().to_owned(), evaluation::overall(&examined.tasks));
+            suites.push((name.clone(), success));
+            evaluated.push(EvaluatedSet { name, success, tasks: examined.tasks });
             lost += examined.report.lost;
         }
-        let best = self.state.evaluations.record(self.state.iteration, &suites);
+        evaluation_files::write(self.folder, &EvaluationFile { iteration, sets: evaluated })?;
+        let best = self.state.evaluations.record(iteration, &suites);
         Ok(Evaluation { suites, best, lost })
     }
+}
+
+/// A desktop's failure is told each time, a task that cannot be played once.
+fn tell_failure(failure: DesktopFailure, unplayable: &mut BTreeSet<TaskId>, tell: &mut dyn FnMut(RunEvent)) {
+    if failure.kind == FailureKind::BadTask {
+        let new = failure.task.as_ref().is_none_or(|task| unplayable.insert(task.clone()));
+        if !new {
+            return;
+        }
+    }
+    tell(RunEvent::DesktopFailed(failure));
 }
 
 /// Share of what could be found in the cache below which a person should know.

@@ -81,6 +81,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("update/tokens", json!(learnt.tokens));
     put("collect/episodes", json!(collected.episodes));
     put("collect/lost", json!(collected.lost));
+    put("collect/unplayable", json!(collected.unplayable));
     put("collect/refilled", json!(collected.refilled));
     put("collect/cache_found", json!(collected.found_share()));
     put("collect/partial_groups", json!(collected.partial_groups));

@@ -3,19 +3,23 @@
 //! | to change | look in |
 //! |---|---|
 //! | what a run is made of | [`setup`] |
+//! | which tasks it trains on and is evaluated on | `task_lists`, `task_sets` |
 //! | what it remembers | [`state`] |
 //! | who plays, and when | `player` |
-//! | how an agent is judged | [`evaluation`] |
+//! | how an agent is judged | [`evaluation`], [`evaluation_files`] |
 //! | what it leaves in `metrics.jsonl` | `line` |
 //! | one iteration | `iteration` |
 
 pub mod evaluation;
+pub mod evaluation_files;
 mod iteration;
 mod line;
 pub mod osworld;
 mod player;
 pub mod setup;
 pub mod state;
+mod task_lists;
+mod task_sets;
 
 use crate::TrainError;
 use crate::agent::Agent;
@@ -24,14 +28,16 @@ use crate::memory::guarded;
 use crate::memory_plan::{MemoryPlan, Work};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
+use crate::run::folder::config_changes;
 use crate::run::metrics::{self, MetricsLog};
+use crate::run::resume::may_change;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{Learnt, MODEL, load_training};
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
-use arpo_core::config::{CollectMode, Config, OptimiserConfig};
-use arpo_core::task::{Task, TaskId};
+use arpo_core::config::{CollectMode, Config, Layer, OptimiserConfig, resolve};
+use arpo_core::task::TaskId;
 use arpo_engine::KnownFeatures;
 use arpo_env::faults::{Fault, FaultCounts};
 use arpo_model::checkpoint::Weights;
@@ -40,15 +46,17 @@ use arpo_model::config::ModelConfig;
 use arpo_model::learner::Learner;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
-use iteration::{HELD_OUT, Pending, Played, TRAINING};
+use arpo_torch::kernels;
+use iteration::{Pending, Played};
 use player::Player;
 use setup::Loaded;
 use state::RunState;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use tch::Tensor;
+use task_sets::{TaskSet, TaskSets};
+use tch::{Device, Tensor};
 
 /// What is done before the first iteration, and what would help.
 const MAKING_ROOM: &str = "making room to learn";
@@ -58,12 +66,12 @@ const NOTHING_ELSE: &str = "nothing else on the device";
 pub struct Trainer<'a> {
     config: &'a Config,
     folder: &'a RunFolder,
+    stop: &'a StopSwitch,
     tell: &'a mut dyn FnMut(RunEvent),
     dimensions: ModelConfig,
     side_files: BTreeMap<String, Vec<u8>>,
     agent: Arc<Agent>,
-    tasks: BTreeMap<TaskId, Arc<Task>>,
-    held_out: Vec<Arc<Task>>,
+    tasks: TaskSets,
     updater: Updater,
     reference: Option<Learner>,
     /// What the player makes of screens, if the vision tower is not trained.
@@ -80,6 +88,10 @@ pub struct Trainer<'a> {
     /// What came for a later iteration while an earlier one was waited for.
     early: VecDeque<(u64, Played)>,
     resumed_at: Option<u64>,
+    /// Iterations behind the newest checkpoint.
+    saved_at: Option<u64>,
+    /// Tasks that cannot be played and were told of.
+    unplayable: BTreeSet<TaskId>,
     /// Memory of the device that is not to be used.
     #[expect(dead_code, reason = "held, not looked at")]
     held_back: Option<Tensor>,
@@ -95,19 +107,18 @@ pub fn train(
     stop: &StopSwitch,
     tell: &mut dyn FnMut(RunEvent),
 ) -> Result<RunEnded, TrainError> {
-    let mut trainer = Trainer::new(config, folder, start, tell)?;
+    let mut trainer = Trainer::new(config, folder, start, stop, tell)?;
     trainer.announce();
-    let mut interrupted = false;
-    trainer.judge_before_the_first()?;
-    while trainer.state.iteration < config.iterations {
-        if stop.asked() {
-            interrupted = true;
-            break;
-        }
-        trainer.iterate()?;
-    }
+    let interrupted = match trainer.iterate_to_the_end() {
+        Err(TrainError::Interrupted) => true,
+        other => other.map(|()| false)?,
+    };
     if interrupted {
-        trainer.save(false)?;
+        trainer.save_where_it_stands()?;
+    }
+    stop.at_stake("");
+    if let Err(error) = trainer.player.close() {
+        (trainer.tell)(RunEvent::Notice(Notice { message: error.to_string() }));
     }
     let curve = trainer.draw_curve()?;
     let ended = trainer.ended(interrupted, curve);
@@ -115,15 +126,42 @@ pub fn train(
     Ok(ended)
 }
 
+/// Tells and writes down what a configuration has otherwise than the one a run began with. What is left of an iteration was
+/// planned with that one, so it is learnt from no further if results change.
+fn changed(
+    config: &Config,
+    folder: &RunFolder,
+    mut state: RunState,
+    tell: &mut dyn FnMut(RunEvent),
+) -> Result<RunState, TrainError> {
+    let stored = folder.config()?.unwrap_or_default();
+    let was = Layer::toml("config.toml", &stored).and_then(|layer| resolve(&[layer]));
+    let was = was.map_err(|error| TrainError::Options(error.to_string()))?;
+    let changes = config_changes(&was.to_toml(), &config.to_toml());
+    for change in &changes {
+        tell(RunEvent::Notice(Notice { message: change.in_words() }));
+    }
+    folder.write_changes(state.iteration, &changes)?;
+    if changes.iter().any(|change| !may_change(&change.key))
+        && let Some(unfinished) = &mut state.unfinished
+    {
+        let message = format!("what was left of iteration {} is not learnt from", state.iteration + 1);
+        tell(RunEvent::Notice(Notice { message }));
+        unfinished.samples.clear();
+    }
+    Ok(state)
+}
+
 impl<'a> Trainer<'a> {
     fn new(
         config: &'a Config,
         folder: &'a RunFolder,
         start: Start,
+        stop: &'a StopSwitch,
         tell: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
-        let tasks = setup::training_tasks(config)?;
+        let tasks = TaskSets::new(config)?;
         let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
             tell(RunEvent::Notice(Notice { message }));
@@ -146,7 +184,7 @@ impl<'a> Trainer<'a> {
                     Ok((weights, optimiser))
                 })?;
                 let loaded = Loaded { weights, ..loaded };
-                let state = RunState::new(tasks.iter().map(|task| task.id.clone()), config.seed);
+                let state = tasks.first_state(config)?;
                 (loaded, optimiser, state)
             }
             Some(checkpoint) => {
@@ -163,25 +201,31 @@ impl<'a> Trainer<'a> {
                 (loaded, restored.optimiser, restored.state)
             }
         };
+        let state = if start == Start::Resume { changed(config, folder, state, tell)? } else { state };
         folder.write_config(&config.to_toml())?;
+        evaluation_files::forget_after(folder, state.iteration)?;
+        if stop.asked() {
+            return Err(TrainError::Interrupted);
+        }
         let Loaded { config: dimensions, weights, side_files, agent } = loaded;
+        let side_files = setup::side_files_of(config, side_files);
         let shares = config.collect.mode == CollectMode::Synchronous;
         let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
         let policy = setup::policy_within(&plan, config, &dimensions, &played_with, &agent, state.version());
         let features = config.model.freeze_vision.then(|| policy.engine().features());
         let faults = Arc::new(FaultCounts::default());
-        let player = Player::start(setup::collector(config, &faults)?, policy, shares)?;
+        let player = Player::start(setup::collector(config, &faults)?, policy, shares, stop)?;
         let reference = setup::reference(config, &agent)?;
         let learner = setup::learner(config, &dimensions, weights, &agent);
         Ok(Self {
             config,
             folder,
+            stop,
             tell,
             dimensions,
             side_files,
             agent,
-            tasks: tasks.into_iter().map(|task| (task.id.clone(), task)).collect(),
-            held_out: setup::held_out_tasks(config),
+            tasks,
             updater: Updater::new(learner, optimiser, Some(folder.incidents())).with_skipped(state.skipped),
             reference,
             features,
@@ -197,7 +241,9 @@ impl<'a> Trainer<'a> {
             early: VecDeque::new(),
             held_back,
             plan,
-            resumed_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
+            resumed_at: latest.checkpoint.as_ref().map(|checkpoint| checkpoint.step),
+            saved_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
+            unplayable: BTreeSet::new(),
             state,
             began,
         })
@@ -215,11 +261,47 @@ impl<'a> Trainer<'a> {
             method: self.method(),
             parameters: self.weights().count() as u64,
             device: format!("{:?}", self.updater.learner().model().device()).to_lowercase(),
-            tasks: self.tasks.len(),
+            tasks: self.tasks.count(self.config),
             desktops: self.config.collect.desktops,
             seed: self.config.seed,
         };
         (self.tell)(RunEvent::RunStarted(started));
+        if self.updater.learner().model().device() != Device::Cpu
+            && let Some(message) = kernels::slower()
+        {
+            (self.tell)(RunEvent::Notice(Notice { message }));
+        }
+    }
+
+    fn iterate_to_the_end(&mut self) -> Result<(), TrainError> {
+        self.judge_before_the_first()?;
+        while self.state.iteration < self.config.iterations {
+            if self.stop.asked() {
+                return Err(TrainError::Interrupted);
+            }
+            self.say_what_is_at_stake();
+            self.iterate()?;
+        }
+        Ok(())
+    }
+
+    fn say_what_is_at_stake(&self) {
+        let since = self.saved_at.map_or("the beginning".to_owned(), |step| format!("iteration {step}"));
+        self.stop.at_stake(format!("everything since the checkpoint of {since}"));
+    }
+
+    /// Saves a run that was stopped, unless that is done or there is nothing yet.
+    fn save_where_it_stands(&mut self) -> Result<(), TrainError> {
+        let begun = self.state.evaluations.count > 0 || self.state.iteration > 0;
+        let moved = self.saved_at != Some(self.state.iteration) || self.state.unfinished.is_some();
+        if moved && (begun || self.state.unfinished.is_some()) {
+            self.say_what_is_at_stake();
+            // an update that was given up may have been counted, and will be again
+            let skipped = self.state.unfinished.as_ref().map_or(0, |iteration| iteration.updates.skipped());
+            self.state.skipped += skipped as u64;
+            self.save(false)?;
+        }
+        Ok(())
     }
 
     /// Writes a checkpoint.
@@ -238,7 +320,9 @@ impl<'a> Trainer<'a> {
             side_files: &self.side_files,
             optimiser: self.updater.optimiser(),
         };
-        self.folder.save_training(new, learnt, &self.state)
+        let path = self.folder.save_training(new, learnt, &self.state)?;
+        self.saved_at = Some(self.state.iteration);
+        Ok(path)
     }
 
     /// Success over iterations as a picture; none if nothing was evaluated.
@@ -247,19 +331,19 @@ impl<'a> Trainer<'a> {
             return Ok(None);
         }
         let lines = metrics::read(&self.folder.metrics_file())?;
-        let curve = |name: &str, key: &str| {
-            let key = format!("evaluation/{key}");
+        let curve = |set: TaskSet| {
+            let key = format!("evaluation/{}", set.key());
             let (low, high) = (format!("{key}/low"), format!("{key}/high"));
-            Series::of_metrics_with_band(name, &lines, "iteration", &key, (&low, &high))
+            Series::of_metrics_with_band(set.words(), &lines, "iteration", &key, (&low, &high))
         };
-        let series = [curve("training tasks", TRAINING), curve("held-out tasks", HELD_OUT)];
-        let series = series.into_iter().filter(|series| !series.points.is_empty()).collect();
+        let series = TaskSet::ALL.map(curve).into_iter().filter(|series| !series.points.is_empty()).collect();
         let title = format!("{}, seed {}", self.method(), self.config.seed);
         Ok(Some(self.folder.write_file("curve.png", &Chart::of_success(&title, series).png())?))
     }
 
     fn method(&self) -> String {
-        let replay = if self.config.replay.enabled { "ARPO (GRPO with replay)" } else { "GRPO" };
+        let replays = self.config.replay.enabled && !self.config.tasks.endless;
+        let replay = if replays { "ARPO (GRPO with replay)" } else { "GRPO" };
         let mode = match self.config.collect.mode {
             CollectMode::Synchronous => "",
             CollectMode::Overlapped => ", overlapped",
@@ -286,6 +370,7 @@ impl<'a> Trainer<'a> {
             best: self.state.evaluations.best.clone().map(|(iteration, suites)| Best { iteration, suites }),
             episodes: self.state.episodes,
             environment_errors: self.state.environment_errors,
+            unplayable: self.unplayable.iter().cloned().collect(),
             written,
         }
     }

@@ -1,7 +1,7 @@
 //! OSWorld as a configuration wants it: its tasks, and desktops to play them on.
 
 use crate::TrainError;
-use crate::collect::DesktopFactory;
+use crate::collect::{DesktopFactory, RemoveAll};
 use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 use arpo_core::task::{Task, TaskId};
 use arpo_osworld::coverage::{missing, runnable};
@@ -110,21 +110,16 @@ pub fn desktops(config: &Config, record: Option<Recorded>) -> Result<Desktops, T
     });
     let lent = Arc::clone(&shared);
     let make: Arc<DesktopFactory> = Arc::new(move |_| Ok(Box::new(OsworldDesktop::new(Arc::clone(&lent)))));
-    Ok(Desktops { make, shared })
+    let remove = move || shared.desktops.close().map_err(|error| TrainError::Options(error.to_string()));
+    Ok(Desktops { make, remove_all: Arc::new(remove) })
 }
 
 /// Desktops of a run.
 pub struct Desktops {
     /// Makes them.
     pub make: Arc<DesktopFactory>,
-    shared: Arc<Shared>,
-}
-
-impl Desktops {
     /// Removes all of them, also those that a thread that hangs still holds.
-    pub fn close(self) -> Result<(), TrainError> {
-        self.shared.desktops.close().map_err(|error| TrainError::Options(error.to_string()))
-    }
+    pub remove_all: Arc<RemoveAll>,
 }
 
 /// Where episodes are written down.

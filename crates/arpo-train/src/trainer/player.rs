@@ -5,12 +5,18 @@ use super::evaluation::{Examination, Examined, examine};
 use crate::TrainError;
 use crate::collect::{CollectEvent, Collected, Collector, GroupPlan};
 use crate::policy::EnginePolicy;
+use crate::run::stop::StopSwitch;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::Weights;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The longest wait for the thread to end: a pass of the policy, and desktops that are being removed.
+const TO_END: Duration = Duration::from_mins(2);
 
 /// Something to play.
 #[derive(Debug)]
@@ -34,9 +40,13 @@ struct Published {
     version: PolicyVersion,
 }
 
-/// The thread's other end. The thread ends when this is dropped and its work is done.
+/// The thread's other end. When this goes, what is being played is given up, the thread is waited for and its desktops are
+/// gone.
 pub(super) struct Player {
-    jobs: Sender<Job>,
+    /// None once it is told to end.
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<Result<(), TrainError>>>,
+    stop: StopSwitch,
     news: Receiver<News>,
     published: Arc<Mutex<Option<Published>>>,
     /// Collections that came while an examination was waited for.
@@ -61,18 +71,48 @@ impl Player {
         collector: Collector,
         policy: EnginePolicy,
         shares: bool,
+        stop: &StopSwitch,
     ) -> Result<Self, TrainError> {
+        let stop = stop.within();
+        let collector = collector.stopped_by(stop.clone());
         let (jobs, inbox) = channel();
         let (sender, news) = channel();
         let published = Arc::new(Mutex::new(None));
         let temperature = policy.responses.temperature;
         let published_too = Arc::clone(&published);
         let stage = Stage { collector, policy, temperature, published: published_too, news: sender, shares };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("player".into())
             .spawn(move || stage.run(&inbox))
             .map_err(|error| TrainError::Options(format!("no thread to play on: {error}")))?;
-        Ok(Self { jobs, news, published, waiting: VecDeque::new(), shares })
+        let (jobs, thread) = (Some(jobs), Some(thread));
+        Ok(Self { jobs, thread, stop, news, published, waiting: VecDeque::new(), shares })
+    }
+
+    /// Gives up what is being played and ends all desktops; says what could not be removed.
+    pub(super) fn close(&mut self) -> Result<(), TrainError> {
+        self.stop.ask();
+        self.jobs = None;
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let deadline = Instant::now() + TO_END;
+        while !thread.is_finished() {
+            if Instant::now() > deadline {
+                let seconds = TO_END.as_secs();
+                return Err(TrainError::Options(format!(
+                    "what was being played has not ended within {seconds} s; the next start removes its desktops"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // one that panicked has shown why, and dropped its desktops on the way
+        thread.join().unwrap_or(Ok(()))
+    }
+
+    fn give(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // a thread that is gone is missed where its news are waited for
+            let _ = jobs.send(job);
+        }
     }
 
     /// From the next thing on, answers come from these weights.
@@ -83,12 +123,12 @@ impl Player {
 
     /// Has desktops made ready for groups that will be given next.
     pub(super) fn prepare(&self, groups: Vec<GroupPlan>) {
-        let _ = self.jobs.send(Job::Prepare(groups));
+        self.give(Job::Prepare(groups));
     }
 
     /// Has groups played; [`Player::collected`] returns them in the order they were given.
     pub(super) fn collect(&self, groups: Vec<GroupPlan>) {
-        let _ = self.jobs.send(Job::Collect(groups));
+        self.give(Job::Collect(groups));
     }
 
     /// Waits for the next collection: the weights it began with, and what was played.
@@ -117,7 +157,7 @@ impl Player {
         temperature: f64,
         progress: &mut dyn FnMut(CollectEvent),
     ) -> Result<Examined, TrainError> {
-        let _ = self.jobs.send(Job::Examine(tasks, examination, temperature));
+        self.give(Job::Examine(tasks, examination, temperature));
         loop {
             match self.news.recv() {
                 Ok(News::Event(event)) => progress(event),
@@ -129,12 +169,18 @@ impl Player {
     }
 }
 
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
 fn gone() -> TrainError {
     TrainError::Options("the thread that plays has ended".into())
 }
 
 impl Stage {
-    fn run(mut self, inbox: &Receiver<Job>) {
+    fn run(mut self, inbox: &Receiver<Job>) -> Result<(), TrainError> {
         while let Ok(job) = inbox.recv() {
             let news = match job {
                 Job::Prepare(groups) => {
@@ -147,9 +193,10 @@ impl Stage {
                 }
             };
             if self.news.send(news).is_err() {
-                return;
+                break;
             }
         }
+        self.collector.close()
     }
 
     fn play(&mut self, groups: Vec<GroupPlan>) -> Result<(PolicyVersion, Collected), TrainError> {

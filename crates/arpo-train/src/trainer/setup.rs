@@ -1,6 +1,8 @@
 //! What a run is made of, from its configuration: the model, the agent around it, the tasks, the desktops.
 
 use super::osworld;
+pub use super::task_lists::{evaluated_training_tasks, held_out_tasks, training_tasks, unseen_tasks};
+use super::task_sets::TaskSets;
 use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
@@ -16,21 +18,20 @@ use arpo_agent::window::ScreenshotWindow;
 use arpo_core::config::{
     Config, DeviceChoice, FontChoice, PromptStyle, SuiteChoice, SystemPrompt, ThemeChoice,
 };
-use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::faults::{FaultCounts, FaultyDesktop};
 use arpo_env::look::{Font, ScreenOptions, Theme};
-use arpo_env::tasks::{Part, Suite, own};
+use arpo_env::tasks::Suite;
 use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::{Learner, LearnerOptions};
 use arpo_model::model::Model;
 use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaHalf};
-use std::collections::{BTreeMap, VecDeque};
-use std::fs;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -54,6 +55,14 @@ pub struct Loaded {
 pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
     let torch = runtime::start().map_err(|error| TrainError::Options(error.to_string()))?;
     let gpu = matches!(torch.cuda, CudaHalf::Open) && runtime::usable_cuda_devices() > 0;
+    let wanted = match config.model.device {
+        DeviceChoice::Cuda => true,
+        DeviceChoice::Auto => config.model.base != base_model::POCKET,
+        DeviceChoice::Cpu => false,
+    };
+    if gpu && wanted {
+        check_bf16()?;
+    }
     match config.model.device {
         DeviceChoice::Cuda if !gpu => Err(TrainError::Options(
             "model.device = \"cuda\": no CUDA device that libtorch can use; `arpo doctor` says why".into(),
@@ -64,6 +73,44 @@ pub fn place(config: &Config) -> Result<(Kind, Device), TrainError> {
         }
         DeviceChoice::Auto | DeviceChoice::Cpu => Ok((Kind::Float, Device::Cpu)),
     }
+}
+
+/// GPUs without bf16 are refused: libtorch would emulate it, many times slower.
+fn check_bf16() -> Result<(), TrainError> {
+    // a driver that cannot be asked says so where memory is planned
+    let devices = driver::ask().map(|driver| driver.devices).unwrap_or_default();
+    match devices.first() {
+        Some(device) if !device.has_bf16() => {
+            let (major, minor) = device.compute_capability;
+            Err(TrainError::Options(format!(
+                "{} has compute capability {major}.{minor} and no bf16: expected 8.0 or newer, or \
+                 `model.device` = \"cpu\"",
+                device.name
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Finds what would stop a run before anything of it is made: tasks, screen, model, memory.
+pub fn check(config: &Config, work: Work) -> Result<(), TrainError> {
+    check_tasks(config)?;
+    if config.tasks.suite != SuiteChoice::Osworld {
+        screen(config)?;
+    }
+    check_model(config, work)
+}
+
+/// Finds what is wrong with the tasks.
+pub fn check_tasks(config: &Config) -> Result<(), TrainError> {
+    TaskSets::new(config).map(drop)
+}
+
+/// Finds what is wrong with the model, without reading its weights.
+pub fn check_model(config: &Config, work: Work) -> Result<(), TrainError> {
+    let (dimensions, side_files) = base_model::check(&config.model.base)?;
+    agent(config, &dimensions, &side_files)?;
+    checked_memory(config, &dimensions, work).map(drop)
 }
 
 /// Loads the model that the configuration names.
@@ -147,6 +194,26 @@ pub fn style(config: &Config) -> ConversationStyle {
         }
         PromptStyle::Short => ConversationStyle { window, ..pocket_style() },
     }
+}
+
+/// The other files of a model, with the sizes of screenshots it is trained with: a server that reads them shows it the
+/// same.
+pub fn side_files_of(config: &Config, mut files: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+    const PROCESSOR: &str = "preprocessor_config.json";
+    let parsed = files.get(PROCESSOR).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    let Some(Value::Object(mut processor)) = parsed else { return files };
+    let (least, most) = (config.agent.min_pixels, config.agent.max_pixels);
+    processor.insert("min_pixels".into(), least.into());
+    processor.insert("max_pixels".into(), most.into());
+    // newer files have them under another name, too
+    if let Some(size) = processor.get_mut("size").and_then(Value::as_object_mut) {
+        size.insert("shortest_edge".into(), least.into());
+        size.insert("longest_edge".into(), most.into());
+    }
+    if let Ok(text) = serde_json::to_vec_pretty(&processor) {
+        files.insert(PROCESSOR.into(), text);
+    }
+    files
 }
 
 /// How the model reads and speaks.
@@ -275,12 +342,12 @@ pub fn screen(config: &Config) -> Result<ScreenOptions, TrainError> {
 
 /// Desktops of the suite, and how episodes are played on them. Faults that the configuration asks for are counted.
 pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
-    let factory: Arc<DesktopFactory> = if config.tasks.suite == SuiteChoice::Osworld {
-        osworld::desktops(config, None)?.make
-    } else {
-        let screen = screen(config)?;
-        Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?)))
-    };
+    if config.tasks.suite == SuiteChoice::Osworld {
+        let desktops = osworld::desktops(config, None)?;
+        return Ok(collector_of(config, desktops.make, faults).removing(desktops.remove_all));
+    }
+    let screen = screen(config)?;
+    let factory: Arc<DesktopFactory> = Arc::new(move |_| Ok(Box::new(EmbeddedDesktop::new(screen.clone())?)));
     Ok(collector_of(config, factory, faults))
 }
 
@@ -298,70 +365,30 @@ pub fn collector_of(config: &Config, make: Arc<DesktopFactory>, faults: &Arc<Fau
     Collector::new(faulty, config.collect.desktops, CollectOptions::from(config))
 }
 
-/// The tasks to train on: the suite's or the user's own; of them those of a list, or so many of them, the applications taking turns.
-pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
-    let own;
-    let all = if config.tasks.suite == SuiteChoice::Osworld {
-        own = osworld::tasks(config)?;
-        &own
-    } else if let (Some(suite), true) = (suite(config), config.tasks.files.is_empty()) {
-        suite.tasks(Part::Train)
-    } else {
-        own = own::read(Path::new(&config.tasks.files), screen(config)?)
-            .map_err(|problem| TrainError::Options(format!("`tasks.files`: {problem}")))?;
-        &own
-    };
-    let chosen = config.tasks.list.is_empty() || config.tasks.suite == SuiteChoice::Osworld;
-    let tasks: Vec<Arc<Task>> = if chosen {
-        all.iter().map(|task| Arc::new(task.clone())).collect()
-    } else {
-        listed(&config.tasks.list, all)?
-    };
-    let (wanted, there) = (config.tasks.count, tasks.len());
-    if wanted > there {
-        return Err(TrainError::Options(format!(
-            "`tasks.count` = {wanted}: there are {there} training tasks"
-        )));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_saved_model_says_which_screenshots_it_was_trained_on() {
+        let mut config = Config::default();
+        (config.agent.min_pixels, config.agent.max_pixels) = (784, 50176);
+        let files = |processor: &str| {
+            BTreeMap::from([
+                ("preprocessor_config.json".to_owned(), processor.as_bytes().to_vec()),
+                ("merges.txt".to_owned(), b"a b".to_vec()),
+            ])
+        };
+        let written = side_files_of(&config, files(r#"{"patch_size": 14, "size": {"shortest_edge": 3}}"#));
+        let processor: Value = serde_json::from_slice(&written["preprocessor_config.json"]).unwrap();
+        let edges = serde_json::json!({"shortest_edge": 784, "longest_edge": 50176});
+        assert_eq!(
+            processor,
+            serde_json::json!({"patch_size": 14, "min_pixels": 784, "max_pixels": 50176, "size": edges})
+        );
+        assert_eq!(written["merges.txt"], b"a b");
+        // what cannot be read is left as it is
+        assert_eq!(side_files_of(&config, files("[]")), files("[]"));
+        assert_eq!(side_files_of(&config, BTreeMap::new()), BTreeMap::new());
     }
-    Ok(if wanted == 0 { tasks } else { spread(tasks, wanted) })
-}
-
-/// So many of the tasks, the applications taking turns.
-fn spread(tasks: Vec<Arc<Task>>, wanted: usize) -> Vec<Arc<Task>> {
-    let mut queues: BTreeMap<String, VecDeque<Arc<Task>>> = BTreeMap::new();
-    for task in tasks {
-        queues.entry(task.application.clone()).or_default().push_back(task);
-    }
-    let mut chosen = Vec::with_capacity(wanted);
-    while chosen.len() < wanted {
-        chosen.extend(queues.values_mut().filter_map(VecDeque::pop_front));
-    }
-    chosen.truncate(wanted);
-    chosen
-}
-
-/// The tasks that are never trained on.
-pub fn held_out_tasks(config: &Config) -> Vec<Arc<Task>> {
-    let tasks = suite(config).map_or(&[][..], |suite| suite.tasks(Part::HeldOut));
-    tasks.iter().map(|task| Arc::new(task.clone())).collect()
-}
-
-/// The list that the program carries.
-const QUICK_LIST: (&str, &str) = ("quick", include_str!("../../../../configs/quick-tasks.txt"));
-
-fn listed(path: &str, all: &[Task]) -> Result<Vec<Arc<Task>>, TrainError> {
-    let text = if path == QUICK_LIST.0 {
-        QUICK_LIST.1.to_owned()
-    } else {
-        fs::read_to_string(path)
-            .map_err(|error| TrainError::Options(format!("`tasks.list` = {path:?}: {error}")))?
-    };
-    let names = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    names
-        .map(|name| {
-            let task = all.iter().find(|task| task.id.as_str() == name);
-            task.map(|task| Arc::new(task.clone()))
-                .ok_or_else(|| TrainError::Options(format!("{path}: {name:?} is none of the training tasks")))
-        })
-        .collect()
 }

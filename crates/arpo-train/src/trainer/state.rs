@@ -1,6 +1,9 @@
 //! What a run remembers besides the weights: enough to go on as if it had never stopped.
 
 use crate::TrainError;
+use crate::collect::CollectReport;
+use crate::learn::Updates;
+use crate::lesson::{LessonReport, Sample};
 use crate::run::screens::ScreenStore;
 use crate::screens::Screens;
 use arpo_core::effort::Effort;
@@ -9,8 +12,9 @@ use arpo_core::sampler::TaskSampler;
 use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
+use arpo_env::faults::Fault;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What a run remembers.
@@ -28,6 +32,9 @@ pub struct RunState {
     /// Tasks drawn for iterations to come, which are being played or whose desktops get ready.
     #[serde(default)]
     pub planned: VecDeque<PlannedTasks>,
+    /// Tasks that an endless run has drawn.
+    #[serde(default)]
+    pub visits: u64,
     /// What tasks took.
     pub effort: Effort,
     /// Stored successes.
@@ -40,6 +47,33 @@ pub struct RunState {
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
+    /// The iteration that the run was stopped in, if its episodes were all played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Box<Unfinished>>,
+}
+
+/// An iteration whose episodes are played, and of whose updates or evaluation something is left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unfinished {
+    /// What it learns from.
+    pub samples: Vec<Sample>,
+    /// Its updates, as far as they are made.
+    pub updates: Updates,
+    /// How its samples came about.
+    pub lesson: LessonReport,
+    /// How its episodes were collected.
+    pub collected: CollectReport,
+    /// Mean score of each task that was played.
+    pub tasks: BTreeMap<String, f64>,
+    /// Policy versions between the sampler's weights and the learner's, before the updates.
+    pub staleness: u64,
+    /// Faults played on purpose while its episodes were collected.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Time until its episodes were played.
+    pub collect_seconds: f64,
+    /// Time spent on its updates.
+    pub learn_seconds: f64,
 }
 
 /// The tasks of an iteration to come.
@@ -62,7 +96,7 @@ pub struct Evaluations {
     pub first: Vec<(String, Success)>,
     /// The last.
     pub last: Vec<(String, Success)>,
-    /// The one with the highest success on the training tasks, and the iterations before it.
+    /// The one with the highest success on the first of its sets, and the iterations before it.
     pub best: Option<(u64, Vec<(String, Success)>)>,
 }
 
@@ -92,12 +126,14 @@ impl RunState {
             skipped: 0,
             sampler: TaskSampler::new(tasks, seed),
             planned: VecDeque::new(),
+            visits: 0,
             effort: Effort::default(),
             replay: ReplayBuffer::default(),
             metrics: 0,
             evaluations: Evaluations::default(),
             episodes: 0,
             environment_errors: 0,
+            unfinished: None,
         }
     }
 
@@ -106,12 +142,13 @@ impl RunState {
         PolicyVersion(self.iteration)
     }
 
-    /// The stored trajectories.
+    /// The trajectories it holds: stored successes, and what an unfinished iteration learns from.
     pub fn stored(&self) -> impl Iterator<Item = &Trajectory> {
-        self.replay.iter().map(Arc::as_ref)
+        let samples = self.unfinished.iter().flat_map(|unfinished| &unfinished.samples);
+        self.replay.iter().chain(samples.map(|sample| &sample.member.trajectory)).map(Arc::as_ref)
     }
 
-    /// Puts the screenshots of the stored trajectories where a checkpoint finds them; their digests.
+    /// Puts the screenshots of its trajectories where a checkpoint finds them; their digests.
     pub fn save_screens(
         &self,
         screens: &Screens,

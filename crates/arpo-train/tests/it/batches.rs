@@ -8,8 +8,9 @@ use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_train::layout::Layout;
-use arpo_train::learn::{LearnReport, Place, learn};
+use arpo_train::learn::{LearnReport, Place, Updates, learn};
 use arpo_train::lesson::{Sample, updates};
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::setup::{self, Loaded};
@@ -75,8 +76,11 @@ fn learnt_at(config: &Config, advantages: &[f64], place: Place) -> (LearnReport,
         .collect();
     let (mut updater, processor) = updater(config);
     let micro_batch_tokens = config.model.micro_batch_tokens;
-    let layout = Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens };
-    let report = learn(&mut updater, None, &samples, &layout, place, config).unwrap();
+    let stop = &StopSwitch::default();
+    let layout =
+        Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens, stop };
+    let report =
+        learn(&mut updater, None, &samples, &mut Updates::default(), &layout, place, config).unwrap();
     (report, weights(&updater))
 }
 
@@ -84,8 +88,14 @@ fn learnt_at(config: &Config, advantages: &[f64], place: Place) -> (LearnReport,
 fn worked_out(config: &Config, advantages: &[f64]) -> (Vec<(f64, f64)>, Vec<Tensor>) {
     let (trajectories, screens) = played(config);
     let (mut updater, processor) = updater(config);
-    let layout =
-        Layout { screens: &screens, processor: &processor, features: None, micro_batch_tokens: 1 << 14 };
+    let stop = &StopSwitch::default();
+    let layout = Layout {
+        screens: &screens,
+        processor: &processor,
+        features: None,
+        micro_batch_tokens: 1 << 14,
+        stop,
+    };
     let all: Vec<&Trajectory> = trajectories.iter().map(Arc::as_ref).collect();
     let old = layout.scores(updater.learner(), &all).unwrap();
     let mut losses = vec![];

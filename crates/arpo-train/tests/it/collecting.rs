@@ -4,7 +4,7 @@ use crate::toy::{Deed, Occasion, collect, factory, groups, options, policy, traj
 use arpo_core::config::Order;
 use arpo_core::trajectory::{Outcome, PolicyVersion, Trajectory};
 use arpo_train::TrainError;
-use arpo_train::collect::{CollectEvent, CollectOptions, Collector, FailureKind};
+use arpo_train::collect::{CollectEvent, CollectOptions, Collector, DesktopFailure, FailureKind};
 use arpo_train::episode::{History, TranscriptSlice};
 use arpo_train::policy::{Answer, Policy, Question, ScriptedPolicy, Ticket};
 use std::collections::BTreeMap;
@@ -263,7 +263,7 @@ fn every_kind_of_failure_is_told_apart() {
         let mut told = vec![];
         let mut collector = Collector::new(factory(rule), 2, options(Order::Arrival));
         let mut tell = |event| {
-            if let CollectEvent::Failed { kind, .. } = event {
+            if let CollectEvent::Failed(DesktopFailure { kind, .. }) = event {
                 told.push(kind);
             }
         };

@@ -7,8 +7,9 @@ use arpo_core::trajectory::PolicyVersion;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_train::layout::Layout;
-use arpo_train::learn::{Place, learn};
+use arpo_train::learn::{Place, Updates, learn};
 use arpo_train::lesson::{Rollouts, lesson};
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{Examination, examine};
 use arpo_train::trainer::setup::{self, Loaded};
@@ -66,9 +67,12 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
             processor: &agent.processor,
             features: None,
             micro_batch_tokens: 1 << 14,
+            stop: &StopSwitch::default(),
         };
         let place = Place { iteration, updates_before: iteration };
-        let report = learn(&mut updater, None, &lesson.samples, &layout, place, config).unwrap();
+        let report =
+            learn(&mut updater, None, &lesson.samples, &mut Updates::default(), &layout, place, config)
+                .unwrap();
         assert!(report.mismatch.mean() < 1e-3, "sampler and learner differ by {}", report.mismatch.mean());
         scores.push(lesson.report.score);
     }

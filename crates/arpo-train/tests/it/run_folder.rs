@@ -1,6 +1,7 @@
 //! Who may write to a run folder, what it must hold, and metrics that are cut back on resume.
 
 use arpo_core::trajectory::ImageRef;
+use arpo_train::run::folder::config_changes;
 use arpo_train::run::metrics::{MetricsLog, read};
 use arpo_train::run::{RunError, RunFolder, Start};
 use image::{Rgb, RgbImage};
@@ -70,7 +71,7 @@ fn what_is_no_run_folder_stays_as_it_is() {
     );
     assert_eq!(
         error(&temporary.0, Start::Resume),
-        format!("{name}: no run to resume: expected a config.toml in it")
+        format!("{name}: holds no run: expected a folder with the config.toml of one")
     );
     assert_eq!(fs::read_dir(&temporary.0).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(&file).unwrap(), "dear");
@@ -81,30 +82,27 @@ fn what_is_no_run_folder_stays_as_it_is() {
 }
 
 #[test]
-fn a_run_killed_before_it_began_is_begun_by_resume() {
+fn a_run_killed_before_it_began_is_none_and_not_in_the_way_of_a_new_one() {
     let temporary = Temporary::new("before");
-    drop(RunFolder::start(&temporary.run(), Start::Resume).unwrap());
-    let folder = RunFolder::start(&temporary.run(), Start::Resume).unwrap();
+    let (run, name) = (temporary.run(), temporary.run().display().to_string());
+    let no_run = format!("{name}: holds no run: expected a folder with the config.toml of one");
+    assert_eq!(error(&run, Start::Resume), no_run);
+    assert!(!run.exists());
+    drop(RunFolder::start(&run, Start::New).unwrap());
+    assert_eq!(error(&run, Start::Resume), no_run);
+    // killed while its first file was written
+    fs::write(run.join(".config.toml.writing"), "see").unwrap();
+    assert_eq!(error(&run, Start::Resume), no_run);
+    let folder = RunFolder::start(&run, Start::New).unwrap();
     assert_eq!(folder.config().unwrap(), None);
     assert!(folder.resume_point().unwrap().checkpoint.is_none());
-    drop(folder);
-    // nor is it in the way of a new one
-    drop(RunFolder::start(&temporary.run(), Start::New).unwrap());
-    // nor is the first file, if it was killed while that was written
-    for start in [Start::Resume, Start::New] {
-        fs::write(temporary.run().join(".config.toml.writing"), "see").unwrap();
-        let folder = RunFolder::start(&temporary.run(), start).unwrap();
-        assert_eq!(folder.config().unwrap(), None);
-    }
-    assert!(!temporary.run().join(".config.toml.writing").exists());
+    assert!(!run.join(".config.toml.writing").exists());
 }
 
 #[test]
 fn changes_of_the_configuration_are_named() {
-    let temporary = Temporary::new("config");
-    let folder = temporary.started();
-    folder.write_config("seed = 7\n[loss]\nclip = 0.2\nkl = \"k3\"\n").unwrap();
-    let changes = folder.config_changes("seed = 8\n[loss]\nclip = 0.2\n[new]\nkey = true\n").unwrap();
+    let was = "seed = 7\n[loss]\nclip = 0.2\nkl = \"k3\"\n";
+    let changes = config_changes(was, "seed = 8\n[loss]\nclip = 0.2\n[new]\nkey = true\n");
     let said: Vec<String> = changes
         .iter()
         .map(|change| format!("{} {:?} {:?}", change.key, change.was.as_deref(), change.is.as_deref()))
@@ -113,7 +111,7 @@ fn changes_of_the_configuration_are_named() {
         said,
         [r#"loss.kl Some("\"k3\"") None"#, r#"new.key None Some("true")"#, r#"seed Some("7") Some("8")"#]
     );
-    assert!(folder.config_changes(&folder.config().unwrap().unwrap()).unwrap().is_empty());
+    assert!(config_changes(was, was).is_empty());
 }
 
 fn append(log: &mut MetricsLog, iteration: u64) {

@@ -12,9 +12,9 @@ use image::RgbImage;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Tells the other process what to work on.
@@ -26,20 +26,20 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// Another process, ended at the latest with the test.
 struct Other {
     child: Child,
-    said: BufReader<ChildStdout>,
+    said: BufReader<PipeReader>,
 }
 
 impl Other {
     fn start(test: &str, folder: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let (reader, writer) = std::io::pipe().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer)
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
+        Self { child, said: BufReader::new(reader) }
     }
 
     /// Waits until it says something; the process has a deadline of its own.
@@ -85,12 +85,18 @@ fn the_lock_goes_with_a_killed_process() {
     let temporary = Temporary::new("killed");
     let mut other = Other::start("run_processes::holds_a_folder", &temporary.run());
     other.wait_for("holding");
-    let refused = RunFolder::start(&temporary.run(), Start::Resume).unwrap_err();
+    let refused = RunFolder::start(&temporary.run(), Start::New).unwrap_err();
     assert!(matches!(&refused, RunError::InUse { process, .. } if *process == other.child.id().to_string()));
     assert!(refused.to_string().contains(&temporary.run().display().to_string()));
     other.signal("-KILL");
     assert_eq!(other.exit_code(), None);
-    RunFolder::start(&temporary.run(), Start::Resume).unwrap();
+    RunFolder::start(&temporary.run(), Start::New).unwrap();
+}
+
+/// A run that goes on, or begins if it was killed before it could.
+fn go_on(folder: &Path) -> RunFolder {
+    let begun = folder.join("config.toml").exists();
+    RunFolder::start(folder, if begun { Start::Resume } else { Start::New }).unwrap()
 }
 
 /// Iterations behind the run, and where its metrics end.
@@ -106,7 +112,7 @@ fn point_of(folder: &RunFolder) -> (u64, u64) {
 #[test]
 #[ignore = "the other process of a test"]
 fn saves_until_killed() {
-    let folder = RunFolder::start(&folder_of_other(), Start::Resume).unwrap();
+    let folder = go_on(&folder_of_other());
     if folder.config().unwrap().is_none() {
         folder.write_config("seed = 1\n").unwrap();
     }
@@ -149,7 +155,7 @@ fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
         other.said.read_to_string(&mut rest).unwrap();
         let said = rest.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse().ok());
 
-        let folder = RunFolder::start(&temporary.run(), Start::Resume).unwrap();
+        let folder = go_on(&temporary.run());
         let (step, position) = point_of(&folder);
         assert!(step >= said.unwrap_or(0) && step >= before, "{step} after {said:?} and {before}");
         if step > 0 {
@@ -169,6 +175,7 @@ fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
 #[ignore = "the other process of a test"]
 fn works_until_asked_to_stop() {
     let switch = StopSwitch::listening().unwrap();
+    switch.at_stake("the work of a test");
     println!("working");
     let started = Instant::now();
     while !switch.asked() && started.elapsed() < DEADLINE {
@@ -193,11 +200,13 @@ fn the_first_request_lets_the_run_end_by_itself() {
 }
 
 #[test]
-fn the_second_request_ends_it_at_once() {
+fn the_second_request_is_told_what_would_be_lost_and_the_third_ends_it_at_once() {
     let mut other = Other::start("run_processes::works_until_asked_to_stop", "slow".as_ref());
     other.wait_for("working");
     other.signal("-INT");
     other.wait_for("saving");
+    other.signal("-INT");
+    other.wait_for("if it ended now, the work of a test would be lost");
     other.signal("-INT");
     assert_eq!(other.exit_code(), Some(130));
 }

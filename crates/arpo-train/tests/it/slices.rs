@@ -7,6 +7,7 @@ use arpo_train::collect::{GroupPlan, PlanOptions};
 use arpo_train::episode::{History, PlayedEpisode};
 use arpo_train::layout::Layout;
 use arpo_train::policy::scripted::Script;
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup::{self, Loaded};
 use std::sync::Arc;
@@ -58,6 +59,7 @@ fn scores(config: &Config, loaded: Loaded, played: &[PlayedEpisode]) -> Vec<Vec<
         processor: &agent.processor,
         features: None,
         micro_batch_tokens: config.model.micro_batch_tokens,
+        stop: &StopSwitch::default(),
     };
     let trajectories: Vec<&Trajectory> = played.iter().map(|one| &one.trajectory).collect();
     layout.scores(&learner, &trajectories).unwrap()

@@ -1,0 +1,237 @@
+//! Commands that are stopped with Ctrl-C and gone on with: nothing is lost, and what comes out is the same.
+
+use crate::training::{ITERATIONS, finished, go_on, last_weights, metrics, scratch, train};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any stop may take on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits for the end of a process that was asked to stop.
+fn ended(mut child: Child) -> std::process::ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if began.elapsed() > DEADLINE {
+            child.kill().unwrap();
+            panic!("still there {DEADLINE:?} after Ctrl-C");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ctrl-C, once something is so.
+fn interrupt_when(child: Child, so: impl Fn() -> bool) -> std::process::ExitStatus {
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while !so() {
+        assert!(Instant::now() < deadline, "never came to it");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    interrupt(&child);
+    ended(child)
+}
+
+/// Updates done in the iteration that a run was stopped in, if its episodes were all played.
+fn updates_done(run: &Path) -> Option<u64> {
+    let newest = fs::read_dir(run.join("checkpoints")).ok()?.map(|entry| entry.unwrap().path()).max()?;
+    let state: Value = serde_json::from_slice(&fs::read(newest.join("state.json")).unwrap()).unwrap();
+    state.get("unfinished")?["updates"]["done"].as_u64()
+}
+
+/// Stops a run at many moments, each at most `longest` after the model is there, until it is done or has been stopped often.
+/// Whether a stop came between two updates.
+fn stopped_until_done(run: &Path, settings: &[&str], longest: Duration) -> bool {
+    let mut inside = false;
+    for moment in 0..16_u32 {
+        let mut child = go_on(run, settings).spawn().unwrap();
+        // its first line says that the model is there; from then on any moment will do
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        said.read_line(&mut String::new()).unwrap();
+        std::thread::sleep(longest * (moment * 7919 % 900 + 20) / 920);
+        interrupt(&child);
+        match ended(child).code() {
+            Some(130) => inside |= updates_done(run).is_some_and(|done| done > 0),
+            code => {
+                assert_eq!(code, Some(0), "neither stopped nor done");
+                break;
+            }
+        }
+    }
+    inside
+}
+
+#[test]
+fn a_run_stopped_again_and_again_goes_on_as_if_it_had_not_been() {
+    let scratch = scratch("stopped");
+    let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
+    // many updates of several micro-batches, so that most stops come while one is under way
+    let many = [
+        "--set",
+        "optimiser.trajectories_per_update=4",
+        "--set",
+        "optimiser.epochs=4",
+        "--set",
+        "model.micro_batch_tokens=64",
+        // nothing is saved but what a stop saves
+        "--set",
+        "checkpoints.every=100",
+    ];
+    let began = Instant::now();
+    finished(&mut train(&whole, &many));
+    // a stop within the time of an iteration: a machine of any speed gets on between two stops
+    let iteration = began.elapsed() / ITERATIONS;
+    let inside = (0..5).any(|_| {
+        let _ = fs::remove_dir_all(&broken);
+        stopped_until_done(&broken, &many, iteration)
+    });
+    assert!(inside, "no stop came between two updates of an iteration");
+    finished(&mut go_on(&broken, &many));
+    assert_eq!(metrics(&broken), metrics(&whole));
+    assert!(last_weights(&broken) == last_weights(&whole), "other weights");
+    let table = |run: &Path| fs::read_to_string(run.join("evaluations/table.txt")).unwrap();
+    assert_eq!(table(&broken), table(&whole));
+}
+
+#[test]
+fn a_resumed_run_keeps_its_configuration_unless_it_is_changed_on_purpose() {
+    let run = scratch("changed").join("run");
+    finished(&mut train(&run, &["--quiet", "--set", "iterations=1", "--set", "evaluation.every=0"]));
+    let arpo = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        command.args(["train", "--quiet", "--resume", "--out"]).arg(&run).args(more);
+        command.output().unwrap()
+    };
+    // no other flag: as it began, which is said by the folder alone
+    assert!(arpo(&[]).status.success());
+    let changed = ["--set", "optimiser.learning_rate=1e-5", "--set", "seed=3", "--set", "iterations=2"];
+    let refused = arpo(&changed);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("`optimiser.learning_rate` = 0.00001, was 0.0002; `seed` = 3, was 0"), "{said}");
+    assert!(said.contains("--change-run") && !said.contains("iterations"), "{said}");
+    assert_eq!(metrics(&run).len(), 1);
+    assert!(arpo(&[&changed[..], &["--change-run"]].concat()).status.success());
+    assert_eq!(metrics(&run).len(), 2);
+    let changes = fs::read_to_string(run.join("changes.jsonl")).unwrap();
+    let keys: Vec<Value> = changes.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(keys.len(), 3, "{changes}");
+    assert_eq!(keys[2], serde_json::json!({"iteration": 1, "key": "seed", "was": "0", "is": "3"}));
+    let told = arpo(&["--set", "iterations=2", "--set", "collect.desktops=4"]);
+    let told = String::from_utf8(told.stderr).unwrap();
+    assert!(told.contains("`collect.desktops` = 4, was 8"), "{told}");
+    // a run of before a key was there has the key's default
+    let config = fs::read_to_string(run.join("config.toml")).unwrap();
+    fs::write(run.join("config.toml"), config.replace("retry_unparsable = false\n", "")).unwrap();
+    // length and the like may change without asking
+    assert!(arpo(&["--set", "iterations=3", "--set", "collect.desktops=2"]).status.success());
+    assert_eq!(metrics(&run).len(), 3);
+}
+
+#[test]
+fn mistakes_are_found_before_there_is_a_folder() {
+    let scratch = scratch("mistakes");
+    fs::create_dir(scratch.join("model")).unwrap();
+    fs::write(scratch.join("model/config.json"), "{\"model_type\": \"llama\"}").unwrap();
+    fs::write(scratch.join("list.txt"), "no-such-task\n").unwrap();
+    let model = format!("model.base={}", scratch.join("model").display());
+    let list = format!("tasks.list={}", scratch.join("list.txt").display());
+    for (set, word) in [
+        ("model.base=nowhere", "\"nowhere\" is not there"),
+        (model.as_str(), "expected \"qwen2_5_vl\""),
+        (list.as_str(), "\"no-such-task\" is none of the training tasks"),
+        ("tasks.files=nowhere.json", "nowhere.json"),
+        ("screen.width=3", "`[screen]`"),
+    ] {
+        let run = scratch.join("run");
+        for command in ["train", "select", "rollout"] {
+            let done = Command::new(env!("CARGO_BIN_EXE_arpo"))
+                .args([command, "--set", set, "--out"])
+                .arg(&run)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(2), "{command} {set}: {said}");
+            assert!(said.contains(word) && said.lines().count() == 1, "{command} {set}: {said}");
+            assert!(!run.exists(), "{command} {set}");
+        }
+    }
+}
+
+fn arpo(arguments: &[&str], out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+    command.args(arguments).arg("--out").arg(out);
+    for set in ["tasks.count=24", "collect.tasks=2", "collect.desktops=2", "collect.max_steps=4"] {
+        command.args(["--set", set]);
+    }
+    command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn an_evaluation_goes_on_with_what_is_left() {
+    let scratch = scratch("eval-stopped");
+    let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
+    let eval = ["eval", "--samples", "3", "--json"];
+    finished(&mut arpo(&eval, &whole));
+    let lines = || fs::read_to_string(broken.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+    let child = arpo(&eval, &broken).spawn().unwrap();
+    assert_eq!(interrupt_when(child, || lines() > 0).code(), Some(130));
+    let before = lines();
+    assert!((1..24).contains(&before), "{before}");
+    let other = arpo(&["eval", "--samples", "4", "--resume"], &broken).output().unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    let resumed: Value = serde_json::from_str(&finished(arpo(&eval, &broken).arg("--resume"))).unwrap();
+    assert_eq!(resumed["collecting"]["episodes"], 3 * (24 - before));
+    let scores = |report: &Value| -> Vec<(String, Vec<String>)> {
+        let task = |task: &Value| {
+            let mut scores: Vec<String> =
+                task["scores"].as_array().unwrap().iter().map(Value::to_string).collect();
+            scores.sort();
+            (task["task"].as_str().unwrap().to_owned(), scores)
+        };
+        report["tasks"].as_array().unwrap().iter().map(task).collect()
+    };
+    let report: Value = serde_json::from_slice(&fs::read(whole.join("report.json")).unwrap()).unwrap();
+    assert_eq!(scores(&resumed), scores(&report));
+}
+
+#[test]
+fn rollouts_and_offline_learning_go_on_with_what_is_left() {
+    let scratch = scratch("offline-stopped");
+    let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
+    let rollout = ["rollout", "--samples", "3"];
+    finished(&mut arpo(&rollout, &whole));
+    let first = broken.join("episodes/iteration-000000.jsonl");
+    let child = arpo(&rollout, &broken).spawn().unwrap();
+    assert_eq!(interrupt_when(child, || first.exists()).code(), Some(130));
+    let last = "episodes/iteration-000011.jsonl";
+    assert!(!broken.join(last).exists());
+    let other = arpo(&["rollout", "--samples", "4", "--resume"], &broken).output().unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    // the number of rollouts is the folder's
+    finished(arpo(&["rollout"], &broken).arg("--resume"));
+    let text = |run: &Path| fs::read_to_string(run.join(last)).unwrap();
+    assert_eq!(text(&broken), text(&whole));
+
+    let (one, two) = (scratch.join("one"), scratch.join("two"));
+    let data = whole.display().to_string();
+    let kto = ["offline", "--method", "kto", "--data", &data, "--set", "offline.epochs=5"];
+    finished(&mut arpo(&kto, &one));
+    let child = arpo(&kto, &two).spawn().unwrap();
+    assert_eq!(interrupt_when(child, || two.join("checkpoints/step-000001").exists()).code(), Some(130));
+    assert!(!two.join("model").exists());
+    finished(arpo(&kto, &two).arg("--resume"));
+    let model = |run: &Path| fs::read(run.join("model/model.safetensors")).unwrap();
+    assert!(model(&one) == model(&two), "other weights");
+}

@@ -1,0 +1,233 @@
+//! The tasks of a run under way: which come next, and the sets that the agent is evaluated on.
+
+use super::setup;
+use super::state::RunState;
+use super::task_lists::generated_names;
+use crate::TrainError;
+use arpo_core::config::{Config, EvaluateWhen};
+use arpo_core::endless::visited;
+use arpo_core::task::{Task, TaskId};
+use arpo_env::tasks::Suite;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A set of tasks that the agent is evaluated on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskSet {
+    /// Tasks that are trained on.
+    Training,
+    /// Other tasks of the same templates.
+    Unseen,
+    /// Tasks of other templates.
+    HeldOut,
+}
+
+impl TaskSet {
+    /// As curves show them.
+    pub(super) const ALL: [Self; 3] = [Self::Training, Self::Unseen, Self::HeldOut];
+
+    /// In metrics, events and tables.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Unseen => "unseen",
+            Self::HeldOut => "held_out",
+        }
+    }
+
+    /// In the legend of a curve.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Training => "training tasks",
+            Self::Unseen => "unseen tasks",
+            Self::HeldOut => "held-out templates",
+        }
+    }
+
+    /// The number of its examination after so many iterations: no two share their draws.
+    pub(super) fn examination(self, iteration: u64) -> u64 {
+        const UNSEEN: u64 = 1 << 39;
+        match self {
+            Self::Training => iteration << 1,
+            Self::HeldOut => iteration << 1 | 1,
+            Self::Unseen => UNSEEN | iteration,
+        }
+    }
+}
+
+/// The tasks of a run.
+#[derive(Debug)]
+pub(super) struct TaskSets {
+    /// Tasks by name.
+    listed: BTreeMap<TaskId, Arc<Task>>,
+    /// Makes the tasks that are generated, when they are needed.
+    templates: Option<Suite>,
+    /// What the agent is evaluated on, and when. The best model is the one that does best on the first.
+    evaluated: Vec<(TaskSet, EvaluateWhen, Vec<Arc<Task>>)>,
+}
+
+impl TaskSets {
+    /// The tasks that a configuration means.
+    pub(super) fn new(config: &Config) -> Result<Self, TrainError> {
+        let generated = config.tasks.are_generated();
+        let listed = if generated { vec![] } else { setup::training_tasks(config)? };
+        let nothing_trained = config.tasks.endless && config.tasks.generated == 0;
+        let mut training = if nothing_trained { vec![] } else { setup::evaluated_training_tasks(config)? };
+        training.sort_by(|one, other| one.id.cmp(&other.id));
+        training.dedup_by(|one, other| one.id == other.id);
+        let unseen = if config.evaluation.unseen == EvaluateWhen::Never {
+            vec![]
+        } else {
+            setup::unseen_tasks(config)?
+        };
+        let mut evaluated = vec![
+            (TaskSet::Training, EvaluateWhen::Always, training),
+            (TaskSet::Unseen, config.evaluation.unseen, unseen),
+            (TaskSet::HeldOut, config.evaluation.held_out, setup::held_out_tasks(config)),
+        ];
+        if generated && config.evaluation.unseen == EvaluateWhen::Always {
+            evaluated.swap(0, 1);
+        }
+        evaluated.retain(|(_, _, tasks)| !tasks.is_empty());
+        let templates = setup::suite(config).filter(|_| generated);
+        let listed = listed.into_iter().map(|task| (task.id.clone(), task)).collect();
+        Ok(Self { listed, templates, evaluated })
+    }
+
+    /// What a run remembers at its beginning.
+    pub(super) fn first_state(&self, config: &Config) -> Result<RunState, TrainError> {
+        let names = match self.templates {
+            Some(_) if config.tasks.endless => vec![],
+            Some(_) => generated_names(config)?,
+            None => self.listed.keys().cloned().collect(),
+        };
+        Ok(RunState::new(names, config.seed))
+    }
+
+    /// How many are trained on; 0 if every visit has a new one.
+    pub(super) fn count(&self, config: &Config) -> usize {
+        match self.templates {
+            Some(_) if config.tasks.endless => 0,
+            Some(_) => config.tasks.generated,
+            None => self.listed.len(),
+        }
+    }
+
+    /// A task by its name.
+    pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Task>> {
+        match self.templates {
+            Some(suite) => suite.generated_by_name(id.as_str()).map(Arc::new),
+            None => self.listed.get(id).map(Arc::clone),
+        }
+    }
+
+    /// The tasks of the next groups.
+    pub(super) fn draw(&self, state: &mut RunState, config: &Config) -> Vec<TaskId> {
+        let count = config.collect.tasks;
+        match self.templates {
+            Some(suite) if config.tasks.endless => {
+                let visits = state.visits..state.visits + count as u64;
+                state.visits = visits.end;
+                let numbers = visited(config.seed, visits).into_iter();
+                numbers.map(|number| TaskId::new(suite.generated_name(number))).collect()
+            }
+            _ => state.sampler.next_batch(count, &config.sampling),
+        }
+    }
+
+    /// The sets of an evaluation, the first being the one that the best model is chosen by.
+    pub(super) fn evaluated(&self, at_an_end: bool) -> Vec<(TaskSet, Vec<Arc<Task>>)> {
+        let due = |when: EvaluateWhen| match when {
+            EvaluateWhen::Always => true,
+            EvaluateWhen::Ends => at_an_end,
+            EvaluateWhen::Never => false,
+        };
+        let due = self.evaluated.iter().filter(|(_, when, _)| due(*when));
+        due.map(|(set, _, tasks)| (*set, tasks.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_core::config::{Layer, resolve};
+    use std::collections::BTreeSet;
+
+    fn config(preset: &str, settings: &[&str]) -> Config {
+        let mut layers = vec![Layer::preset(preset).unwrap()];
+        layers.extend(settings.iter().map(|setting| Layer::set(setting).unwrap()));
+        resolve(&layers).unwrap()
+    }
+
+    fn sets(config: &Config, at_an_end: bool) -> Vec<(&'static str, usize)> {
+        let tasks = TaskSets::new(config).unwrap();
+        tasks.evaluated(at_an_end).iter().map(|(set, tasks)| (set.key(), tasks.len())).collect()
+    }
+
+    /// The first set is the one that the best model is chosen by.
+    #[test]
+    fn sets_and_when_they_are_due() {
+        let all = [("training", 64), ("unseen", 64), ("held_out", 64)];
+        assert_eq!(sets(&config("quick", &[]), true), all);
+        assert_eq!(sets(&config("quick", &[]), false), all[..1]);
+        let endless = [("unseen", 64), ("training", 64), ("held_out", 64)];
+        assert_eq!(sets(&config("endless", &[]), true), endless);
+        assert_eq!(sets(&config("endless", &[]), false), endless[..2]);
+        let ends = config("endless", &["evaluation.unseen=\"ends\""]);
+        assert_eq!(sets(&ends, true), all);
+        let nothing_trained = config("endless", &["tasks.endless=true", "tasks.generated=0"]);
+        assert_eq!(sets(&nothing_trained, true), [("unseen", 64), ("held_out", 64)]);
+        let never = config("quick", &["evaluation.unseen=\"never\"", "evaluation.tasks=5"]);
+        assert_eq!(sets(&never, true), [("training", 5), ("held_out", 64)]);
+    }
+
+    /// What was drawn before there were unseen tasks is still drawn, and nothing is drawn twice.
+    #[test]
+    fn examinations_have_draws_of_their_own() {
+        assert_eq!((TaskSet::Training.examination(7), TaskSet::HeldOut.examination(7)), (14, 15));
+        let iterations = [0, 1, 2, 3, 899, 1 << 20];
+        let numbers = iterations.map(|iteration| TaskSet::ALL.map(|set| set.examination(iteration)));
+        assert_eq!(numbers.iter().flatten().collect::<BTreeSet<_>>().len(), 3 * iterations.len());
+    }
+
+    #[test]
+    fn trained_tasks_are_evaluated_on_a_sample_of_all_templates() {
+        let tasks = TaskSets::new(&config("endless", &[])).unwrap();
+        let (_, sample) = &tasks.evaluated(true)[1];
+        let suite = Suite::Pocket;
+        let templates: BTreeSet<_> = sample.iter().map(|task| suite.template_of(task.id.as_str())).collect();
+        assert_eq!(templates.len(), suite.templates().len());
+        assert!(sample.iter().all(|task| tasks.get(&task.id).as_ref() == Some(task)));
+        assert_eq!(tasks.get(&TaskId::new("pocket-files-rename-0")), None);
+    }
+
+    #[test]
+    fn a_state_that_was_saved_draws_the_same_tasks() {
+        for settings in [&["tasks.generated=20"][..], &["tasks.endless=true"]] {
+            let config = config("endless", settings);
+            let tasks = TaskSets::new(&config).unwrap();
+            let mut state = tasks.first_state(&config).unwrap();
+            for _ in 0..6 {
+                let saved = serde_json::to_string(&state).unwrap();
+                let mut resumed: RunState = serde_json::from_str(&saved).unwrap();
+                let drawn = tasks.draw(&mut state, &config);
+                assert_eq!(drawn.len(), 8);
+                assert!(drawn.iter().all(|id| tasks.get(id).is_some()), "{drawn:?}");
+                assert_eq!(tasks.draw(&mut resumed, &config), drawn);
+                assert_eq!(resumed, state);
+            }
+        }
+    }
+
+    /// Tasks that an endless run evaluates as trained are those it visits first.
+    #[test]
+    fn an_endless_run_trains_on_what_it_is_evaluated_on() {
+        let config = config("endless", &["tasks.endless=true", "tasks.generated=16", "seed=5"]);
+        let tasks = TaskSets::new(&config).unwrap();
+        let mut state = tasks.first_state(&config).unwrap();
+        let visited: BTreeSet<TaskId> = (0..2).flat_map(|_| tasks.draw(&mut state, &config)).collect();
+        let (set, trained) = &tasks.evaluated(false)[1];
+        assert_eq!(*set, TaskSet::Training);
+        assert_eq!(trained.iter().map(|task| task.id.clone()).collect::<BTreeSet<_>>(), visited);
+    }
+}
