@@ -1,13 +1,13 @@
 #!/bin/sh
-# The comparison of docs/results.md: the base and five methods on the embedded desktop. Runs what is not there yet, goes on
-# with what was interrupted.
-#   experiments/compare.sh FOLDER pilot [JOBS]    the runs that learning rates are chosen from (experiments/rates.txt)
-#   experiments/compare.sh FOLDER quick [JOBS]    the comparison under the quick preset's objective
-#   experiments/compare.sh FOLDER paper [JOBS]    and under the paper's
+# The comparison of docs/results.md: the base model and five methods on the embedded desktop. Starts missing runs and resumes
+# interrupted ones.
+#   experiments/compare.sh FOLDER pilot [JOBS]    the runs for choosing learning rates (experiments/rates.txt)
+#   experiments/compare.sh FOLDER quick [JOBS]    the comparison with the quick preset's objective
+#   experiments/compare.sh FOLDER paper [JOBS]    the comparison with the paper's objective
 #   experiments/compare.sh FOLDER offline [JOBS]  rejection sampling, DPO and KTO on the split
-#   experiments/compare.sh FOLDER alone           three pairs one after the other with all threads: how long they take
-# then: experiments/table.py FOLDER. JOBS runs are made beside each other, each with one thread, without it one after the other.
-# A run takes three to nine minutes.
+#   experiments/compare.sh FOLDER alone           three pairs, one run at a time with all threads, to measure their duration
+# then: experiments/table.py FOLDER. With JOBS, this many runs are made in parallel, each with one thread; without it, one at a
+# time. A run takes three to nine minutes.
 set -eu
 out=${1:?the folder for the runs}
 what=${2:?pilot, quick, paper, offline or alone}
@@ -16,8 +16,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 arpo=${ARPO:-$here/../target/release/arpo}
 mkdir -p "$out"
 
-# Points of comparison, fixed before the runs were made: iterations 60, 100 and 140. Every iteration has 64 episodes, and
-# all of them count in its two updates, whatever their rewards: so both methods have made the same number of updates.
+# Points of comparison, fixed before the runs were made: iterations 60, 100 and 140. Every iteration has 64 episodes, and all of
+# them count in its two updates, whatever their rewards, so both methods make the same number of updates.
 train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
     name=$1 objective=$2 method=$3 rate=$4 regime=$5 seed=$6
     [ -e "$out/$name/checkpoints/step-000140/manifest.json" ] && return
@@ -37,7 +37,7 @@ train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
         --set evaluation.unseen=never --set evaluation.held_out=never --set checkpoints.every=20 --set checkpoints.keep=1
 }
 
-judge() { # NAME MODEL
+evaluate() { # NAME MODEL
     [ -s "$out/$1.json" ] && return
     "$arpo" eval --json --samples 4 --set tasks.list="" --part all --model "$2" >"$out/$1.part"
     mv "$out/$1.part" "$out/$1.json"
@@ -58,7 +58,7 @@ offline() { # NAME METHOD RATE SEED
             --set optimiser.learning_rate="$3"
         mv "$out/$1.part" "$out/$1"
     fi
-    judge "$1" "$out/$1/model"
+    evaluate "$1" "$out/$1/model"
 }
 
 one() { # one of the lines below
@@ -72,13 +72,13 @@ one() { # one of the lines below
     train)
         train "$2-$6-$4-$5-$7" "$3" "$4" "$5" "$6" "$7"
         case $2-$6 in
-        quick-split | quick-all) judge "$2-$6-$4-$5-$7" "$out/$2-$6-$4-$5-$7/checkpoints/step-000140/model" ;;
+        quick-split | quick-all) evaluate "$2-$6-$4-$5-$7" "$out/$2-$6-$4-$5-$7/checkpoints/step-000140/model" ;;
         esac
         ;;
     esac
 }
 
-# One run a line: train KIND OBJECTIVE METHOD RATE REGIME SEED, or offline KIND METHOD RATE SEED.
+# One run per line: train KIND OBJECTIVE METHOD RATE REGIME SEED, or offline KIND METHOD RATE SEED.
 list() {
     case $what in
     pilot)

@@ -19,7 +19,7 @@ SPLIT = {line for line in (HERE / "split.txt").read_text().splitlines() if not l
 
 
 def curve(run):
-    """By iteration: success on the training tasks, updates made until then, seconds of collecting and learning."""
+    """By iteration: success on the training tasks, updates so far, seconds of collection and training."""
     points, updates, seconds = {}, 0, 0.0
     for line in map(json.loads, (run / "metrics.jsonl").open()):
         updates += line.get("update/count", 0) + line.get("update/skipped", 0)
@@ -30,7 +30,7 @@ def curve(run):
 
 
 def runs(kind, regime, method):
-    """The whole runs of a method by their seeds."""
+    """The complete runs of a method by seed."""
     found = {}
     for run in FOLDER.glob(f"{kind}-{regime}-{method}-*-*"):
         if (run / "metrics.jsonl").exists():
@@ -70,7 +70,7 @@ def online(objective):
 
 
 def times():
-    """Seconds of collecting and learning of runs that were made alone."""
+    """Seconds of collection and training of the runs that were made one at a time."""
     rows = []
     for regime in ("hard", "mixed", "split"):
         grpo, arpo = (runs("alone", regime, method) for method in ("grpo", "arpo"))
@@ -84,15 +84,15 @@ def times():
         print("\n".join(rows))
 
 
-def judged(files):
-    """Success over seeds on the trained tasks, the other training tasks, the held-out ones."""
+def success_by_set(files):
+    """Success over seeds on the trained tasks, the other training tasks and the held-out tasks."""
     parts = {"trained": [], "others": [], "held out": []}
     for file in files:
         sums = {part: [0.0, 0] for part in parts}
         for task in json.load(file.open())["tasks"]:
             name = task["task"]
             if name not in TRAINING | HELD_OUT:
-                continue  # `--part all` also plays unseen tasks, which these tables do not have
+                continue  # `--part all` also evaluates unseen tasks, which these tables leave out
             part = "trained" if name in SPLIT else "others" if name in TRAINING else "held out"
             sums[part][0] += sum(task["scores"])
             sums[part][1] += len(task["scores"])
@@ -114,7 +114,7 @@ def methods():
     ):
         files = sorted(FOLDER.glob(pattern))
         if files:
-            print(f"| {name} | {len(files)} | {judged(files)} |")
+            print(f"| {name} | {len(files)} | {success_by_set(files)} |")
 
 
 online("quick")

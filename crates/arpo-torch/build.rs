@@ -13,7 +13,7 @@ fn main() {
         .cpp(true)
         .std("c++20")
         .flag_if_supported("-fPIC")
-        // the headers are not ours to mend
+        // libtorch's headers are not ours to fix
         .warnings(false)
         .include(&headers)
         .include(headers.join("torch/csrc/api/include"))

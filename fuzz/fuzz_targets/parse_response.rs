@@ -1,4 +1,4 @@
-//! No response makes the parser panic, and what it understands it reads again from its own rendering.
+//! No response makes the parser panic, and what it parses survives a round trip through its own rendering.
 //!
 //!     cargo +nightly fuzz run parse_response
 

@@ -1,5 +1,5 @@
-// As much of a chip as the kernels use: threads of a block are threads, what a warp does together is done behind barriers.
-// Blocks are processes, so that what is static is a block's own.
+// An emulation of the parts of CUDA that the kernels use: a block's threads are threads, and warp instructions
+// synchronise with barriers. Blocks are processes, so that static variables are local to a block.
 
 #pragma once
 #include <algorithm>
@@ -58,7 +58,7 @@ static u32 __byte_perm(u32 a, u32 b, u32 selector) {
 static char shared_memory[400000] __attribute__((aligned(128)));
 static std::unique_ptr<std::barrier<>> block_barrier;
 static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
-static u64 left_by_lanes[32][32];
+static u64 lane_values[32][32];
 static u32 operands[32][32][6];
 
 static void __syncthreads() { block_barrier->arrive_and_wait(); }
@@ -66,10 +66,10 @@ static void __syncwarp() { warp_barriers[threadIdx.x >> 5]->arrive_and_wait(); }
 
 template <class T> static T from_lane(T value, int lane) {
     int warp = threadIdx.x >> 5;
-    memcpy(&left_by_lanes[warp][threadIdx.x & 31], &value, sizeof value);
+    memcpy(&lane_values[warp][threadIdx.x & 31], &value, sizeof value);
     __syncwarp();
     T result;
-    memcpy(&result, &left_by_lanes[warp][lane & 31], sizeof result);
+    memcpy(&result, &lane_values[warp][lane & 31], sizeof result);
     __syncwarp();
     return result;
 }
@@ -78,20 +78,20 @@ template <class T> static T __shfl_xor_sync(u32, T value, int mask) { return fro
 
 static bool __any_sync(u32, bool value) {
     int warp = threadIdx.x >> 5;
-    left_by_lanes[warp][threadIdx.x & 31] = value;
+    lane_values[warp][threadIdx.x & 31] = value;
     __syncwarp();
     bool any = false;
-    for (u64 of_lane : left_by_lanes[warp]) any |= of_lane != 0;
+    for (u64 lane_value : lane_values[warp]) any |= lane_value != 0;
     __syncwarp();
     return any;
 }
 
 static u32 __ballot_sync(u32, bool value) {
     int warp = threadIdx.x >> 5;
-    left_by_lanes[warp][threadIdx.x & 31] = value;
+    lane_values[warp][threadIdx.x & 31] = value;
     __syncwarp();
     u32 lanes = 0;
-    for (int lane = 0; lane < 32; lane++) lanes |= (u32)left_by_lanes[warp][lane] << lane;
+    for (int lane = 0; lane < 32; lane++) lanes |= (u32)lane_values[warp][lane] << lane;
     __syncwarp();
     return lanes;
 }
@@ -99,45 +99,30 @@ static u32 __ballot_sync(u32, bool value) {
 static int __ffs(u32 bits) { return __builtin_ffs(bits); }
 
 // mma.m16n8k16, row times column, bf16 to f32.
-static void multiply_as_a_warp(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+static void warp_mma(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     u32 mine[6] = {a0, a1, a2, a3, b0, b1};
     memcpy(operands[warp][lane], mine, sizeof mine);
     __syncwarp();
-    auto number = [](u32 pair, int which) { return __uint_as_float(which ? pair & 0xffff0000u : pair << 16); };
+    auto to_float = [](u32 pair, int which) { return __uint_as_float(which ? pair & 0xffff0000u : pair << 16); };
     for (int r = 0; r < 4; r++) {
         int row = (lane >> 2) + (r >> 1) * 8, column = 2 * (lane & 3) + (r & 1);
         for (int k = 0; k < 16; k++)
-            c[r] += number(operands[warp][row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k & 1) *
-                    number(operands[warp][column * 4 + k % 8 / 2][4 + k / 8], k & 1);
+            c[r] += to_float(operands[warp][row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k & 1) *
+                    to_float(operands[warp][column * 4 + k % 8 / 2][4 + k / 8], k & 1);
     }
     __syncwarp();
 }
 
-// ---- barriers in shared memory, and copies to it ----
-
-static std::atomic<u64> &phase(u32 barrier) { return *(std::atomic<u64> *)(std::uintptr_t)barrier; }
-static void first_phase(u32 barrier) { phase(barrier) = 0; }
-static void end_phase(u32 barrier) { phase(barrier)++; }
-static void wait_for_phase(u32 barrier, u32 parity) { while ((phase(barrier) & 1) == parity) sched_yield(); }
-
-static void copy_now(u32 barrier, u32 to, const void *from, u32 bytes) {
-    if (bytes % 16 || (std::uintptr_t)from % 16 || to % 16) { fprintf(stderr, "a copy of other than whole sixteens\n"); abort(); }
-    memcpy((void *)(std::uintptr_t)to, from, bytes);
-    end_phase(barrier);
-}
-
-static u32 others_have_met(u32 *met) { sched_yield(); return __atomic_load_n(met, __ATOMIC_ACQUIRE); }
-
 // ---- a launch ----
 
-// Blocks that run at the same time, and so the most that can wait for each other.
-static const int AT_ONCE = 16;
+// Blocks that run concurrently, and so the most that can wait for each other.
+static const int CONCURRENT_BLOCKS = 16;
 
-// Whether all blocks ended, and wrote nothing behind their shared memory.
+// Whether all blocks succeeded and wrote nothing past the end of their shared memory.
 static bool launch(int blocks, int threads, size_t shared_bytes, const std::function<void()> &kernel) {
     auto run = [&](int block) {
-        // blocks that wait for each other for ever end with whoever loses patience
+        // blocks that deadlock are killed when the parent times out
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         blockIdx.x = block;
         blockDim.x = threads;
@@ -153,10 +138,10 @@ static bool launch(int blocks, int threads, size_t shared_bytes, const std::func
             if (shared_memory[i] != (char)0xff) _exit(1);
         _exit(0);
     };
-    bool well = true;
-    for (int first = 0; first < blocks; first += AT_ONCE) {
+    bool passed = true;
+    for (int first = 0; first < blocks; first += CONCURRENT_BLOCKS) {
         std::vector<pid_t> running;
-        for (int block = first; block < min(first + AT_ONCE, blocks); block++) {
+        for (int block = first; block < min(first + CONCURRENT_BLOCKS, blocks); block++) {
             pid_t child = fork();
             if (child == 0) run(block);
             running.push_back(child);
@@ -164,25 +149,25 @@ static bool launch(int blocks, int threads, size_t shared_bytes, const std::func
         for (pid_t child : running) {
             int status = 0;
             waitpid(child, &status, 0);
-            well &= status == 0;
+            passed &= status == 0;
         }
     }
-    return well;
+    return passed;
 }
 
 // ---- memory that blocks share ----
 
 static char *memory, *memory_end;
 
-static void make_memory(size_t bytes) {
+static void init_memory(size_t bytes) {
     memory = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memory_end = memory + bytes;
 }
 
-template <class T> static T *take(size_t count) {
+template <class T> static T *allocate(size_t count) {
     memory = (char *)(((std::uintptr_t)memory + 63) / 64 * 64);
-    T *taken = (T *)memory;
+    T *allocated = (T *)memory;
     memory += count * sizeof(T);
     if (memory > memory_end) { fprintf(stderr, "too little memory\n"); abort(); }
-    return taken;
+    return allocated;
 }

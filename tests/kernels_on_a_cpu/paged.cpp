@@ -1,80 +1,81 @@
-// Attention over pages and its chunks put together, by `paged.cu`, beside the same in f64: sequences of several lengths in
-// pages that lie anywhere, what is behind their ends being no numbers.
+// Paged attention and the combination of its chunks, by `paged.cu`, compared with the same in f64: sequences of several
+// lengths in shuffled pages, with NaN past their ends.
 
 #include "chip.h"
 #include "kernel.cu"
 
-struct Case { int shared_heads, group, page_tokens, chunk_tokens; std::vector<int> lengths; };
+struct Case { int kv_heads, group, page_tokens, chunk_tokens; std::vector<int> lengths; };
 
-static std::mt19937 source(11);
+static std::mt19937 generator(11);
 
-static bf16 *random_numbers(size_t count) {
+static bf16 *random_values(size_t count) {
     std::normal_distribution<float> normal;
-    bf16 *numbers = take<bf16>(count);
-    for (size_t i = 0; i < count; i++) numbers[i] = rounded(normal(source));
-    return numbers;
+    bf16 *values = allocate<bf16>(count);
+    for (size_t i = 0; i < count; i++) values[i] = rounded(normal(generator));
+    return values;
 }
 
-static bool attended_well(const Case &of) {
-    int sequences = of.lengths.size(), longest = *std::max_element(of.lengths.begin(), of.lengths.end());
-    int heads = of.shared_heads * of.group, width = (longest + of.page_tokens - 1) / of.page_tokens;
-    int chunks = (longest + of.chunk_tokens - 1) / of.chunk_tokens, pages = sequences * width;
-    size_t cache = (size_t)pages * of.shared_heads * of.page_tokens * WIDTH;
-    bf16 *q = random_numbers(sequences * heads * WIDTH), *keys = random_numbers(cache), *values = random_numbers(cache);
-    int *table = take<int>(pages), *lengths = take<int>(sequences);
+static bool attends_correctly(const Case &test) {
+    int sequences = test.lengths.size(), longest = *std::max_element(test.lengths.begin(), test.lengths.end());
+    int heads = test.kv_heads * test.group, table_width = (longest + test.page_tokens - 1) / test.page_tokens;
+    int chunks = (longest + test.chunk_tokens - 1) / test.chunk_tokens, pages = sequences * table_width;
+    size_t cache = (size_t)pages * test.kv_heads * test.page_tokens * WIDTH;
+    bf16 *q = random_values(sequences * heads * WIDTH), *keys = random_values(cache), *values = random_values(cache);
+    int *table = allocate<int>(pages), *lengths = allocate<int>(sequences);
     for (int i = 0; i < pages; i++) table[i] = i;
-    std::shuffle(table, table + pages, source);
-    std::copy(of.lengths.begin(), of.lengths.end(), lengths);
-    auto place = [&](int sequence, int token, int shared) {
-        size_t page = table[sequence * width + token / of.page_tokens];
-        return ((page * of.shared_heads + shared) * of.page_tokens + token % of.page_tokens) * WIDTH;
+    std::shuffle(table, table + pages, generator);
+    std::copy(test.lengths.begin(), test.lengths.end(), lengths);
+    auto offset = [&](int sequence, int token, int kv_head) {
+        size_t page = table[sequence * table_width + token / test.page_tokens];
+        return ((page * test.kv_heads + kv_head) * test.page_tokens + token % test.page_tokens) * WIDTH;
     };
     for (int sequence = 0; sequence < sequences; sequence++)
-        for (int token = lengths[sequence]; token < width * of.page_tokens; token++)
-            for (int shared = 0; shared < of.shared_heads; shared++)
-                for (int i = 0; i < WIDTH; i++) keys[place(sequence, token, shared) + i] = values[place(sequence, token, shared) + i] = 0x7fc0;
+        for (int token = lengths[sequence]; token < table_width * test.page_tokens; token++)
+            for (int kv_head = 0; kv_head < test.kv_heads; kv_head++)
+                for (int i = 0; i < WIDTH; i++)
+                    keys[offset(sequence, token, kv_head) + i] = values[offset(sequence, token, kv_head) + i] = 0x7fc0;
 
-    float *partial = take<float>((size_t)sequences * heads * chunks * PARTIAL);
-    bf16 *y = take<bf16>(sequences * heads * WIDTH);
-    bool well = launch(sequences * of.shared_heads * chunks, WARPS * 32, 0, [&] {
-        paged_attention(q, keys, values, table, lengths, partial, width, of.page_tokens, of.shared_heads, of.group, chunks,
-                        of.chunk_tokens, 1.44269504f / sqrtf(WIDTH));
+    float *partial = allocate<float>((size_t)sequences * heads * chunks * PARTIAL);
+    bf16 *y = allocate<bf16>(sequences * heads * WIDTH);
+    bool passed = launch(sequences * test.kv_heads * chunks, WARPS * 32, 0, [&] {
+        paged_attention(q, keys, values, table, lengths, partial, table_width, test.page_tokens, test.kv_heads, test.group, chunks,
+                        test.chunk_tokens, 1.44269504f / sqrtf(WIDTH));
     });
-    well &= launch(sequences * heads, SLICES * WIDTH, 0,
-                   [&] { paged_combine(partial, lengths, y, heads, chunks, of.chunk_tokens); });
-    double apart = 0;
+    passed &= launch(sequences * heads, SLICES * WIDTH, 0,
+                     [&] { paged_combine(partial, lengths, y, heads, chunks, test.chunk_tokens); });
+    double max_error = 0;
     for (int row = 0; row < sequences * heads; row++) {
-        int sequence = row / heads, shared = row % heads / of.group;
-        std::vector<double> sums(WIDTH);
-        double all = 0;
+        int sequence = row / heads, kv_head = row % heads / test.group;
+        std::vector<double> output(WIDTH);
+        double denominator = 0;
         for (int token = 0; token < lengths[sequence]; token++) {
-            size_t at = place(sequence, token, shared);
+            size_t first = offset(sequence, token, kv_head);
             double score = 0;
-            for (int i = 0; i < WIDTH; i++) score += (double)wide(q[row * WIDTH + i]) * wide(keys[at + i]);
-            double share = exp(score / sqrt(WIDTH));
-            all += share;
-            for (int i = 0; i < WIDTH; i++) sums[i] += share * wide(values[at + i]);
+            for (int i = 0; i < WIDTH; i++) score += (double)to_f32(q[row * WIDTH + i]) * to_f32(keys[first + i]);
+            double probability = exp(score / sqrt(WIDTH));
+            denominator += probability;
+            for (int i = 0; i < WIDTH; i++) output[i] += probability * to_f32(values[first + i]);
         }
         for (int i = 0; i < WIDTH; i++) {
-            double difference = fabs(wide(y[row * WIDTH + i]) - sums[i] / all);
-            well &= difference < 0.02;      // probabilities and results are bf16; also false for what is no number
-            apart = fmax(apart, difference);
+            double difference = fabs(to_f32(y[row * WIDTH + i]) - output[i] / denominator);
+            passed &= difference < 0.02;      // probabilities and results are bf16; also false for NaN
+            max_error = fmax(max_error, difference);
         }
     }
-    printf("attention of %d sequences, %d queries to a key, pages of %d, %d chunks: %.4f apart: %s\n", sequences, of.group,
-           of.page_tokens, chunks, apart, well ? "right" : "WRONG");
+    printf("attention of %d sequences, %d query heads per kv head, pages of %d, %d chunks: max error %.4f: %s\n", sequences, test.group,
+           test.page_tokens, chunks, max_error, passed ? "passed" : "FAILED");
     fflush(stdout);
-    return well;
+    return passed;
 }
 
 int main() {
-    make_memory(64 << 20);
-    bool well = true;
-    for (const Case &of : {
+    init_memory(64 << 20);
+    bool passed = true;
+    for (const Case &test : {
              Case{1, 1, 16, 64, {1}},
-             Case{2, 3, 16, 64, {5, 200}},          // chunks that a shorter sequence does not have
-             Case{1, 8, 64, 320, {701}},            // several tiles for each warp
+             Case{2, 3, 16, 64, {5, 200}},          // chunks beyond the end of a shorter sequence
+             Case{1, 8, 64, 320, {701}},            // several tiles per warp
          })
-        well &= attended_well(of);
-    return !well;
+        passed &= attends_correctly(test);
+    return !passed;
 }

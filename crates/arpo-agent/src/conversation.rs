@@ -1,16 +1,16 @@
-//! What the model reads before a turn: system words, the task, then screenshots and its own words by turns.
+//! The conversation before a turn: system prompt, task, then screenshots and responses in alternation.
 //!
-//! At most N screenshots are shown; which, the [`window`](crate::window) says. Older turns keep their words, and a short
-//! text stands for their picture.
+//! It contains at most N screenshots, selected by the [`window`](crate::window). Older turns keep their text, and a short
+//! text replaces their screenshot.
 
 use crate::prompt;
 use crate::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 
-/// Who speaks.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Sets the scene.
+    /// The system prompt.
     System,
     /// The task and the screenshots.
     User,
@@ -29,21 +29,21 @@ impl Role {
     }
 }
 
-/// What is said: words or a picture.
+/// The content of a message: text or an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture by reference.
+    /// An image by reference.
     Image(ImageRef),
 }
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who speaks.
+    /// Its role.
     pub role: Role,
-    /// What is said.
+    /// Its content.
     pub content: Content,
 }
 
@@ -52,20 +52,20 @@ pub struct Message {
 pub struct Turn {
     /// What the agent saw.
     pub screenshot: ImageRef,
-    /// What it said.
+    /// Its response.
     pub response: String,
 }
 
 /// How a conversation is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationStyle {
-    /// Said first.
+    /// The system prompt.
     pub system: String,
-    /// Holds the task, at `{instruction}`.
+    /// The user prompt; the instruction goes to `{instruction}`.
     pub template: String,
     /// Which screenshots are shown.
     pub window: ScreenshotWindow,
-    /// Put UI-TARS's box tokens, which decoding drops, back into past responses.
+    /// Restore UI-TARS's box tokens, which decoding drops, in past responses.
     pub restore_box_tokens: bool,
 }
 
@@ -77,8 +77,8 @@ impl ConversationStyle {
     }
 }
 
-/// The messages before the next turn: all past turns, then the screenshot to act on. Without `current` (the
-/// episode, or a slice of it, is over) it ends with the last response.
+/// The messages before the next turn: all past turns, then the current screenshot. Without `current` (at the end of the
+/// episode or of a slice) it ends with the last response.
 pub fn conversation(
     instruction: &str,
     past: &[Turn],
@@ -99,17 +99,17 @@ pub fn conversation(
         } else {
             image(&turn.screenshot)
         });
-        let words =
+        let response =
             if style.restore_box_tokens { with_box_tokens(&turn.response) } else { turn.response.clone() };
-        messages.push(text(Role::Assistant, words));
+        messages.push(text(Role::Assistant, response));
     }
     messages.extend(current.map(image));
     messages
 }
 
-/// Wraps `(x,y)` of start and end boxes in the special tokens that UI-TARS writes around coordinates and that
-/// decoding drops. As the reference does it: only whole numbers without a space between them, and what follows
-/// further `Action: ` marks is joined by blank lines.
+/// Wraps `(x,y)` of start and end boxes in the special tokens that UI-TARS generates around coordinates and that decoding
+/// drops. As in the reference: only integers without a space between them, and text after further `Action: ` markers is
+/// joined by blank lines.
 pub fn with_box_tokens(response: &str) -> String {
     let mut parts = response.split("Action: ");
     let before = parts.next().unwrap_or("");
@@ -144,7 +144,7 @@ fn wrap_boxes(action: &str) -> String {
     wrapped + rest
 }
 
-/// `(12,34)`: two whole numbers.
+/// `(12,34)`: two integers.
 fn is_point(text: &str) -> bool {
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -159,42 +159,44 @@ fn is_box_name(before: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn picture(number: usize) -> ImageRef {
+    fn screenshot_ref(number: usize) -> ImageRef {
         ImageRef { digest: number.to_string(), width: 1920, height: 1080 }
     }
 
     fn turns(count: usize) -> Vec<Turn> {
-        let turn =
-            |number| Turn { screenshot: picture(number), response: format!("Action: wait() #{number}") };
+        let turn = |number| Turn {
+            screenshot: screenshot_ref(number),
+            response: format!("Action: wait() #{number}"),
+        };
         (0..count).map(turn).collect()
     }
 
-    /// "p0 r0 p1" for pictures and responses, "-" for a picture that is left out, without the two opening messages.
-    fn outline(past: usize, current: Option<usize>, most: usize, advance: usize) -> String {
-        let style = ConversationStyle::uitars(ScreenshotWindow::new(most, advance));
-        let messages = conversation("x", &turns(past), current.map(picture).as_ref(), &style);
+    /// "p0 r0 p1" for screenshots and responses, "-" for an omitted screenshot, without the two opening messages.
+    fn outline(past: usize, current: Option<usize>, max: usize, advance: usize) -> String {
+        let style = ConversationStyle::uitars(ScreenshotWindow::new(max, advance));
+        let messages = conversation("x", &turns(past), current.map(screenshot_ref).as_ref(), &style);
         assert_eq!(messages[0].role, Role::System);
         assert_eq!(messages[1].role, Role::User);
         let name = |message: &Message| match &message.content {
             Content::Image(image) => format!("p{}", image.digest),
-            Content::Text(words) if message.role == Role::User => {
-                assert_eq!(words, prompt::OMITTED_SCREENSHOT);
+            Content::Text(text) if message.role == Role::User => {
+                assert_eq!(text, prompt::OMITTED_SCREENSHOT);
                 "-".into()
             }
-            Content::Text(words) => format!("r{}", words.rsplit('#').next().unwrap_or("")),
+            Content::Text(text) => format!("r{}", text.rsplit('#').next().unwrap_or("")),
         };
         messages[2..].iter().map(name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn pictures_and_responses_alternate() {
+    fn screenshots_and_responses_alternate() {
         assert_eq!(outline(0, Some(0), 15, 0), "p0");
         assert_eq!(outline(2, Some(2), 15, 0), "p0 r0 p1 r1 p2");
         assert_eq!(outline(2, None, 15, 0), "p0 r0 p1 r1");
     }
 
     #[test]
-    fn only_live_pictures_are_shown() {
+    fn only_live_screenshots_are_shown() {
         assert_eq!(outline(3, Some(3), 2, 1), "- r0 - r1 p2 r2 p3");
         assert_eq!(outline(3, Some(3), 1, 0), "- r0 - r1 - r2 p3");
         assert_eq!(outline(3, None, 2, 1), "- r0 p1 r1 p2 r2");
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!([13, 14, 15, 19, 20, 40].map(shown), [14, 15, 11, 15, 11, 11]);
     }
 
-    /// What keeps a cache of the beginning good: until the window advances, a conversation goes on from the one before.
+    /// Keeps the KV cache of the prefix valid: until the window advances, a conversation extends the previous one.
     #[test]
     fn between_advances_a_conversation_only_grows() {
         let mut kept = 0;
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn box_tokens_come_back() {
+    fn box_tokens_are_restored() {
         assert_eq!(
             with_box_tokens("Action: drag(start_box='(1,2)', end_box='(3,4)')"),
             "Action: drag(start_box='<|box_start|>(1,2)<|box_end|>', end_box='<|box_start|>(3,4)<|box_end|>')"

@@ -1,21 +1,21 @@
-//! Pixels: of the screen, of the image the model sees, and the way back.
+//! Mapping between pixels of the screen and pixels of the image that the model sees.
 //!
-//! The model sees the screenshot resized to multiples of 28 within limits ([`smart_resize`], as Qwen2.5-VL's
-//! processor does it) and names places in pixels of that image; [`ScreenMap`] finds them on the screen, with
-//! the reference's order of operations, so that the results are equal to the bit.
+//! The model sees the screenshot resized to whole image tokens within limits ([`smart_resize`], as in Qwen-VL's
+//! processors) and gives coordinates in pixels of that image; [`ScreenMap`] maps them to the screen, with the reference's
+//! order of operations, so that the results are bit-identical.
 
 use arpo_core::action::ModelBox;
 
-/// Sides of a resized image are multiples of this: a patch of 14 pixels, merged two by two.
+/// The sides of an image for Qwen2.5-VL are multiples of this: patches of 14 pixels, merged two by two.
 pub const SIDE_FACTOR: u32 = 28;
 
-/// Wider or higher images are refused, as by the reference.
+/// Images with a larger aspect ratio are rejected, as in the reference.
 const MAX_ASPECT_RATIO: f64 = 200.0;
 
-/// What UI-TARS's agent reads coordinates with, whatever the processor's own limits.
+/// The limits that UI-TARS's agent uses for coordinates, whatever the limits of the processor.
 pub const UITARS_LIMITS: PixelLimits = PixelLimits { min: 100 * 28 * 28, max: 16384 * 28 * 28 };
 
-/// A picture's size.
+/// The size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// In pixels.
@@ -24,12 +24,12 @@ pub struct Size {
     pub height: u32,
 }
 
-/// How many pixels a resized image may have.
+/// Limits for the number of pixels of a resized image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PixelLimits {
-    /// At least.
+    /// Minimum.
     pub min: u64,
-    /// At most.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -44,7 +44,7 @@ pub enum ResizeError {
         /// In pixels.
         height: u32,
     },
-    /// One side is too long for the other.
+    /// The aspect ratio is too large.
     #[error("an image of {width}x{height} pixels is too narrow: one side may be at most 200 times the other")]
     TooNarrow {
         /// In pixels.
@@ -54,9 +54,9 @@ pub enum ResizeError {
     },
 }
 
-/// The size at which the model sees an image: multiples of 28, within the limits where that is possible, as near
+/// The size at which the model sees an image: multiples of `factor`, within the limits where that is possible, as near
 /// to the image's own proportions as that allows.
-pub fn smart_resize(size: Size, limits: PixelLimits) -> Result<Size, ResizeError> {
+pub fn smart_resize(size: Size, factor: u32, limits: PixelLimits) -> Result<Size, ResizeError> {
     let Size { width, height } = size;
     if width == 0 || height == 0 {
         return Err(ResizeError::Empty { width, height });
@@ -65,8 +65,8 @@ pub fn smart_resize(size: Size, limits: PixelLimits) -> Result<Size, ResizeError
     if w.max(h) / w.min(h) > MAX_ASPECT_RATIO {
         return Err(ResizeError::TooNarrow { width, height });
     }
-    let factor = f64::from(SIDE_FACTOR);
-    // Python rounds halves to even, and so must we
+    let factor = f64::from(factor);
+    // as in Python, halves round to even
     let nearest = |side: f64| ((side / factor).round_ties_even() * factor).max(factor);
     let (mut resized_w, mut resized_h) = (nearest(w), nearest(h));
     if resized_w * resized_h > limits.max as f64 {
@@ -81,7 +81,7 @@ pub fn smart_resize(size: Size, limits: PixelLimits) -> Result<Size, ResizeError
     Ok(Size { width: resized_w as u32, height: resized_h as u32 })
 }
 
-/// From the model's image to the screen.
+/// Maps coordinates of the model's image to the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScreenMap {
     /// The screen.
@@ -93,27 +93,27 @@ pub struct ScreenMap {
 impl ScreenMap {
     /// The map for a screen shown to the model under `limits`.
     pub fn new(screen: Size, limits: PixelLimits) -> Result<Self, ResizeError> {
-        Ok(Self { screen, model: smart_resize(screen, limits)? })
+        Ok(Self { screen, model: smart_resize(screen, SIDE_FACTOR, limits)? })
     }
 
     /// A box as fractions of the image: `[x1, y1, x2, y2]`.
-    pub fn fractions(&self, place: &ModelBox) -> [f64; 4] {
+    pub fn fractions(&self, model_box: &ModelBox) -> [f64; 4] {
         let (w, h) = (f64::from(self.model.width), f64::from(self.model.height));
-        [place.x1 / w, place.y1 / h, place.x2 / w, place.y2 / h]
+        [model_box.x1 / w, model_box.y1 / h, model_box.x2 / w, model_box.y2 / h]
     }
 
-    /// The middle of a box in screen pixels, rounded to thousandths.
-    pub fn to_screen(&self, place: &ModelBox) -> (f64, f64) {
-        let [x1, y1, x2, y2] = self.fractions(place);
+    /// The centre of a box in screen pixels, rounded to thousandths.
+    pub fn to_screen(&self, model_box: &ModelBox) -> (f64, f64) {
+        let [x1, y1, x2, y2] = self.fractions(model_box);
         let x = f64::midpoint(x1, x2) * f64::from(self.screen.width);
         let y = f64::midpoint(y1, y2) * f64::from(self.screen.height);
         (thousandths(x), thousandths(y))
     }
 
-    /// The middle of a box as a pixel that exists on the screen.
-    pub fn to_pixel(&self, place: &ModelBox) -> (u32, u32) {
-        let (x, y) = self.to_screen(place);
-        // `as` saturates, so that any number ends on the screen
+    /// The centre of a box as a pixel of the screen.
+    pub fn to_pixel(&self, model_box: &ModelBox) -> (u32, u32) {
+        let (x, y) = self.to_screen(model_box);
+        // `as` saturates, so that any value is clamped to the screen
         let within = |value: f64, side: u32| (value.floor() as u32).min(side.saturating_sub(1));
         (within(x, self.screen.width), within(y, self.screen.height))
     }
@@ -136,28 +136,28 @@ mod tests {
     #[test]
     fn full_hd_as_the_7b_sees_it() {
         let processor = PixelLimits { min: 3136, max: 2_116_800 };
-        assert_eq!(smart_resize(size(1920, 1080), processor), Ok(size(1932, 1092)));
+        assert_eq!(smart_resize(size(1920, 1080), SIDE_FACTOR, processor), Ok(size(1932, 1092)));
     }
 
     #[test]
     fn halves_go_to_even() {
         let free = PixelLimits { min: 1, max: u64::MAX };
-        assert_eq!(smart_resize(size(70, 42), free), Ok(size(56, 56))); // 2.5 -> 2, 1.5 -> 2
-        assert_eq!(smart_resize(size(1, 1), free), Ok(size(28, 28)));
+        assert_eq!(smart_resize(size(70, 42), SIDE_FACTOR, free), Ok(size(56, 56))); // 2.5 -> 2, 1.5 -> 2
+        assert_eq!(smart_resize(size(1, 1), SIDE_FACTOR, free), Ok(size(28, 28)));
     }
 
     #[test]
-    fn impossible_images_are_refused() {
+    fn impossible_images_are_rejected() {
         assert_eq!(
-            smart_resize(size(0, 10), UITARS_LIMITS).unwrap_err().to_string(),
+            smart_resize(size(0, 10), SIDE_FACTOR, UITARS_LIMITS).unwrap_err().to_string(),
             "an image of 0x10 pixels has no content"
         );
-        let narrow = smart_resize(size(2010, 10), UITARS_LIMITS).unwrap_err().to_string();
+        let narrow = smart_resize(size(2010, 10), SIDE_FACTOR, UITARS_LIMITS).unwrap_err().to_string();
         assert!(narrow.contains("2010x10"), "{narrow}");
     }
 
     #[test]
-    fn every_number_ends_on_the_screen() {
+    fn every_value_is_clamped_to_the_screen() {
         let map = ScreenMap::new(size(1920, 1080), UITARS_LIMITS).unwrap();
         for (x, y, pixel) in [
             (-5.0, 3.0, (0, 2)),

@@ -1,8 +1,8 @@
-//! The grammar of actions: calls with named string arguments, `name(key='value', ...)`, a blank line between
-//! calls. What the calls mean is not decided here.
+//! The grammar of actions: calls with named string arguments, `name(key='value', ...)`, separated by blank lines. The
+//! meaning of the calls is defined in `vocabulary`.
 //!
-//! Strings are Python's, with one tolerance: models often leave the quotes in the text of `content` unescaped,
-//! so such a string only ends at a quote that also ends the call.
+//! Strings are Python's, with one exception: models often leave quotes in the text of `content` unescaped, so such a
+//! string only ends at a quote that also ends the call.
 
 use crate::parse::ParseError;
 
@@ -10,7 +10,7 @@ use crate::parse::ParseError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// In the order written, no name twice.
+    /// In the order written, without duplicate names.
     pub(crate) arguments: Vec<(String, String)>,
     /// Where it begins: a byte position in the response.
     pub(crate) at: usize,
@@ -22,7 +22,7 @@ impl Call {
     }
 }
 
-/// The calls in `response` from byte `start` on; at least one.
+/// Parses the calls in `response` from byte `start` on; at least one.
 pub(crate) fn calls(response: &str, start: usize) -> Result<Vec<Call>, ParseError> {
     let mut cursor = Cursor { text: response, at: start };
     let mut calls = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn calls(response: &str, start: usize) -> Result<Vec<Call>, ParseErro
     }
 }
 
-/// What lies between two things.
+/// The white space between two tokens.
 #[derive(PartialEq)]
 enum Gap {
     None,
@@ -88,7 +88,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A named argument, or nothing for one without a name: the reference looks at names only.
+    /// A named argument, or nothing for a positional one: the reference ignores those.
     fn argument(&mut self) -> Result<Option<(String, String)>, ParseError> {
         match self.peek() {
             Some('\'' | '"') => return self.string(false).map(|_| None),
@@ -121,7 +121,7 @@ impl Cursor<'_> {
         Ok(name.to_owned())
     }
 
-    /// A quoted string. A `lenient` one ends only where the call ends too, so that quotes inside need no escape.
+    /// A quoted string. A `lenient` one ends only where the call also ends, so that quotes inside need no escape.
     fn string(&mut self, lenient: bool) -> Result<String, ParseError> {
         let Some(quote @ ('\'' | '"')) = self.peek() else {
             return Err(self.wrong("a quoted value"));
@@ -140,7 +140,7 @@ impl Cursor<'_> {
         Err(self.wrong("a value with a closing quote"))
     }
 
-    /// Only a closing parenthesis and then a blank line or the end follow.
+    /// Whether only a closing parenthesis and then a blank line or the end follow.
     fn call_ends_here(&self) -> bool {
         let mut ahead = Cursor { text: self.text, at: self.at };
         ahead.skip_whitespace();
@@ -149,7 +149,7 @@ impl Cursor<'_> {
         ahead.take(')') && ahead.skip_gap() != Gap::None
     }
 
-    /// What follows a backslash, as in Python: an unknown escape stays as it is written.
+    /// An escape sequence, as in Python: an unknown one stays as it is.
     fn escape(&mut self, value: &mut String) -> Result<(), ParseError> {
         let at = self.at - 1;
         let Some(c) = self.next() else {
@@ -178,7 +178,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// Reads the digits at `range` and goes on behind them; `at` is where the escape begins.
+    /// Reads the digits at `range` and moves past them; `at` is where the escape begins.
     fn code_point(
         &mut self,
         at: usize,
@@ -231,7 +231,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// What follows a call: white space, and a comment up to the next blank line, as Python would skip it.
+    /// Skips white space after a call, and a comment up to the next blank line, as Python would.
     fn skip_gap(&mut self) -> Gap {
         let gap = self.skip_whitespace();
         if gap == Gap::None && self.peek() == Some('#') {
@@ -242,7 +242,7 @@ impl Cursor<'_> {
         gap
     }
 
-    /// The error of having found something else here.
+    /// The error at the current position.
     fn wrong(&self, expected: &str) -> ParseError {
         const SHOWN: usize = 20;
         let rest = &self.text[self.at..];

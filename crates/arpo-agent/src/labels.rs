@@ -1,21 +1,21 @@
-//! Which tokens of an episode are the agent's own and therefore trained.
+//! Which tokens of an episode are the agent's and therefore trained.
 //!
-//! A chat template writes a turn as a header (`<|im_start|>assistant` and a line break), the words, an end token
-//! and a line break. The words and the end token are trained. This finds them in tokens that came from elsewhere; a
-//! conversation that is put together here knows them already.
+//! A chat template writes a turn as a header (`<|im_start|>assistant` and a line break), the response, an end token and a
+//! line break. The response and the end token are trained. This finds them in externally tokenised conversations; those
+//! built by this program track them directly.
 
 use arpo_core::trajectory::{TokenId, TokenSpan};
 
 /// The tokens a chat template puts around an agent's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnMarks {
-    /// What opens the turn; not empty.
+    /// The tokens that open the turn; not empty.
     pub header: Vec<TokenId>,
-    /// What ends it.
+    /// The token that ends it.
     pub end: TokenId,
 }
 
-/// The trained span of each turn of the agent, in order. A last turn without an end (cut off by a limit) reaches
+/// The trained span of each turn of the agent, in order. A last turn without an end token (truncated by a limit) extends
 /// to the end of the sequence.
 pub fn trained_spans(tokens: &[TokenId], marks: &TurnMarks) -> Vec<TokenSpan> {
     assert!(!marks.header.is_empty(), "a turn without a header cannot be found");
@@ -26,10 +26,10 @@ pub fn trained_spans(tokens: &[TokenId], marks: &TurnMarks) -> Vec<TokenSpan> {
             at += 1;
             continue;
         }
-        let words = at + marks.header.len();
-        let end = tokens[words..].iter().position(|&token| token == marks.end);
-        let end = end.map_or(tokens.len(), |length| words + length + 1);
-        spans.push(TokenSpan { start: words, end });
+        let start = at + marks.header.len();
+        let end = tokens[start..].iter().position(|&token| token == marks.end);
+        let end = end.map_or(tokens.len(), |length| start + length + 1);
+        spans.push(TokenSpan { start, end });
         at = end;
     }
     spans
@@ -47,13 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn words_and_end_are_trained() {
+    fn responses_and_end_tokens_are_trained() {
         let tokens = [1, 5, 9, 8, 1, 2, 5, 6, 9, 8, 1, 2, 9, 8, 7];
         assert_eq!(spans(&tokens), [(6, 9), (12, 13)]);
     }
 
     #[test]
-    fn a_turn_cut_off_reaches_to_the_end() {
+    fn a_truncated_turn_extends_to_the_end() {
         assert_eq!(spans(&[1, 2, 5, 6]), [(2, 4)]);
         assert_eq!(spans(&[1, 2]), [(2, 2)]);
         assert_eq!(spans(&[]), []);

@@ -1,14 +1,14 @@
-//! What an agent reads and what its words mean, pure: text and geometry, no model, no desktop.
+//! Prompts, conversations, the action parser and screen geometry, pure: no model, no desktop.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | what the model is told | [`prompt`], [`conversation`] |
-//! | which screenshots it still sees, and so in which slices an episode is trained | [`window`] |
+//! | the prompt and the conversation | [`prompt`], [`conversation`] |
+//! | which screenshots stay in the context, and so the slices in which an episode is trained | [`window`] |
 //! | which tokens are trained | [`labels`] |
-//! | how a response becomes actions | [`parse`] (thought and action), `grammar` (calls), `vocabulary` (their meaning) |
-//! | how actions become text again | [`render`] |
-//! | how pixels of the model become pixels of the screen | [`geometry`] |
-//! | what an OSWorld desktop is sent | [`pyautogui`] |
+//! | how a response is parsed | [`parse`] (thought and action), `grammar` (calls), `vocabulary` (their meaning) |
+//! | how actions are rendered as text | [`render`] |
+//! | how coordinates are mapped to the screen | [`geometry`] |
+//! | the pyautogui code for OSWorld desktops | [`pyautogui`] |
 
 pub mod conversation;
 pub mod geometry;

@@ -1,28 +1,28 @@
-//! From a response to a thought and actions: `Thought: ... Action: ...`, as UI-TARS writes it.
+//! Parses a response into a thought and actions: `Thought: ... Action: ...`, the format of UI-TARS.
 //!
-//! As tolerant as the reference where that is a rule (several thought markers, unescaped quotes in typed text,
-//! boxes of two or four numbers) and not where it is a crash: coordinates still wrapped in box tokens and
-//! `press` are understood. Anything else is an error that says where and what; the episode then ends.
+//! As tolerant as the reference where that is a rule (several thought markers, unescaped quotes in typed text, boxes of two
+//! or four numbers). Where the reference crashes (coordinates still wrapped in box tokens, and `press`) this parser
+//! accepts the response. Anything else is an error with position and reason; it ends the episode.
 
 use crate::{grammar, vocabulary};
 use arpo_core::action::Action;
 
-/// What a response says.
+/// A parsed response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
-    /// What the agent thought, if it said so.
+    /// The thought, if there is one.
     pub thought: Option<String>,
-    /// What it wants done, in order; at least one.
+    /// The actions, in order; at least one.
     pub actions: Vec<Action>,
 }
 
-/// Why a response is no action. Positions count characters from 0.
+/// Why a response could not be parsed. Positions count characters from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// There is no `Action:`.
     #[error("the response has no \"Action:\"")]
     NoAction,
-    /// The text is no call.
+    /// The text is not a call.
     #[error("at character {at}: expected {expected}, found {found}")]
     Syntax {
         /// Where.
@@ -32,7 +32,7 @@ pub enum ParseError {
         /// What is there.
         found: String,
     },
-    /// The call lacks something, or has it in another form.
+    /// An argument of the call is missing or malformed.
     #[error("at character {at}: {action} needs {expected}")]
     Meaning {
         /// Where the call begins.
@@ -44,10 +44,10 @@ pub enum ParseError {
     },
 }
 
-/// Stands before the actions.
+/// The marker before the actions.
 const ACTION: &str = "Action:";
 
-/// Reads a response.
+/// Parses a response.
 ///
 /// ```
 /// use arpo_agent::parse::parse;
@@ -60,14 +60,14 @@ const ACTION: &str = "Action:";
 /// ```
 pub fn parse(response: &str) -> Result<Response, ParseError> {
     let response = response.trim_end();
-    // the last one counts: a model that thinks aloud twice means its last words
+    // the last marker counts: a model may write several thoughts and actions
     let start = response.rfind(ACTION).ok_or(ParseError::NoAction)? + ACTION.len();
     let actions: Result<Vec<Action>, ParseError> =
         grammar::calls(response, start)?.iter().map(|call| vocabulary::action(call, response)).collect();
     Ok(Response { thought: thought(response.trim_start()), actions: actions? })
 }
 
-/// What stands between a thought marker and the first `Action:` after it.
+/// The text between a thought marker and the first `Action:` after it.
 fn thought(response: &str) -> Option<String> {
     let marked = if response.starts_with("Reflection:") {
         response.split_once("Reflection: ")?.1.split_once("Action_Summary: ")?.1
@@ -129,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what() {
-        for (text, answer) in [
+    fn errors_have_a_position_and_a_reason() {
+        for (text, message) in [
             ("", "the response has no \"Action:\""),
             (
                 "Thought: 我\nAction:",
@@ -178,13 +178,13 @@ mod tests {
             ),
             ("Action: wait()\n\nhover(x='1')", "at character 16: hover needs the argument start_box"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), answer, "{text}");
+            assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
         }
     }
 
-    /// The reference does nothing in these cases, and does not call them wrong.
+    /// In these cases the reference does nothing and reports no error.
     #[test]
-    fn what_lacks_an_argument_does_nothing() {
+    fn calls_without_a_needed_argument_do_nothing() {
         for text in [
             "scroll(direction='in')",
             "scroll(start_box='(1,2)')",

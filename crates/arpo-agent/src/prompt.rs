@@ -1,6 +1,6 @@
-//! The words that open every episode: the prompt UI-TARS was trained with.
+//! The prompt of every episode: the one UI-TARS was trained with.
 //!
-//! It is a contract with the checkpoint, to the letter, odd spaces included.
+//! It must match the checkpoint's training prompt exactly, odd spaces included.
 
 /// The UI-TARS prompt with its slot.
 pub const UITARS: &str = include_str!("uitars_prompt.txt");
@@ -8,16 +8,16 @@ pub const UITARS: &str = include_str!("uitars_prompt.txt");
 /// Marks where the instruction goes.
 const SLOT: &str = "{instruction}";
 
-/// What ARPO's agents were told before anything else, in training; the mistake is part of the contract.
+/// The system prompt of ARPO's training; the mistake must stay.
 pub const SYSTEM: &str = "Your are a helpful assistant.";
 
-/// The same in good English, as OSWorld's own agents are told it.
+/// The corrected system prompt, as OSWorld's own agents use it.
 pub const SYSTEM_CORRECTED: &str = "You are a helpful assistant.";
 
-/// Stands where a screenshot was that has made room for later ones.
+/// Replaces a screenshot that has left the context.
 pub const OMITTED_SCREENSHOT: &str = "[screenshot omitted]";
 
-/// A prompt for one task. `template` has one slot, `{instruction}`; braces in the instruction mean nothing.
+/// The prompt for one task. `template` has one slot, `{instruction}`; braces in the instruction have no meaning.
 pub fn for_task(template: &str, instruction: &str) -> String {
     match template.split_once(SLOT) {
         Some((before, after)) => format!("{before}{instruction}{after}"),

@@ -1,4 +1,4 @@
-//! What an OSWorld desktop is sent: `WAIT`, `DONE`, `FAIL`, or Python code for pyautogui.
+//! The commands for an OSWorld desktop: `WAIT`, `DONE`, `FAIL`, or Python code for pyautogui.
 //!
 //! Only the action becomes code, never the thought; text goes in as a string literal that no content can break
 //! out of.
@@ -10,7 +10,7 @@ use arpo_core::action::{Action, Direction, ModelBox};
 /// How far one scroll goes, in clicks of the wheel, as in the reference.
 const SCROLL_CLICKS: i32 = 5;
 
-/// What the environment receives.
+/// A command for the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// The task is done.
@@ -23,8 +23,7 @@ pub enum Command {
     Python(String),
 }
 
-/// The commands of one response. As in the reference, an action that ends the episode or waits stands for the
-/// whole response.
+/// The commands of one response. As in the reference, an action that ends the episode or waits replaces the whole response.
 pub fn commands(actions: &[Action], map: &ScreenMap) -> Vec<Command> {
     let control = actions.iter().find_map(|action| match action {
         Action::Finished { .. } => Some(Command::Done),
@@ -42,10 +41,10 @@ pub fn commands(actions: &[Action], map: &ScreenMap) -> Vec<Command> {
     actions.iter().map(code).collect()
 }
 
-/// The Python statements of one action; none for one that pyautogui has no part in.
+/// The Python statements of one action; none for an action that needs no pyautogui.
 pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
-    let at = |place: &ModelBox| {
-        let (x, y) = map.to_screen(place);
+    let at = |model_box: &ModelBox| {
+        let (x, y) = map.to_screen(model_box);
         format!("{x:?}, {y:?}")
     };
     match action {
@@ -68,9 +67,9 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
                 Direction::Left => ("hscroll", -SCROLL_CLICKS),
                 Direction::Right => ("hscroll", SCROLL_CLICKS),
             };
-            let place = start_box.as_ref().map(|place| map.to_screen(place));
-            let place = place.map(|(x, y)| format!(", x={x:?}, y={y:?}")).unwrap_or_default();
-            vec![format!("pyautogui.{function}({clicks}{place})")]
+            let position = start_box.as_ref().map(|start_box| map.to_screen(start_box));
+            let position = position.map(|(x, y)| format!(", x={x:?}, y={y:?}")).unwrap_or_default();
+            vec![format!("pyautogui.{function}({clicks}{position})")]
         }
         Action::Hotkey { keys } => {
             let keys: Vec<String> = keys.iter().map(|name| key(name)).collect();
@@ -80,7 +79,7 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
         Action::Keydown { key: name } => vec![format!("pyautogui.keyDown({})", key(name))],
         Action::Keyup { key: name } => vec![format!("pyautogui.keyUp({})", key(name))],
         Action::Type { content } => typing(content),
-        // a comment, and so on one line whatever the name holds
+        // a comment, so it must stay on one line whatever the name contains
         Action::Other { name, .. } => {
             vec![format!("# Unrecognized action type: {}", name.replace(char::is_control, " "))]
         }
@@ -88,7 +87,7 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
     }
 }
 
-/// Trailing line breaks submit, also ones that a model escaped twice: one press of enter for them all.
+/// Trailing line breaks submit the text, also doubly escaped ones: enter is pressed once for all of them.
 fn typing(content: &str) -> Vec<String> {
     let mut text = content;
     while let Some(shorter) = text.strip_suffix('\n').or_else(|| text.strip_suffix("\\n")) {

@@ -1,9 +1,9 @@
-//! From actions back to text, such that [`parse`](crate::parse::parse) reads the same actions again.
+//! Renders actions as text, such that [`parse`](crate::parse::parse) reads the same actions again.
 
 use arpo_core::action::{Action, Direction, ModelBox};
 use std::fmt::Write;
 
-/// A response in UI-TARS's form.
+/// A response in the format of UI-TARS.
 pub fn response(thought: Option<&str>, actions: &[Action]) -> String {
     let thought = thought.map(|thought| format!("Thought: {thought}\n")).unwrap_or_default();
     let actions: Vec<String> = actions.iter().map(action).collect();
@@ -13,18 +13,18 @@ pub fn response(thought: Option<&str>, actions: &[Action]) -> String {
 /// One action as a call.
 pub fn action(action: &Action) -> String {
     match action {
-        Action::Click { start_box } => call("click", &[("start_box", &place(start_box))]),
-        Action::LeftDouble { start_box } => call("left_double", &[("start_box", &place(start_box))]),
-        Action::RightSingle { start_box } => call("right_single", &[("start_box", &place(start_box))]),
-        Action::Hover { start_box } => call("hover", &[("start_box", &place(start_box))]),
+        Action::Click { start_box } => call("click", &[("start_box", &box_text(start_box))]),
+        Action::LeftDouble { start_box } => call("left_double", &[("start_box", &box_text(start_box))]),
+        Action::RightSingle { start_box } => call("right_single", &[("start_box", &box_text(start_box))]),
+        Action::Hover { start_box } => call("hover", &[("start_box", &box_text(start_box))]),
         Action::Drag { start_box, end_box } => {
-            call("drag", &[("start_box", &place(start_box)), ("end_box", &place(end_box))])
+            call("drag", &[("start_box", &box_text(start_box)), ("end_box", &box_text(end_box))])
         }
         Action::Select { start_box, end_box } => {
-            call("select", &[("start_box", &place(start_box)), ("end_box", &place(end_box))])
+            call("select", &[("start_box", &box_text(start_box)), ("end_box", &box_text(end_box))])
         }
         Action::Scroll { start_box: Some(start_box), direction } => {
-            call("scroll", &[("start_box", &place(start_box)), ("direction", direction_name(*direction))])
+            call("scroll", &[("start_box", &box_text(start_box)), ("direction", direction_name(*direction))])
         }
         Action::Scroll { start_box: None, direction } => {
             call("scroll", &[("direction", direction_name(*direction))])
@@ -67,16 +67,16 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 fn call(name: &str, arguments: &[(&str, &str)]) -> String {
-    // the marker in a value would be taken for the one before the actions
+    // the marker inside a value would be taken for the one before the actions
     let value = |value: &str| quoted(value).replace("Action:", "Action\\x3a");
     let arguments: Vec<String> =
         arguments.iter().map(|(name, text)| format!("{name}={}", value(text))).collect();
     format!("{name}({})", arguments.join(", "))
 }
 
-fn place(place: &ModelBox) -> String {
-    let ModelBox { x1, y1, x2, y2 } = place;
-    if place.is_point() { format!("({x1},{y1})") } else { format!("({x1},{y1},{x2},{y2})") }
+fn box_text(model_box: &ModelBox) -> String {
+    let ModelBox { x1, y1, x2, y2 } = model_box;
+    if model_box.is_point() { format!("({x1},{y1})") } else { format!("({x1},{y1},{x2},{y2})") }
 }
 
 fn direction_name(direction: Direction) -> &'static str {

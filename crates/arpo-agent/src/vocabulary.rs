@@ -1,31 +1,31 @@
-//! What calls mean: the actions of UI-TARS by name, and what each needs.
+//! The meaning of calls: the actions of UI-TARS by name, and the arguments of each.
 
 use crate::grammar::Call;
 use crate::parse::ParseError;
 use arpo_core::action::{Action, Direction, ModelBox};
 
-/// Special tokens that may still stand around coordinates.
+/// Special tokens that may still surround coordinates.
 const BOX_TOKENS: [&str; 2] = ["<|box_start|>", "<|box_end|>"];
 
-/// A call as an action. Where the reference does nothing for want of an argument, so does this: the call is then no
-/// action of the space. Without a place to click it fails. `response` is only looked at to say where a mistake lies.
+/// The action of a call. Where the reference does nothing because an argument is missing, so does this: the call becomes
+/// [`Action::Other`]. A click without coordinates is an error. `response` is only used for the position of an error.
 pub(crate) fn action(call: &Call, response: &str) -> Result<Action, ParseError> {
-    let needs = Needs { call, response };
+    let arguments = Arguments { call, response };
     let nothing = || Action::Other { name: call.name.clone(), arguments: call.arguments.clone() };
     Ok(match call.name.as_str() {
-        "click" | "left_single" => Action::Click { start_box: needs.place("start_box")? },
-        "left_double" => Action::LeftDouble { start_box: needs.place("start_box")? },
-        "right_single" => Action::RightSingle { start_box: needs.place("start_box")? },
-        "hover" => Action::Hover { start_box: needs.place("start_box")? },
+        "click" | "left_single" => Action::Click { start_box: arguments.required_box("start_box")? },
+        "left_double" => Action::LeftDouble { start_box: arguments.required_box("start_box")? },
+        "right_single" => Action::RightSingle { start_box: arguments.required_box("start_box")? },
+        "hover" => Action::Hover { start_box: arguments.required_box("start_box")? },
         name @ ("drag" | "select") => {
-            match (needs.optional_place("start_box")?, needs.optional_place("end_box")?) {
+            match (arguments.optional_box("start_box")?, arguments.optional_box("end_box")?) {
                 (Some(start_box), Some(end_box)) if name == "drag" => Action::Drag { start_box, end_box },
                 (Some(start_box), Some(end_box)) => Action::Select { start_box, end_box },
                 _ => nothing(),
             }
         }
         "scroll" => {
-            let start_box = needs.optional_place("start_box")?;
+            let start_box = arguments.optional_box("start_box")?;
             direction(call).map_or_else(nothing, |direction| Action::Scroll { start_box, direction })
         }
         "hotkey" => keys(call).map_or_else(nothing, |keys| Action::Hotkey { keys }),
@@ -43,17 +43,17 @@ pub(crate) fn action(call: &Call, response: &str) -> Result<Action, ParseError> 
     })
 }
 
-struct Needs<'a> {
+struct Arguments<'a> {
     call: &'a Call,
     response: &'a str,
 }
 
-impl Needs<'_> {
-    fn place(&self, name: &str) -> Result<ModelBox, ParseError> {
-        self.optional_place(name)?.ok_or_else(|| self.wrong(&format!("the argument {name}")))
+impl Arguments<'_> {
+    fn required_box(&self, name: &str) -> Result<ModelBox, ParseError> {
+        self.optional_box(name)?.ok_or_else(|| self.wrong(&format!("the argument {name}")))
     }
 
-    fn optional_place(&self, name: &str) -> Result<Option<ModelBox>, ParseError> {
+    fn optional_box(&self, name: &str) -> Result<Option<ModelBox>, ParseError> {
         let Some(text) = self.call.argument(name) else { return Ok(None) };
         let mut numbers = text.to_owned();
         for token in BOX_TOKENS {
@@ -77,7 +77,7 @@ impl Needs<'_> {
     }
 }
 
-/// As the reference: the word may stand among others.
+/// As in the reference, the direction may be one of several words.
 fn direction(call: &Call) -> Option<Direction> {
     let text = call.argument("direction")?.to_lowercase();
     let named = [
@@ -105,7 +105,7 @@ fn finite_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The keys of `ctrl+c`; the key `+` itself stays one.
+/// The keys of `ctrl+c`; the key `+` itself is not split.
 fn joined_by_plus(text: &str) -> Vec<&str> {
     let parts: Vec<&str> = text.split('+').collect();
     if parts.iter().any(|part| part.is_empty()) { vec![text] } else { parts }

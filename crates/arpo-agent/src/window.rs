@@ -1,19 +1,19 @@
-//! Which screenshots of a long episode the model still sees, and so in which slices the episode is trained.
+//! Which screenshots of a long episode stay in the context, and so in which slices the episode is trained.
 //!
-//! One rule for both sides. The sampler asks at every turn from which screenshot on they are live; training cuts an
+//! One rule for both sides. At every turn the sampler keeps the screenshots from the first live one on; training splits an
 //! episode where that changes. On overflow the boundary advances by several screenshots at once: between two advances the
-//! conversation only grows, so its beginning, and the keys and values that were computed for it, stay good.
+//! conversation only grows, so the KV cache of its prefix stays valid.
 
 use std::ops::Range;
 
-/// At most so many screenshots are live; on overflow the oldest give way, several at once.
+/// A limit on live screenshots; on overflow the oldest are dropped, several at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScreenshotWindow {
-    most: usize,
+    max: usize,
     advance: usize,
 }
 
-/// Turns of an episode that were said in the same context.
+/// Turns of an episode that share the same context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowSlice {
     /// The turns.
@@ -23,20 +23,20 @@ pub struct WindowSlice {
 }
 
 impl ScreenshotWindow {
-    /// A window of `most` screenshots, at least 1, that gives up `advance` at once; 0 for half of them.
-    pub fn new(most: usize, advance: usize) -> Self {
-        let most = most.max(1);
-        let advance = if advance == 0 { most / 2 } else { advance };
-        Self { most, advance: advance.clamp(1, most) }
+    /// A window of `max` screenshots, at least 1, that drops `advance` at once; 0 for half of them.
+    pub fn new(max: usize, advance: usize) -> Self {
+        let max = max.max(1);
+        let advance = if advance == 0 { max / 2 } else { advance };
+        Self { max, advance: advance.clamp(1, max) }
     }
 
     /// The first live screenshot when `seen` have been taken, the current one included.
     pub fn first_live(&self, seen: usize) -> usize {
-        let overflow = seen.saturating_sub(self.most);
+        let overflow = seen.saturating_sub(self.max);
         overflow.div_ceil(self.advance) * self.advance
     }
 
-    /// The slices of an episode of so many turns: each turn is in one of them.
+    /// The slices of an episode of `turns` turns: each turn is in exactly one of them.
     pub fn slices(&self, turns: usize) -> Vec<WindowSlice> {
         let mut slices: Vec<WindowSlice> = vec![];
         for turn in 0..turns {
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn slices(most: usize, advance: usize, turns: usize) -> Vec<(Range<usize>, usize)> {
-        let slices = ScreenshotWindow::new(most, advance).slices(turns);
+    fn slices(max: usize, advance: usize, turns: usize) -> Vec<(Range<usize>, usize)> {
+        let slices = ScreenshotWindow::new(max, advance).slices(turns);
         slices.into_iter().map(|slice| (slice.turns, slice.first_live)).collect()
     }
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boundary_advances_by_a_block() {
+    fn the_boundary_advances_by_several_screenshots() {
         // half of five is two
         assert_eq!(slices(5, 0, 10), [(0..5, 0), (5..7, 2), (7..9, 4), (9..10, 6)]);
         assert_eq!(slices(20, 10, 41), [(0..20, 0), (20..30, 10), (30..40, 20), (40..41, 30)]);
@@ -79,15 +79,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_turn_is_said_once_and_sees_its_own_screenshot(most in 1usize..30, advance in 0usize..40, turns in 0usize..200) {
-            let window = ScreenshotWindow::new(most, advance);
+        fn every_turn_is_in_one_slice_and_sees_its_own_screenshot(max in 1usize..30, advance in 0usize..40, turns in 0usize..200) {
+            let window = ScreenshotWindow::new(max, advance);
             let mut next = 0;
             for slice in window.slices(turns) {
                 prop_assert_eq!(slice.turns.start, next);
                 next = slice.turns.end;
                 for turn in slice.turns.clone() {
                     prop_assert_eq!(window.first_live(turn + 1), slice.first_live);
-                    prop_assert!(slice.first_live <= turn && turn + 1 - slice.first_live <= most);
+                    prop_assert!(slice.first_live <= turn && turn + 1 - slice.first_live <= max);
                 }
             }
             prop_assert_eq!(next, turns);

@@ -1,14 +1,14 @@
-//! How a chart looks: title and legend above, light lines at round numbers, an interval as a pale band, the last value of
-//! each curve written at its end.
+//! Draws a chart: title and legend above, light grid lines at round numbers, an interval as a pale band, the last value at
+//! the end of each curve.
 
 use crate::ticks::{Ticks, ticks};
 use crate::{Chart, Point, Series, colour};
-use arpo_env::painted::painted;
+use arpo_env::offscreen;
 use egui::epaint::Mesh;
 use egui::{Align2, Color32, FontId, Galley, Painter, Pos2, Rect, Shape, Stroke, pos2, vec2};
 use image::RgbImage;
 
-/// Sizes below are for a chart of this height; others are scaled.
+/// Sizes below are for a chart of this height; other heights are scaled.
 const HEIGHT: f32 = 450.0;
 
 const INK: Color32 = Color32::from_gray(40);
@@ -16,30 +16,30 @@ const FAINT_INK: Color32 = Color32::from_gray(105);
 const GRID: Color32 = Color32::from_gray(228);
 const AXIS: Color32 = Color32::from_gray(150);
 
-/// How much of its colour a band has.
+/// Opacity of an interval's band.
 const BAND_OPACITY: f32 = 0.2;
 
-/// Curves with at most so many points show each of them.
+/// Curves with at most this many points show a marker at each.
 const MARKED_POINTS: usize = 40;
 
-/// The picture of a chart.
+/// The image of a chart.
 pub(crate) fn draw(chart: &Chart) -> RgbImage {
-    painted(chart.width, chart.height, |painter| Drawing::new(chart, painter).draw())
+    offscreen::render(chart.width, chart.height, |painter| Drawing::new(chart, painter).draw())
 }
 
 /// A chart on a painter, with its axes fixed.
 struct Drawing<'a> {
     chart: &'a Chart,
     painter: &'a Painter,
-    /// Pixels for each pixel of the usual height.
+    /// Pixels per pixel of the standard height.
     scale: f32,
-    /// Where the curves lie.
+    /// The area of the curves.
     area: Rect,
     x: Axis,
     y: Axis,
 }
 
-/// Numbers from one end of an axis to the other.
+/// The range of an axis and its ticks.
 struct Axis {
     low: f64,
     high: f64,
@@ -54,35 +54,36 @@ impl<'a> Drawing<'a> {
             pos2(58.0 * scale, 84.0 * scale),
             pos2(width - 58.0 * scale, height - 52.0 * scale),
         );
-        let points = || chart.series.iter().flat_map(|series| series.points.iter().filter(|one| usable(one)));
+        let points =
+            || chart.series.iter().flat_map(|series| series.points.iter().filter(|one| is_finite(one)));
         let (low, high) = ends(points().map(|point| point.x));
         let wanted = (area.width() / (70.0 * scale)) as usize;
         let x = Axis { low, high, ticks: ticks(low, high, wanted, true) };
         let (low, high) = chart.y_range.unwrap_or_else(|| {
             let band = |point: &Point| point.band.map_or([point.y; 2], |(low, high)| [low, high]);
             let (low, high) = ends(points().flat_map(band));
-            let room = (high - low) * 0.05;
-            (low - room, high + room)
+            let margin = (high - low) * 0.05;
+            (low - margin, high + margin)
         });
         let y = Axis { low, high, ticks: ticks(low, high, 5, false) };
         Self { chart, painter, scale, area, x, y }
     }
 
     fn draw(&self) {
-        self.words();
+        self.labels();
         self.axes();
         let inside = self.painter.with_clip_rect(self.area.expand(4.0 * self.scale));
         for (number, series) in self.chart.series.iter().enumerate() {
-            self.band(&inside, series, paint_of(number));
+            self.band(&inside, series, colour_of(number));
         }
         for (number, series) in self.chart.series.iter().enumerate() {
-            self.curve(&inside, series, paint_of(number));
+            self.curve(&inside, series, colour_of(number));
         }
         self.legend();
         self.last_values();
     }
 
-    fn words(&self) {
+    fn labels(&self) {
         let Self { chart, painter, scale, area, .. } = self;
         let left = area.left() - 42.0 * scale;
         painter.text(
@@ -108,8 +109,8 @@ impl<'a> Drawing<'a> {
         );
     }
 
-    /// One entry after the other, ending at the right edge, on the line of the y axis's name; or, where that is too
-    /// narrow, one below the other in the lower right corner, which curves that rise leave free.
+    /// Entries in a row, right-aligned, on the line of the y label; where that is too narrow, in a column in the lower right
+    /// corner, which rising curves leave free.
     fn legend(&self) {
         let Self { scale, area, .. } = *self;
         let names = self.chart.series.iter();
@@ -127,15 +128,15 @@ impl<'a> Drawing<'a> {
             (area.right() - widest - 6.0 * scale, area.bottom() - row * (names.len() as f32 - 0.3))
         };
         for (number, name) in names.into_iter().enumerate() {
-            let stroke = Stroke::new(3.0 * scale, paint_of(number));
+            let stroke = Stroke::new(3.0 * scale, colour_of(number));
             self.painter.line_segment([pos2(x, middle), pos2(x + line, middle)], stroke);
-            let place = pos2(x + line + gap, middle - name.size().y / 2.0).round();
+            let position = pos2(x + line + gap, middle - name.size().y / 2.0).round();
             if beside {
                 x += width(&name) + between;
             } else {
                 middle += row;
             }
-            self.painter.galley(place, name, INK);
+            self.painter.galley(position, name, INK);
         }
     }
 
@@ -169,9 +170,9 @@ impl<'a> Drawing<'a> {
     }
 
     fn band(&self, painter: &Painter, series: &Series, paint: Color32) {
-        let edges = series.points.iter().filter(|point| usable(point)).map(|point| {
+        let edges = series.points.iter().filter(|point| is_finite(point)).map(|point| {
             let (low, high) = point.band.unwrap_or((point.y, point.y));
-            [self.place(point.x, high), self.place(point.x, low)]
+            [self.position(point.x, high), self.position(point.x, low)]
         });
         let edges: Vec<[Pos2; 2]> = edges.collect();
         if series.points.iter().all(|point| point.band.is_none()) {
@@ -192,38 +193,38 @@ impl<'a> Drawing<'a> {
 
     fn curve(&self, painter: &Painter, series: &Series, paint: Color32) {
         let scale = self.scale;
-        let places: Vec<Pos2> = self.places(series);
-        if places.len() <= MARKED_POINTS {
-            for place in &places {
-                painter.circle_filled(*place, 3.2 * scale, paint);
+        let positions: Vec<Pos2> = self.positions(series);
+        if positions.len() <= MARKED_POINTS {
+            for position in &positions {
+                painter.circle_filled(*position, 3.2 * scale, paint);
             }
         }
-        painter.line(places, Stroke::new(2.2 * scale, paint));
+        painter.line(positions, Stroke::new(2.2 * scale, paint));
     }
 
-    /// Written beside the ends, moved apart where they would lie on each other.
+    /// Labels at the ends of the curves, moved apart where they would overlap.
     fn last_values(&self) {
         let scale = self.scale;
         let height = 15.0 * scale;
         let last = |(number, series): (usize, &Series)| {
-            let point = *series.points.iter().rev().find(|point| usable(point))?;
-            Some((self.place(point.x, point.y), point.y, number))
+            let point = *series.points.iter().rev().find(|point| is_finite(point))?;
+            Some((self.position(point.x, point.y), point.y, number))
         };
         let mut ends: Vec<(Pos2, f64, usize)> =
             self.chart.series.iter().enumerate().filter_map(last).collect();
-        // curves that end early have their number where nothing else would be
-        ends.retain(|(place, ..)| place.x > self.area.right() - 2.0);
+        // only for curves that reach the right edge
+        ends.retain(|(position, ..)| position.x > self.area.right() - 2.0);
         ends.sort_by(|one, other| one.0.y.total_cmp(&other.0.y));
         let mut free = f32::NEG_INFINITY;
         let mut heights: Vec<f32> = ends
             .iter()
-            .map(|(place, ..)| {
-                let y = place.y.max(free);
+            .map(|(position, ..)| {
+                let y = position.y.max(free);
                 free = y + height;
                 y
             })
             .collect();
-        // the last ones may have been pushed out at the bottom: push back
+        // the last ones may have been pushed below the area: push them back
         let mut limit = self.area.bottom();
         for y in heights.iter_mut().rev() {
             *y = y.min(limit);
@@ -237,7 +238,7 @@ impl<'a> Drawing<'a> {
                 Align2::LEFT_CENTER,
                 format!("{value:.decimals$}"),
                 FontId::proportional(14.0 * scale),
-                paint_of(*number),
+                colour_of(*number),
             );
         }
     }
@@ -246,12 +247,12 @@ impl<'a> Drawing<'a> {
         FontId::proportional(14.0 * self.scale)
     }
 
-    fn places(&self, series: &Series) -> Vec<Pos2> {
-        let points = series.points.iter().filter(|point| usable(point));
-        points.map(|point| self.place(point.x, point.y)).collect()
+    fn positions(&self, series: &Series) -> Vec<Pos2> {
+        let points = series.points.iter().filter(|point| is_finite(point));
+        points.map(|point| self.position(point.x, point.y)).collect()
     }
 
-    fn place(&self, x: f64, y: f64) -> Pos2 {
+    fn position(&self, x: f64, y: f64) -> Pos2 {
         pos2(self.x_pixel(x), self.y_pixel(y))
     }
 
@@ -265,24 +266,24 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Numbers that have a place.
-fn usable(point: &Point) -> bool {
+/// Whether all values of a point are finite.
+fn is_finite(point: &Point) -> bool {
     let finite = |(low, high): (f64, f64)| low.is_finite() && high.is_finite();
     point.x.is_finite() && point.y.is_finite() && point.band.is_none_or(finite)
 }
 
-/// The least and the greatest; never the same, so that there is an axis between them.
+/// The minimum and the maximum; never equal, so that the axis has a length.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     if low > high {
         return (0.0, 1.0);
     }
-    let room = if high > low { 0.0 } else { 0.5 * low.abs().max(1.0) };
-    (low - room, high + room)
+    let margin = if high > low { 0.0 } else { 0.5 * low.abs().max(1.0) };
+    (low - margin, high + margin)
 }
 
-fn paint_of(number: usize) -> Color32 {
+fn colour_of(number: usize) -> Color32 {
     let [red, green, blue] = colour(number);
     Color32::from_rgb(red, green, blue)
 }

@@ -1,10 +1,10 @@
-//! Learning curves as pictures, drawn by the program itself: no fonts, no programs of the system are needed.
+//! Learning curves as images, drawn without system fonts or external programs.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | what a curve is, how it comes from metrics and from several seeds | [`series`] |
-//! | which numbers stand at an axis | [`ticks`] |
-//! | how it looks | `draw` |
+//! | curves from metrics, means over several seeds | [`series`] |
+//! | the ticks of an axis | [`ticks`] |
+//! | the drawing | `draw` |
 
 mod draw;
 pub mod series;
@@ -18,15 +18,15 @@ use image::codecs::png::PngEncoder;
 /// A chart with one or several curves over the same axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// What lies along the x axis.
+    /// Label of the x axis.
     pub x_label: String,
-    /// What lies along the y axis.
+    /// Label of the y axis.
     pub y_label: String,
-    /// Where the y axis begins and ends; `None` for what the curves need.
+    /// The range of the y axis; `None` to fit the curves.
     pub y_range: Option<(f64, f64)>,
-    /// The curves; later ones lie on top.
+    /// The curves; later ones are drawn on top.
     pub series: Vec<Series>,
     /// In pixels.
     pub width: u32,
@@ -61,20 +61,20 @@ impl Chart {
         }
     }
 
-    /// The picture.
+    /// Draws the chart.
     pub fn draw(&self) -> RgbImage {
         draw::draw(self)
     }
 
-    /// The picture as a PNG file's bytes.
+    /// The chart as PNG bytes.
     pub fn png(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.draw().write_with_encoder(PngEncoder::new(&mut bytes)).expect("memory can be written to");
+        self.draw().write_with_encoder(PngEncoder::new(&mut bytes)).expect("writing to memory cannot fail");
         bytes
     }
 }
 
-/// The colour of the `number`-th curve, as RGB: told apart by people who see few colours too.
+/// The colour of the `number`-th curve, as RGB, from a colour-blind safe palette.
 pub fn colour(number: usize) -> [u8; 3] {
     const COLOURS: [[u8; 3]; 7] = [
         [0, 114, 178],

@@ -1,10 +1,10 @@
-//! Curves: points with an interval each, from the lines of a run's metrics, smoothed, or the mean of several seeds.
+//! Curves: points with optional intervals, from the lines of a run's metrics, smoothed, or averaged over seeds.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Half the width of a 95 % interval of a mean in standard errors (Student's t), by the number of values less one; beyond
-/// the table it is close enough to its limit.
+/// Half the width of a 95 % interval of a mean in standard errors (Student's t), by degrees of freedom; beyond the table
+/// the normal limit is close enough.
 const STUDENT_95: [f64; 15] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
 ];
@@ -15,31 +15,31 @@ const NORMAL_95: f64 = 1.96;
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Along.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
-    /// An interval around it, low and high.
+    /// An interval around `y`, low and high.
     pub band: Option<(f64, f64)>,
 }
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
-    /// By x, rising.
+    /// Sorted by x.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// From lines of metrics: `x` and `y` name numbers in them, with dots for what lies within
-    /// (`evaluation.training.mean`). Lines without both are passed over.
+    /// From lines of metrics: `x` and `y` are keys of numbers in them, with dots for nested objects
+    /// (`evaluation.training.mean`). Lines without both are skipped.
     pub fn of_metrics(name: &str, lines: &[Value], x: &str, y: &str) -> Self {
         Self::with_band(name, lines, x, y, None)
     }
 
-    /// As [`Series::of_metrics`], with the names of an interval's ends.
+    /// As [`Series::of_metrics`], with the keys of an interval's bounds.
     pub fn of_metrics_with_band(
         name: &str,
         lines: &[Value],
@@ -58,8 +58,7 @@ impl Series {
         Self { name: name.to_owned(), points: lines.iter().filter_map(point).collect() }
     }
 
-    /// Each point becomes the mean of itself and those before it, `window` at most. Intervals are dropped: they are not
-    /// those of the mean.
+    /// A moving average over the last `window` points. Intervals are dropped: they do not apply to the mean.
     #[must_use]
     pub fn smoothed(&self, window: usize) -> Self {
         let mean_until = |end: usize| {
@@ -70,7 +69,7 @@ impl Series {
         Self { name: self.name.clone(), points: (0..self.points.len()).map(mean_until).collect() }
     }
 
-    /// The mean of several runs where all of them have a point, with its 95 % interval if there are at least two.
+    /// The mean of several runs where all of them have a point, with its 95 % interval if there are at least two runs.
     pub fn mean_of(name: &str, runs: &[Self]) -> Self {
         let mut values: BTreeMap<u64, (f64, Vec<f64>)> = BTreeMap::new();
         for point in runs.iter().flat_map(|run| &run.points) {

@@ -1,15 +1,15 @@
-//! Which numbers stand at an axis: round ones, a handful, written with as few digits as tell them apart.
+//! The ticks of an axis: a few round numbers, with as few decimals as needed.
 
-/// The numbers of an axis.
+/// The ticks of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ticks {
     /// In order.
     pub values: Vec<f64>,
-    /// Digits behind the point that they need.
+    /// Decimals of the labels.
     decimals: usize,
 }
 
-/// Round numbers from `low` to `high`, about `wanted` of them; whole ones only if `whole` says so.
+/// About `wanted` round numbers from `low` to `high`; only integers if `whole`.
 pub fn ticks(low: f64, high: f64, wanted: usize, whole: bool) -> Ticks {
     let rough = (high - low).max(f64::MIN_POSITIVE) / wanted.max(1) as f64;
     let size = 10f64.powf(magnitude(rough));
@@ -18,23 +18,23 @@ pub fn ticks(low: f64, high: f64, wanted: usize, whole: bool) -> Ticks {
     let step = step.unwrap_or(10.0 * size);
     let step = if whole { step.max(1.0) } else { step };
     let decimals = (-magnitude(step)).max(0.0) as usize;
-    // a hair of room, so that rounding loses no end
+    // a small margin, so that rounding drops neither end
     let first = (low / step - 1e-9).ceil() as i64;
     let last = (high / step + 1e-9).floor() as i64;
-    // more than can be drawn only comes of numbers that are none
+    // more than can be drawn only happens with non-finite input
     let values = (first..=last).take(1000).map(|number| number as f64 * step).collect();
     Ticks { values, decimals }
 }
 
-/// The power of ten at or below a number, give or take rounding.
+/// The exponent of the power of ten at or below a number, up to rounding.
 fn magnitude(number: f64) -> f64 {
     (number.log10() + 1e-9).floor()
 }
 
 impl Ticks {
-    /// How a number of this axis is written.
+    /// The label of a value on this axis.
     pub fn label(&self, value: f64) -> String {
-        // no minus in front of a 0
+        // avoids "-0"
         format!("{:.*}", self.decimals, value + 0.0)
     }
 

@@ -1,4 +1,4 @@
-//! Configuration on the command line: the layers every training command takes, and `arpo config`.
+//! Configuration on the command line: the layers shared by all commands, and `arpo config`.
 
 use crate::Failure;
 use arpo_core::config::presets::PRESETS;
@@ -10,46 +10,46 @@ use std::path::PathBuf;
 
 fn preset_help() -> String {
     let names: Vec<&str> = PRESETS.iter().skip(1).map(|(name, _)| *name).collect();
-    format!("Start from a preset: {} (the default), {}", PRESETS[0].0, names.join(", "))
+    format!("Start from a preset: {} (default), {}", PRESETS[0].0, names.join(", "))
 }
 
-/// What makes a configuration; later ones win.
+/// The layers of a configuration; later ones override earlier ones.
 #[derive(Args, Default)]
 pub(crate) struct Layers {
     #[arg(long, value_name = "NAME", help = preset_help())]
     preset: Option<String>,
-    /// Then a TOML file; may be repeated
+    /// Apply a TOML file on top; may be repeated
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// Then single keys, like seed=7; may be repeated
+    /// Then set a single key, such as seed=7; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl Layers {
-    /// Nothing was given.
+    /// True if no layer was given.
     pub(crate) fn is_empty(&self) -> bool {
         self.preset.is_none() && self.config.is_empty() && self.set.is_empty()
     }
 
-    /// The configuration that files and single keys make of a run's own, which has this name. A run's own is whole, so that
-    /// a preset below it would say nothing.
+    /// Applies files and single keys to a run's stored configuration, which has this name in messages. The stored one is
+    /// complete, so a preset below it would have no effect.
     pub(crate) fn resolve_over(&self, name: &str, stored: &str) -> Result<Config, Failure> {
         self.add_to(vec![Layer::toml(name, stored).map_err(Failure::usage)?])
     }
 
-    /// The preset that was named.
+    /// The preset that was given.
     pub(crate) fn preset(&self) -> Option<&str> {
         self.preset.as_deref()
     }
 
-    /// The configuration they make.
+    /// The resolved configuration.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
         self.resolve_after(PRESETS[0].0, None)
     }
 
-    /// The same where a command has a default preset of its own, and settings that come right after any preset, with
-    /// their name.
+    /// The same for a command with its own default preset, and with settings (name and text) that are applied right after
+    /// the preset.
     pub(crate) fn resolve_after(
         &self,
         preset: &str,
@@ -63,7 +63,7 @@ impl Layers {
         self.add_to(layers)
     }
 
-    /// Files and single keys after other layers.
+    /// Adds files and single keys to other layers.
     fn add_to(&self, mut layers: Vec<Layer>) -> Result<Config, Failure> {
         for path in &self.config {
             let name = path.display().to_string();
@@ -78,7 +78,7 @@ impl Layers {
     }
 }
 
-/// What `arpo config` takes.
+/// The arguments of `arpo config`.
 #[derive(Args)]
 pub(crate) struct ConfigArguments {
     #[command(subcommand)]
@@ -87,7 +87,7 @@ pub(crate) struct ConfigArguments {
 
 #[derive(Subcommand)]
 enum Topic {
-    /// Every key with its default, its values and its meaning, as Markdown
+    /// Print every key with its default, values and meaning, as Markdown
     Reference,
 }
 

@@ -1,5 +1,5 @@
-//! `arpo curve`: a number of one or more runs over their iterations, as a picture. Runs that are given one name are seeds
-//! of the same thing: their mean is drawn, with its 95 % interval.
+//! `arpo curve`: plots a metric of one or more runs over their iterations. Runs under one name are seeds of the same
+//! experiment: their mean is plotted, with its 95 % interval.
 
 use crate::Failure;
 use arpo_chart::{Chart, Series};
@@ -8,19 +8,19 @@ use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What `arpo curve` takes.
+/// The arguments of `arpo curve`.
 #[derive(Args)]
 pub(crate) struct CurveArguments {
-    /// A name for the legend and the folders of its runs
+    /// A name for the legend, and the folders of its runs
     #[arg(required = true, value_name = "NAME=RUN[,RUN...]", value_parser = curve)]
     curves: Vec<(String, Vec<PathBuf>)>,
-    /// The picture, a PNG
+    /// The PNG file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Which number of the runs' metrics.jsonl
+    /// The metric to plot, a key of metrics.jsonl
     #[arg(long, value_name = "KEY", default_value = "evaluation/training")]
     key: String,
-    /// Above the picture
+    /// Title of the plot
     #[arg(long, default_value = "")]
     title: String,
 }
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &CurveArguments, out: &mut impl Write) -> Result<()
     let series = curves
         .iter()
         .map(|(name, runs)| {
-            let runs = runs.iter().map(|run| of_run(name, run, key)).collect::<Result<Vec<_>, _>>()?;
+            let runs = runs.iter().map(|run| run_series(name, run, key)).collect::<Result<Vec<_>, _>>()?;
             Ok(if let [one] = runs.as_slice() { one.clone() } else { Series::mean_of(name, &runs) })
         })
         .collect::<Result<Vec<_>, Failure>>()?;
@@ -50,8 +50,8 @@ pub(crate) fn run(arguments: &CurveArguments, out: &mut impl Write) -> Result<()
     Ok(())
 }
 
-/// One run's curve, with the interval that its metrics state, if they do.
-fn of_run(name: &str, run: &Path, key: &str) -> Result<Series, Failure> {
+/// One run's curve, with the interval from its metrics, if there is one.
+fn run_series(name: &str, run: &Path, key: &str) -> Result<Series, Failure> {
     let file = run.join("metrics.jsonl");
     let lines = metrics::read(&file).map_err(Failure::failed)?;
     let (low, high) = (format!("{key}/low"), format!("{key}/high"));

@@ -1,4 +1,4 @@
-//! The program `arpo`: reads the command line, does one thing, says how it went.
+//! The program `arpo`: the command line.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 the command line or the
 //! configuration is wrong, 130 stopped on request.
@@ -13,7 +13,7 @@ mod eval;
 mod memory;
 mod offline;
 mod osworld;
-mod resumed;
+mod resume;
 mod rollout;
 mod select;
 mod sft;
@@ -40,27 +40,27 @@ struct Arguments {
 enum Command {
     /// Train an agent
     Train(train::TrainArguments),
-    /// Say how well an agent does, by task and by application
+    /// Evaluate an agent, by task and by application
     Eval(Box<eval::EvalArguments>),
-    /// Select the tasks worth training on, by rollouts of the base model
+    /// Select training tasks by rollouts of the base model
     Select(select::SelectArguments),
     /// Collect episodes to disk
     Rollout(rollout::RolloutArguments),
-    /// Learn from collected episodes: rejection sampling, DPO, KTO
+    /// Train offline on collected episodes: rejection sampling, DPO, KTO
     Offline(offline::OfflineArguments),
-    /// Draw what runs have learnt as a picture
+    /// Plot the learning curves of runs
     Curve(curve::CurveArguments),
-    /// Make a base model by imitating the oracle
+    /// Train a base model by supervised learning from the oracle
     Sft(sft::SftArguments),
-    /// Say what this machine has, what is missing, and how to add it
+    /// Check what this machine has, what is missing, and how to install it
     Doctor(doctor::DoctorArguments),
     /// List, show and play the tasks of the embedded desktop
     Env(env::EnvArguments),
-    /// Say which of OSWorld's tasks can be judged, and try its metrics
+    /// Show which OSWorld tasks can be evaluated, and run single metrics
     Osworld(osworld::OsworldArguments),
-    /// Explain the configuration
+    /// Document the configuration
     Config(config::ConfigArguments),
-    /// Measure the speed of a part
+    /// Run a benchmark
     Bench(bench::BenchArguments),
 }
 
@@ -84,36 +84,36 @@ impl Command {
     }
 }
 
-/// Threads of libtorch that have nothing to do turn in circles and take the processor from those that have, unless they
-/// are told to sleep: measured, a third of the time of small models. The library reads that when it is loaded, so the
-/// program starts itself again. A setting of the user's own wins.
+/// By default idle threads of libtorch spin and take the processor from busy ones, which costs small models a third of
+/// their time. The OpenMP setting is read when the library is loaded, so the program re-executes itself with it. A setting
+/// of the user wins.
 fn let_idle_threads_sleep() {
     const SETTING: &str = "OMP_WAIT_POLICY";
     if std::env::var_os(SETTING).is_some() {
         return;
     }
     if let Ok(program) = std::env::current_exe() {
-        // returns only if that cannot be; then things are slower, not wrong
+        // returns only on failure; then the program is slower, not wrong
         let _ =
             process::Command::new(program).args(std::env::args_os().skip(1)).env(SETTING, "passive").exec();
     }
 }
 
-/// What a shell reports of a program that Ctrl-C has ended.
+/// The exit code for a program stopped by Ctrl-C.
 const STOPPED: u8 = 130;
 
-/// How a command can end badly.
+/// Why a command did not succeed.
 pub(crate) enum Failure {
-    /// The user's words are wrong: exit code 2.
+    /// The command line or the configuration is wrong: exit code 2.
     Usage(String),
     /// Something did not work: exit code 1.
     Failed(String),
-    /// What did not work has been said already: exit code 1.
+    /// The problem has been printed already: exit code 1.
     Reported,
-    /// Stopped on request before all was done, with what is to be said of it: exit code 130.
+    /// Stopped on request before the end, with a message for the user: exit code 130.
     Stopped(Option<String>),
-    /// Whoever read the result has read enough: no failure at all.
-    ReaderLeft,
+    /// The reader of the output closed the pipe: not a failure.
+    PipeClosed,
 }
 
 impl Failure {
@@ -121,10 +121,11 @@ impl Failure {
         Self::Usage(problem.to_string())
     }
 
-    /// Of work that may have been stopped.
+    /// The failure for a training error: configuration errors are usage errors.
     pub(crate) fn of(error: TrainError) -> Self {
         match error {
             TrainError::Interrupted => Self::Stopped(Some(error.to_string())),
+            TrainError::Configuration(problem) => Self::Usage(problem),
             error => Self::failed(error),
         }
     }
@@ -137,13 +138,13 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::ReaderLeft,
+            io::ErrorKind::BrokenPipe => Self::PipeClosed,
             _ => Self::failed(format!("cannot write the result: {error}")),
         }
     }
 }
 
-/// Writes a result for scripts to read.
+/// Writes a result as JSON.
 pub(crate) fn write_json(report: &impl Serialize, out: &mut impl Write) -> Result<(), Failure> {
     serde_json::to_writer_pretty(&mut *out, report).map_err(io::Error::from)?;
     writeln!(out)?;
@@ -160,13 +161,13 @@ fn main() -> ExitCode {
     // what was found before a failure is still the result
     let written = out.flush().map_err(Failure::from);
     let (problem, code) = match done.and(written) {
-        Ok(()) | Err(Failure::ReaderLeft) => return ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::PipeClosed) => return ExitCode::SUCCESS,
         Err(Failure::Reported) => return ExitCode::FAILURE,
         Err(Failure::Failed(problem)) => (problem, ExitCode::FAILURE),
         Err(Failure::Usage(problem)) => (problem, ExitCode::from(2)),
         Err(Failure::Stopped(None)) => return ExitCode::from(STOPPED),
-        Err(Failure::Stopped(Some(words))) => {
-            let _ = writeln!(io::stderr(), "{words}");
+        Err(Failure::Stopped(Some(message))) => {
+            let _ = writeln!(io::stderr(), "{message}");
             return ExitCode::from(STOPPED);
         }
     };

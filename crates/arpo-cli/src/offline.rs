@@ -1,8 +1,8 @@
-//! `arpo offline`: learning from episodes that `arpo rollout` collected.
+//! `arpo offline`: offline training on episodes that `arpo rollout` collected.
 
 use crate::Failure;
 use crate::config::Layers;
-use crate::resumed::resume_or_start;
+use crate::resume::resume_or_start;
 use crate::show::UpdateProgress;
 use arpo_core::config::OptimiserConfig;
 use arpo_core::trajectory::Trajectory;
@@ -12,13 +12,13 @@ use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_train::TrainError;
 use arpo_train::base_model;
-use arpo_train::layout::Layout;
+use arpo_train::learner::{Learner, LocalLearner};
 use arpo_train::memory::guarded;
 use arpo_train::memory_plan::Work;
 use arpo_train::offline::{Method, Offline};
 use arpo_train::run::checkpoints::NewCheckpoint;
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::training_state::{Learnt, Restored, load_training};
+use arpo_train::run::training_state::{RestoredModel, load_model, load_state};
 use arpo_train::run::{RunFolder, episodes};
 use arpo_train::trainer::setup::{self, Loaded};
 use clap::{Args, ValueEnum};
@@ -29,47 +29,47 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What `arpo offline` takes.
+/// The arguments of `arpo offline`.
 #[derive(Args)]
 pub(crate) struct OfflineArguments {
     #[command(flatten)]
     layers: Layers,
-    /// How to learn
+    /// The method
     #[arg(long, value_enum)]
     method: MethodName,
-    /// The folder that `arpo rollout` filled
+    /// The folder written by `arpo rollout`
     #[arg(long, value_name = "FOLDER")]
     data: PathBuf,
     /// The folder for the model
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Go on with what is in --out after its last whole epoch, with its own configuration
+    /// Resume the run in --out after its last complete epoch, with the configuration stored there
     #[arg(long)]
     resume: bool,
-    /// Show no progress, only problems and the result
+    /// Print only problems and the result, no progress
     #[arg(long)]
     quiet: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MethodName {
-    /// Imitate the successes
+    /// Rejection sampling: supervised training on the successes
     Rejection,
-    /// Prefer a success over a failure of the same task
+    /// DPO: prefer a success over a failure of the same task
     Dpo,
-    /// Successes are desirable, failures undesirable
+    /// KTO: successes are desirable, failures undesirable
     Kto,
 }
 
-/// What a checkpoint remembers.
+/// The state in a checkpoint.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Remembered {
+struct OfflineState {
     epochs: usize,
 }
 
-/// What is learnt from and how, written down in the folder: the same when it goes on.
-fn check_same(arguments: &OfflineArguments, folder: &RunFolder) -> Result<(), Failure> {
+/// Stores method and data in the folder; a resumed run must use the same.
+fn check_same_inputs(arguments: &OfflineArguments, folder: &RunFolder) -> Result<(), Failure> {
     const FILE: &str = "offline.json";
     let data = arguments.data.canonicalize().unwrap_or_else(|_| arguments.data.clone());
     let method = arguments.method.to_possible_value().map(|name| name.get_name().to_owned());
@@ -77,7 +77,7 @@ fn check_same(arguments: &OfflineArguments, folder: &RunFolder) -> Result<(), Fa
     match std::fs::read_to_string(folder.path().join(FILE)) {
         Ok(text) if serde_json::from_str::<Value>(&text).ok().as_ref() != Some(&is) => {
             Err(Failure::usage(format!(
-                "--resume: {} is of {}: expected the same --data and --method",
+                "--resume: {} was started with {}: expected the same --data and --method",
                 folder.path().display(),
                 text.trim()
             )))
@@ -95,9 +95,9 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let trajectories: Vec<Arc<Trajectory>> = trajectories.into_iter().map(Arc::new).collect();
     let (folder, config) =
         resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Training)?;
-    check_same(arguments, &folder)?;
+    check_same_inputs(arguments, &folder)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
-    stop.at_stake("the epoch under way");
+    stop.at_stake("the current epoch");
     let dimensions = base_model::dimensions(&config.model.base).map_err(Failure::failed)?;
     let plan = setup::checked_memory(&config, &dimensions, Work::Training).map_err(Failure::failed)?;
     let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::failed)?;
@@ -106,54 +106,50 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let weights = weights.with_gradients(trained);
     let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
     let optimiser = AdamW::new(&weights, optimiser_config.clone());
-    let learner = setup::learner(&config, &dimensions, weights, &agent);
-    let mut updater = Updater::new(learner, optimiser, Some(folder.incidents()));
-    let layout = Layout {
-        screens: &screens,
-        processor: &agent.processor,
-        features: None,
-        micro_batch_tokens: config.model.micro_batch_tokens,
-        stop: &stop,
+    let learner_of = |weights, optimiser| {
+        let model = setup::learner(&config, &dimensions, weights, &agent);
+        let updater = Updater::new(model, optimiser, Some(folder.incidents()));
+        LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
+            .stopped_by(stop.clone())
+            .with_side_files(side_files.clone())
     };
+    let mut learner = learner_of(weights, optimiser);
     let method = match arguments.method {
         MethodName::Rejection => Method::Rejection,
         MethodName::Dpo => Method::Dpo,
         MethodName::Kto => Method::Kto,
     };
-    // the base is the reference, also of what goes on from a checkpoint
-    let offline = Offline::new(method, &trajectories, &updater, &layout, agent.image_token, &config)
+    // the base model is the reference, also after a resume from a checkpoint
+    let offline = Offline::new(method, &trajectories, &mut learner, &screens, agent.image_token, &config)
         .map_err(Failure::of)?;
     let mut done = 0;
     if let Some(found) = folder.resume_point().map_err(Failure::failed)?.checkpoint {
-        let place = setup::place(&config).map_err(Failure::failed)?;
-        let restored: Restored<Remembered> =
-            load_training(&found.path, place, trained, optimiser_config).map_err(Failure::failed)?;
-        done = restored.state.epochs;
-        let learner = setup::learner(&config, &dimensions, restored.weights, &agent);
-        updater = Updater::new(learner, restored.optimiser, Some(folder.incidents()));
+        let state: OfflineState = load_state(&found.path).map_err(Failure::failed)?;
+        let dtype_and_device = setup::dtype_and_device(&config).map_err(Failure::failed)?;
+        let restored = load_model(&found.path, dtype_and_device, trained, optimiser_config);
+        let RestoredModel { weights, optimiser, .. } = restored.map_err(Failure::failed)?;
+        done = state.epochs;
+        learner = learner_of(weights, optimiser);
     }
     let epochs = config.offline.epochs;
     for number in done + 1..=epochs {
         let bar = UpdateProgress::new(number, epochs, arguments.quiet);
         let less = "a smaller `model.activation_gib` or `model.memory_gib`";
-        let mut progress = |made: usize, all: usize| bar.moved(made, all);
-        let epoch = guarded("learning", less, || offline.epoch(number, &mut updater, &layout, &mut progress));
+        let mut progress = |made: usize, all: usize| bar.set(made, all);
+        let epoch =
+            guarded("learning", less, || offline.epoch(number, &mut learner, &screens, &mut progress));
         drop(bar);
         let epoch = match epoch {
             Err(TrainError::Interrupted) => {
-                let words = format!("stopped after {} of {epochs} epochs; --resume goes on", number - 1);
-                return Err(Failure::Stopped(Some(words)));
+                let message = format!("stopped after {} of {epochs} epochs; --resume continues", number - 1);
+                return Err(Failure::Stopped(Some(message)));
             }
             epoch => epoch.map_err(Failure::failed)?,
         };
         let new = NewCheckpoint { step: number as u64, best: false, screens: &BTreeSet::new(), keep: 1 };
-        let learnt = Learnt {
-            config: &dimensions,
-            weights: updater.learner().model().weights(),
-            side_files: &side_files,
-            optimiser: updater.optimiser(),
-        };
-        folder.save_training(new, learnt, &Remembered { epochs: number }).map_err(Failure::failed)?;
+        folder
+            .save_training(new, |checkpoint| learner.save(checkpoint), &OfflineState { epochs: number })
+            .map_err(Failure::failed)?;
         writeln!(
             out,
             "epoch {number}/{epochs}: loss {:.4}, gradient {:.3}, {} updates",
@@ -163,7 +159,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     }
     let model = folder.path().join("model");
     if !model.exists() {
-        let weights = updater.learner().model().weights();
+        let weights = learner.updater().learner().model().weights();
         checkpoint::save(&model, &dimensions, weights, &side_files).map_err(Failure::failed)?;
     }
     writeln!(out, "written: {}", model.display())?;

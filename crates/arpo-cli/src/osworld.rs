@@ -1,4 +1,4 @@
-//! `arpo osworld`: which of OSWorld's tasks can be judged here, and what a metric says of given values.
+//! `arpo osworld`: which OSWorld tasks can be evaluated, and the score of a metric on given values.
 
 use crate::{Failure, write_json};
 use arpo_osworld::coverage;
@@ -10,27 +10,27 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What `arpo osworld` takes.
+/// Topic `arpo osworld` takes.
 #[derive(Args)]
 pub(crate) struct OsworldArguments {
     #[command(subcommand)]
-    what: What,
+    topic: Topic,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Tasks whose metrics, getters and set-up steps are all here, by domain, and what is missing
+enum Topic {
+    /// Count the tasks whose metrics, getters and set-up steps are implemented, by domain, and list what is missing
     Coverage(CoverageArguments),
-    /// The score of one metric on given values
+    /// Print the score of one metric on given values
     Score(ScoreArguments),
 }
 
 #[derive(Args)]
 struct CoverageArguments {
-    /// The folder of task files, as OSWorld lays it out
+    /// The folder of task files, in OSWorld's layout
     #[arg(long, value_name = "DIR")]
     tasks: PathBuf,
-    /// Only the tasks of this list, a JSON object of domains
+    /// Only the tasks of this list, in OSWorld's format (a JSON object of domains)
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
     /// Print JSON
@@ -43,22 +43,23 @@ struct ScoreArguments {
     /// The metric
     #[arg(long, value_name = "NAME", required_unless_present = "cases")]
     func: Option<String>,
-    /// What is judged: a path or a JSON literal
+    /// The result: a path or a JSON literal
     #[arg(long, value_name = "VALUE", required_unless_present = "cases")]
     result: Option<String>,
-    /// What it should be: a path or a JSON literal
+    /// The expected value: a path or a JSON literal
     #[arg(long, value_name = "VALUE")]
     expected: Option<String>,
-    /// Further arguments of the metric
+    /// Options of the metric, as JSON
     #[arg(long, value_name = "JSON", default_value = "{}")]
     options: String,
-    /// A list of cases {id, func, result, expected, options}, files as {"file": "relative/path"}: a JSON line for each
+    /// A JSON list of cases {id, func, result, expected, options}, with files as {"file": "relative/path"}; prints a JSON
+    /// line for each
     #[arg(long, value_name = "FILE", conflicts_with_all = ["func", "result", "expected", "options"])]
     cases: Option<PathBuf>,
-    /// Whose functions to be like
+    /// The OSWorld version whose metrics are used
     #[arg(long, value_enum, default_value = "arpo-era")]
     generation: GenerationName,
-    /// A Python that may run files which are judged by running them; without one those metrics are an error
+    /// A Python interpreter for metrics that run the files they check; without it those metrics are an error
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 }
@@ -72,9 +73,9 @@ enum GenerationName {
 }
 
 pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<(), Failure> {
-    match &arguments.what {
-        What::Coverage(arguments) => covered(arguments, out),
-        What::Score(arguments) => scored(arguments, out),
+    match &arguments.topic {
+        Topic::Coverage(arguments) => covered(arguments, out),
+        Topic::Score(arguments) => score(arguments, out),
     }
 }
 
@@ -88,7 +89,7 @@ fn covered(arguments: &CoverageArguments, out: &mut impl Write) -> Result<(), Fa
     Ok(())
 }
 
-fn scored(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure> {
+fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure> {
     let generation = match arguments.generation {
         GenerationName::ArpoEra => Generation::ArpoEra,
         GenerationName::Verified => Generation::Verified,
@@ -110,8 +111,8 @@ fn score_cases(path: &Path, settings: &Settings, out: &mut impl Write) -> Result
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     for case in parse_cases(&text).map_err(wrong)? {
-        let scored = score_case(&case, folder, settings);
-        serde_json::to_writer(&mut *out, &scored).map_err(std::io::Error::from)?;
+        let score = score_case(&case, folder, settings);
+        serde_json::to_writer(&mut *out, &score).map_err(std::io::Error::from)?;
         writeln!(out)?;
     }
     Ok(())

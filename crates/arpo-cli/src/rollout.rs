@@ -1,15 +1,16 @@
-//! `arpo rollout`: episodes to disk, to look at or to learn from with `arpo offline`.
+//! `arpo rollout`: collects episodes to disk, to inspect them or to train on them with `arpo offline`.
 
 use crate::Failure;
 use crate::config::Layers;
-use crate::resumed::resume_or_start;
+use crate::resume::resume_or_start;
 use crate::show::EpisodeProgress;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_train::TrainError;
+use arpo_train::environments::task_lists;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, episodes};
-use arpo_train::trainer::evaluation::{Examination, examine};
+use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup;
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,10 +18,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Rollouts of each task, unless said otherwise.
+/// Default number of rollouts per task.
 const SAMPLES: usize = 8;
 
-/// What `arpo rollout` takes.
+/// The arguments of `arpo rollout`.
 #[derive(Args)]
 pub(crate) struct RolloutArguments {
     #[command(flatten)]
@@ -28,13 +29,13 @@ pub(crate) struct RolloutArguments {
     /// The folder for the episodes and their screenshots
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Rollouts of each training task [default: 8]
+    /// Rollouts per training task [default: 8]
     #[arg(long)]
     samples: Option<usize>,
-    /// Go on with the rollouts in --out, with their own configuration
+    /// Resume the rollouts in --out, with the configuration stored there
     #[arg(long)]
     resume: bool,
-    /// Show no progress, only problems and the result
+    /// Print only problems and the result, no progress
     #[arg(long)]
     quiet: bool,
 }
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let (folder, config) =
         resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Sampling)?;
     let samples = samples_of(arguments, &folder)?;
-    let tasks = setup::training_tasks(&config).map_err(Failure::usage)?;
+    let tasks = task_lists::training_tasks(&config).map_err(Failure::usage)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::failed)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
@@ -56,38 +57,38 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let total = open * samples;
     let mut progress = EpisodeProgress::new(total, config.replay.success_above, arguments.quiet);
     for (chunk, number) in left() {
-        let examination = Examination::of(&config, number, samples);
+        let plan = EvaluationPlan::of(&config, number, samples);
         let mut event = |event| progress.event(&event);
-        let examined = match examine(&mut collector, &mut policy, chunk, &examination, &mut event) {
+        let result = match evaluate(&mut collector, &mut policy, chunk, &plan, &mut event) {
             Err(TrainError::Interrupted) => {
                 interrupted = true;
                 break;
             }
-            examined => examined.map_err(Failure::failed)?,
+            result => result.map_err(Failure::failed)?,
         };
-        let played: Vec<_> = examined.episodes.into_iter().flatten().collect();
+        let played: Vec<_> = result.episodes.into_iter().flatten().collect();
         for episode in &played {
             successes += usize::from(episode.trajectory.score > config.replay.success_above);
         }
         count += played.len();
-        lost += examined.report.lost;
+        lost += result.report.lost;
         episodes::write(folder.path(), number, &played).map_err(Failure::failed)?;
     }
     drop(progress);
     if interrupted {
         let left: usize = left().map(|(chunk, _)| chunk.len()).sum();
-        let words =
-            format!("stopped after {} of {} tasks; --resume goes on", tasks.len() - left, tasks.len());
-        return Err(Failure::Stopped(Some(words)));
+        let message =
+            format!("stopped after {} of {} tasks; --resume continues", tasks.len() - left, tasks.len());
+        return Err(Failure::Stopped(Some(message)));
     }
     writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
     if lost > 0 {
-        writeln!(out, "{lost} more were lost to failures of desktops")?;
+        writeln!(out, "{lost} more were lost to desktop failures")?;
     }
     Ok(())
 }
 
-/// How many rollouts of each task a folder is for: as it says, or as is said now of a new one.
+/// Rollouts per task: as stored in the folder, or as given for a new one.
 fn samples_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<usize, Failure> {
     const FILE: &str = "rollouts.json";
     let path = folder.path().join(FILE);
@@ -96,7 +97,7 @@ fn samples_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<usize,
     });
     match (known, arguments.samples) {
         (Some(known), Some(wanted)) if known != wanted => Err(Failure::usage(format!(
-            "--samples {wanted}: {} has {known} rollouts of each task; leave it out",
+            "--samples {wanted}: {} has {known} rollouts per task; leave the option out",
             folder.path().display()
         ))),
         (Some(known), _) => Ok(known),

@@ -1,18 +1,19 @@
-//! `arpo select`: which tasks are worth training on, by rollouts of the base model. Every task is written down when it
-//! is done, so that an interrupted selection goes on where it was.
+//! `arpo select`: selects training tasks by rollouts of the base model. The scores of a task are written as soon as it is
+//! done, so that an interrupted selection can be resumed.
 
 use crate::Failure;
 use crate::config::Layers;
-use crate::resumed::resume_or_start;
+use crate::resume::resume_or_start;
 use crate::show::EpisodeProgress;
 use arpo_core::selection::{Baseline, SelectionConfig, Verdict, selected_tasks, verdict};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_train::TrainError;
+use arpo_train::environments::task_lists;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, metrics};
-use arpo_train::trainer::evaluation::{Examination, TaskScores, examine, histogram};
+use arpo_train::trainer::evaluation::{EvaluationPlan, TaskScores, evaluate, histogram};
 use arpo_train::trainer::setup;
 use clap::Args;
 use std::fs;
@@ -20,21 +21,21 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Rows of a histogram are at most this wide.
-const WIDEST: usize = 40;
+/// Maximum width of a histogram's bar.
+const BAR_WIDTH: usize = 40;
 
-/// What `arpo select` takes.
+/// The arguments of `arpo select`.
 #[derive(Args)]
 pub(crate) struct SelectArguments {
     #[command(flatten)]
     layers: Layers,
-    /// The folder for the rollouts' scores and the list
+    /// The folder for the scores and the list of selected tasks
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Go on with the selection in --out, with its own configuration
+    /// Resume the selection in --out, with the configuration stored there
     #[arg(long)]
     resume: bool,
-    /// Show no progress, only problems and the result
+    /// Print only problems and the result, no progress
     #[arg(long)]
     quiet: bool,
 }
@@ -42,8 +43,8 @@ pub(crate) struct SelectArguments {
 pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
     let (folder, config) =
         resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Sampling)?;
-    let tasks = setup::training_tasks(&config).map_err(Failure::usage)?;
-    let (mut baselines, position) = done_before(&folder)?;
+    let tasks = task_lists::training_tasks(&config).map_err(Failure::usage)?;
+    let (mut baselines, position) = read_baselines(&folder)?;
     let mut log = folder.metrics_at(position).map_err(Failure::failed)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let left: Vec<Arc<Task>> = tasks
@@ -59,18 +60,18 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
     let success_above = config.selection.success_above;
     let mut progress = EpisodeProgress::new(left.len() * rollouts, success_above, arguments.quiet);
     for chunk in left.chunks(config.collect.tasks) {
-        let examination = Examination::of(&config, baselines.len() as u64, rollouts);
+        let plan = EvaluationPlan::of(&config, baselines.len() as u64, rollouts);
         let mut event = |event| progress.event(&event);
-        let examined = match examine(&mut collector, &mut policy, chunk, &examination, &mut event) {
+        let result = match evaluate(&mut collector, &mut policy, chunk, &plan, &mut event) {
             Err(TrainError::Interrupted) => {
                 drop(progress);
                 let (done, all) = (baselines.len(), tasks.len());
-                let words = format!("stopped after {done} of {all} tasks; --resume goes on");
-                return Err(Failure::Stopped(Some(words)));
+                let message = format!("stopped after {done} of {all} tasks; --resume continues");
+                return Err(Failure::Stopped(Some(message)));
             }
-            examined => examined.map_err(Failure::failed)?,
+            result => result.map_err(Failure::failed)?,
         };
-        for TaskScores { task, scores, .. } in examined.tasks {
+        for TaskScores { task, scores, .. } in result.tasks {
             let baseline = Baseline { task, scores };
             log.append(&baseline).map_err(Failure::failed)?;
             baselines.push(baseline);
@@ -87,8 +88,8 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
-/// What an earlier process has written down, and where it ends.
-fn done_before(folder: &RunFolder) -> Result<(Vec<Baseline>, u64), Failure> {
+/// The baselines written by an earlier process, and the position where they end.
+fn read_baselines(folder: &RunFolder) -> Result<(Vec<Baseline>, u64), Failure> {
     let path = folder.metrics_file();
     if !path.exists() {
         return Ok((vec![], 0));
@@ -115,16 +116,16 @@ fn print(baselines: &[Baseline], config: &SelectionConfig, out: &mut impl Write)
         .collect();
     let most = baselines.len().max(1);
     for (bin, count) in histogram(&scores) {
-        writeln!(out, "{bin:>8} {count:4} {}", "#".repeat(count * WIDEST / most))?;
+        writeln!(out, "{bin:>8} {count:4} {}", "#".repeat(count * BAR_WIDTH / most))?;
     }
-    for (kind, words) in [
+    for (kind, reason) in [
         (Verdict::NeverSolved, "never solved"),
         (Verdict::AlwaysSolved, "always solved"),
-        (Verdict::Undecided, "with too few rollouts to say"),
+        (Verdict::Undecided, "too few rollouts"),
     ] {
         let count = baselines.iter().filter(|one| verdict(one, config) == kind).count();
         if count > 0 {
-            writeln!(out, "{count} left out: {words}")?;
+            writeln!(out, "{count} dropped: {reason}")?;
         }
     }
     Ok(())

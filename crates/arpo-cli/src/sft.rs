@@ -1,4 +1,4 @@
-//! `arpo sft`: a base model from the oracle's demonstrations.
+//! `arpo sft`: trains a base model on the oracle's demonstrations.
 
 use crate::Failure;
 use crate::device::DeviceName;
@@ -13,55 +13,55 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `arpo sft` takes.
+/// The arguments of `arpo sft`.
 #[derive(Args)]
 pub(crate) struct SftArguments {
-    /// The run's folder; the model will be in its folder `model`
+    /// The run folder; the model is written to its subfolder `model`
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Go on with the run in --out
+    /// Resume the run in --out
     #[arg(long)]
     resume: bool,
-    /// Whose tasks: the pocket's small screens, or the desktop's, for a larger model
+    /// The suite of tasks: pocket (small screens), or desktop (large screens, for a larger model)
     #[arg(long, value_enum, default_value = "pocket")]
     suite: SuiteName,
-    /// Where to compute
+    /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
-    /// Updates on questions about screens only
+    /// Updates of the first phase, on grounding questions only
     #[arg(long, default_value_t = 700)]
     grounding_updates: u64,
-    /// Updates in all
+    /// Updates in total
     #[arg(long, default_value_t = 3000)]
     updates: u64,
-    /// Screens in an update on questions
+    /// Screens per update on grounding questions
     #[arg(long, default_value_t = 256)]
     screens: usize,
-    /// Episodes in an update on episodes
+    /// Episodes per update on episodes
     #[arg(long, default_value_t = 128)]
     episodes: usize,
-    /// Share of updates on questions after the first phase
+    /// Fraction of updates on grounding questions after the first phase
     #[arg(long, default_value_t = 0.2)]
     grounding_share: f64,
-    /// How often an application's tasks are shown, like editor=2; others 1. May be repeated
+    /// Sampling weight of an application's tasks, such as editor=2; the default is 1. May be repeated
     #[arg(long, value_name = "APPLICATION=WEIGHT", value_parser = weight)]
     weight: Vec<(String, u32)>,
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
-    /// Updates between evaluations, at which the run is also saved
+    /// Updates between evaluations; a checkpoint is written at each
     #[arg(long, default_value_t = 50)]
     evaluate_every: u64,
-    /// Tasks in an evaluation
+    /// Tasks per evaluation
     #[arg(long, default_value_t = 208)]
     evaluate_tasks: usize,
-    /// Stop at the first evaluation with at least this success
+    /// Stop at the first evaluation with at least this success rate
     #[arg(long)]
     until: Option<f64>,
-    /// Stop after so many minutes
+    /// Stop after this many minutes
     #[arg(long)]
     minutes: Option<f64>,
-    /// Names every draw
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print events as JSON, one object per line
@@ -76,8 +76,10 @@ enum SuiteName {
 }
 
 fn weight(text: &str) -> Result<(String, u32), String> {
-    let (application, weight) = text.split_once('=').ok_or("expected APPLICATION=WEIGHT, like editor=2")?;
-    let weight = weight.parse().map_err(|_| format!("{weight:?} is no weight: expected a whole number"))?;
+    let (application, weight) =
+        text.split_once('=').ok_or("expected APPLICATION=WEIGHT, such as editor=2")?;
+    let weight =
+        weight.parse().map_err(|_| format!("{weight:?} is not a weight: expected a whole number"))?;
     Ok((application.to_owned(), weight))
 }
 
@@ -134,7 +136,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     Ok(())
 }
 
-/// On a terminal only; elsewhere there are the lines of evaluations.
+/// The progress bar, on a terminal only; elsewhere only evaluations are printed.
 fn bar(updates: u64, hidden: bool) -> ProgressBar {
     let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(updates) };
     let style = ProgressStyle::with_template("updates {pos:>5}/{len} {bar:30} {eta} left  {msg}");
@@ -157,7 +159,7 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
         SupervisedEvent::Started { parameters, updates } => {
             bar.set_position(*updates);
             let resumed =
-                if *updates > 0 { format!(", going on after update {updates}") } else { String::new() };
+                if *updates > 0 { format!(", resumed after update {updates}") } else { String::new() };
             bar.suspend(|| writeln!(out, "{parameters} parameters{resumed}"))?;
         }
         SupervisedEvent::Notice { message } => bar.suspend(|| writeln!(out, "{message}"))?,
@@ -165,13 +167,13 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
             bar.set_position(*updates);
             bar.set_message(format!("loss {loss:.3}"));
         }
-        SupervisedEvent::Judged { updates, seconds, loss, success, applications } => {
-            let judged = success.map_or_else(String::new, |success| {
+        SupervisedEvent::Evaluated { updates, seconds, loss, success, applications } => {
+            let evaluation = success.map_or_else(String::new, |success| {
                 let by: Vec<String> =
                     applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
                 format!("  success {:.3}  {}", success.mean, by.join(" "))
             });
-            bar.suspend(|| writeln!(out, "update {updates:5}  {seconds:6.1} s  loss {loss:.4}{judged}"))?;
+            bar.suspend(|| writeln!(out, "update {updates:5}  {seconds:6.1} s  loss {loss:.4}{evaluation}"))?;
         }
     }
     out.flush()?;

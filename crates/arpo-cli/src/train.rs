@@ -1,8 +1,8 @@
-//! `arpo train`.
+//! `arpo train`: trains an agent.
 
 use crate::config::Layers;
 use crate::memory;
-use crate::resumed::{resume, start};
+use crate::resume::{resume, start};
 use crate::show::{Show, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
@@ -14,22 +14,22 @@ use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What `arpo train` takes.
+/// The arguments of `arpo train`.
 #[derive(Args)]
 pub(crate) struct TrainArguments {
     #[command(flatten)]
     layers: Layers,
-    /// The run's folder; without it a new one under runs/
+    /// The run folder [default: a new one under runs/]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Go on with the run in --out, with its own configuration; other flags may change its length, desktops, deadlines,
-    /// memory and how often it is saved
+    /// Resume the run in --out, with the configuration stored there. Other options may change its length, desktops,
+    /// deadlines, memory and checkpoints
     #[arg(long, requires = "out")]
     resume: bool,
-    /// With --resume: take other changes, too, and write them down in the folder
+    /// With --resume: accept any other change, and record it in the folder
     #[arg(long, requires = "resume")]
     change_run: bool,
-    /// Print the resolved configuration and what memory it needs, and stop
+    /// Print the resolved configuration and its memory plan, and stop
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct TrainArguments {
 pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<(), Failure> {
     let (folder, config, start) = match &arguments.out {
         Some(path) if arguments.resume => {
-            let (folder, config) = resume(path, &arguments.layers, arguments.change_run, OTHERWISE)?;
+            let (folder, config) = resume(path, &arguments.layers, arguments.change_run, HINT)?;
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
-            // before there is a folder that would have to be removed again
+            // checked before a folder is created
             trainer::setup::check(&config, Work::Training).map_err(Failure::usage)?;
             let path = arguments.out.clone().unwrap_or_else(|| new_folder(&config));
             (start(&path, Start::New)?, config, Start::New)
@@ -71,21 +71,21 @@ fn dry_run(arguments: &TrainArguments, config: &Config, out: &mut impl Write) ->
         return write_json(config, out);
     }
     write!(out, "{}", config.to_toml())?;
-    // as comments: what is printed stays a configuration
+    // as comments, so that the output is a valid configuration
     for line in memory::report(config).lines() {
         writeln!(out, "# {line}")?;
     }
     Ok(())
 }
 
-/// What to do about a change that is refused.
-const OTHERWISE: &str = "leave it out, or take it with --change-run";
+/// What to do about a rejected change.
+const HINT: &str = "leave it out, or take it with --change-run";
 
 /// The first name under `runs/` that is free: the method and a number.
 fn new_folder(config: &Config) -> PathBuf {
     let replays = config.replay.enabled && !config.tasks.endless;
     let method = if replays { "arpo" } else { "grpo" };
     let name = |number: u32| Path::new("runs").join(format!("{method}-{number:03}"));
-    // where all are taken the last one says so
+    // if all are taken, opening the last one reports the error
     (1..=999).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(999))
 }

@@ -1,11 +1,11 @@
-//! What an agent can do on a desktop: UI-TARS's action space.
+//! The action space of UI-TARS.
 //!
-//! Coordinates are pixels of the image the model saw, after the resize; `arpo-agent` parses actions from text
-//! and turns these pixels into those of the screen.
+//! Coordinates are pixels of the resized image that the model sees; `arpo-agent` parses actions from text and maps these
+//! pixels to the screen.
 
 use serde::{Deserialize, Serialize};
 
-/// A rectangle in pixels of the model's image. Models mostly name a point: a rectangle without extent.
+/// A rectangle in pixels of the model's image. Most models give a point: an empty rectangle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelBox {
@@ -25,7 +25,7 @@ impl ModelBox {
         Self { x1: x, y1: y, x2: x, y2: y }
     }
 
-    /// True for a rectangle without extent.
+    /// True for an empty rectangle.
     #[expect(clippy::float_cmp, reason = "a point is made of the same two numbers, not of nearly equal ones")]
     pub fn is_point(&self) -> bool {
         self.x1 == self.x2 && self.y1 == self.y2
@@ -37,7 +37,7 @@ impl ModelBox {
     }
 }
 
-/// Where a scroll goes.
+/// The direction of a scroll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -89,16 +89,16 @@ pub enum Action {
         /// To.
         end_box: ModelBox,
     },
-    /// Turn the wheel.
+    /// Scroll the wheel.
     Scroll {
-        /// Over what; where the pointer is, if absent.
+        /// Where; at the pointer, if absent.
         start_box: Option<ModelBox>,
         /// Which way.
         direction: Direction,
     },
     /// Press keys together: `["ctrl", "c"]`.
     Hotkey {
-        /// In the order they go down; none contains white space.
+        /// In the order they are pressed; none contains white space.
         keys: Vec<String>,
     },
     /// Press and release one key.
@@ -125,14 +125,14 @@ pub enum Action {
     Wait {},
     /// The task is done.
     Finished {
-        /// What the agent has to say about it.
+        /// The agent's closing remark.
         content: Option<String>,
     },
     /// The task cannot be done: the user is called.
     CallUser {},
     /// The environment is broken, in the agent's view.
     ErrorEnv {},
-    /// Well-formed, but no action of this space: does nothing.
+    /// Well-formed, but not an action of this space: does nothing.
     Other {
         /// What the agent called it.
         name: String,

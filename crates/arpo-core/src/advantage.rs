@@ -1,7 +1,7 @@
-//! From the rewards of a group (rollouts of the same task) to the advantage of each of its members.
+//! Advantages from the rewards of a group (rollouts of the same task).
 //!
-//! Every trained token of a member gets its member's advantage. A group that carries no information, of one
-//! member or of equal rewards, has advantages of exactly 0, so a caller may skip it.
+//! Every trained token of a member gets that member's advantage. A group without information (one member, or equal
+//! rewards) has advantages of exactly 0, so a caller may skip it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,13 +15,13 @@ const STD_EPSILON: f64 = 1e-6;
 pub enum AdvantageKind {
     /// (reward - mean) / (unbiased standard deviation + 1e-6).
     Grpo,
-    /// reward - mean: Dr. GRPO, which does not inflate groups of small spread.
+    /// reward - mean: Dr. GRPO, which does not amplify groups of small spread.
     DrGrpo,
     /// reward - mean of the others.
     Rloo,
 }
 
-/// How advantages are made.
+/// How advantages are computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdvantageConfig {
@@ -54,16 +54,16 @@ pub fn group_advantages(rewards: &[f64], kind: AdvantageKind) -> Vec<f64> {
     rewards.iter().map(|reward| (reward - mean) * scale).collect()
 }
 
-/// The same for a group some of whose members are missing (their desktop failed): the others are compared
-/// with each other, and the missing stay missing.
+/// The same for a group with missing members (their desktop failed): the others are compared with each other, and missing
+/// members stay `None`.
 pub fn partial_group_advantages(rewards: &[Option<f64>], kind: AdvantageKind) -> Vec<Option<f64>> {
     let present: Vec<f64> = rewards.iter().copied().flatten().collect();
     let mut advantages = group_advantages(&present, kind).into_iter();
     rewards.iter().map(|reward| reward.and_then(|_| advantages.next())).collect()
 }
 
-/// Whether the group can teach anything: two members with different rewards.
-#[expect(clippy::float_cmp, reason = "equal rewards are the same number, not nearly the same")]
+/// Whether the group carries information: two members with different rewards.
+#[expect(clippy::float_cmp, reason = "equal rewards are bit-identical, not approximately equal")]
 pub fn has_spread(rewards: &[f64]) -> bool {
     rewards.windows(2).any(|pair| pair[0] != pair[1])
 }
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// One success among 8: the numbers of the paper's replayed group.
+    /// One success among 8: the values of the paper's replayed group.
     #[test]
     fn one_success_among_eight() {
         let mut rewards = [0.0; 8];

@@ -1,25 +1,25 @@
-//! How much is spent on a task: rollouts and turns, from what it took before. Off unless asked for.
+//! How many rollouts and turns are spent on a task, based on its recent rollouts. Off by default.
 
 use crate::task::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How the effort follows success.
+/// How many rollouts and turns are spent on a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EffortConfig {
-    /// Collect further groups in an iteration until so many of them have rewards that differ; 0 takes what comes.
+    /// Collect further groups in an iteration until this many have rewards that differ; 0 switches it off.
     pub informative_groups: usize,
-    /// Further rounds of tasks an iteration may take for that.
+    /// Maximum number of further rounds of tasks in an iteration for `informative_groups`.
     #[schemars(range(min = 1, max = 1000))]
     pub extra_rounds: usize,
-    /// Rollouts of a task that is nearly always solved; 0 for the full group.
+    /// Rollouts of a task that is nearly always solved; 0 for the full group size.
     pub solved_rollouts: usize,
-    /// Share of successes among the latest rollouts from which on a task counts as nearly always solved.
+    /// A task counts as nearly always solved from this success rate of its latest rollouts on.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub solved_above: f64,
-    /// An episode may take so many times the turns of the longest of the task's latest successes; 0 for no cap but
+    /// Step limit of a task, as a multiple of the turns of its longest recent success; 0 for no limit besides
     /// `collect.max_steps`.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub turns_factor: f64,
@@ -37,13 +37,13 @@ impl Default for EffortConfig {
     }
 }
 
-/// Rollouts that are remembered of a task.
-const REMEMBERED: usize = 16;
+/// Latest rollouts of a task that count.
+const WINDOW: usize = 16;
 
-/// Rollouts before a task can count as nearly always solved.
-const FEWEST: usize = 8;
+/// Rollouts needed before a task can count as nearly always solved.
+const MIN_ROLLOUTS: usize = 8;
 
-/// What tasks took.
+/// The latest rollouts of every task.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Effort {
@@ -52,29 +52,29 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Remembers a rollout.
+    /// Records a rollout.
     pub fn record(&mut self, task: &TaskId, success: bool, turns: usize) {
         let latest = self.turns.entry(task.clone()).or_default();
         latest.push_back(success.then_some(turns));
-        while latest.len() > REMEMBERED {
+        while latest.len() > WINDOW {
             latest.pop_front();
         }
     }
 
-    /// Rollouts the task's next group should have.
+    /// Number of rollouts in the task's next group.
     pub fn rollouts(&self, task: &TaskId, group_size: usize, config: &EffortConfig) -> usize {
-        let Some(latest) = self.turns.get(task).filter(|latest| latest.len() >= FEWEST) else {
+        let Some(latest) = self.turns.get(task).filter(|latest| latest.len() >= MIN_ROLLOUTS) else {
             return group_size;
         };
         let solved = latest.iter().flatten().count() as f64 / latest.len() as f64;
         match config.solved_rollouts {
-            // a group of one could not be compared
+            // a group of one has no advantage
             fewer if fewer > 0 && solved >= config.solved_above => fewer.clamp(2, group_size.max(2)),
             _ => group_size,
         }
     }
 
-    /// Turns the task's next episodes may take.
+    /// Step limit of the task's next episodes.
     pub fn turns(&self, task: &TaskId, max_steps: usize, config: &EffortConfig) -> usize {
         let longest = self.turns.get(task).and_then(|latest| latest.iter().flatten().max());
         match longest {
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(effort.rollouts(&task, 8, &config), 8);
         let off = EffortConfig::default();
         assert_eq!((effort.rollouts(&task, 8, &off), effort.turns(&task, 15, &off)), (8, 15));
-        // old successes are forgotten
+        // old successes drop out
         (0..16).for_each(|_| effort.record(&task, false, 15));
         assert_eq!(effort.turns(&task, 15, &config), 15);
     }

@@ -1,8 +1,8 @@
-//! Named random streams: every draw of a run belongs to a (seed, purpose, step, index).
+//! Named random streams: every random number of a run belongs to a (seed, purpose, step, index).
 //!
-//! A stream is made where it is used and thrown away, so what one part draws never shifts another part's
-//! numbers, nothing has to be saved to resume, and the number of workers does not matter. The four names ARE
-//! the 256-bit ChaCha key, so different names give independent streams.
+//! A stream is created where it is used and then dropped, so the draws of one component never shift those of another,
+//! nothing has to be saved for a resume, and the number of workers does not matter. The four values form the 256-bit ChaCha
+//! key, so different values give independent streams.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -14,13 +14,13 @@ pub enum Purpose {
     Tasks,
     /// Which stored success is injected, and where.
     Replay,
-    /// An environment's own choices: layouts, names, distractors.
+    /// Random choices of an environment: layouts, names, distractors.
     Environment,
-    /// Sampling of tokens.
+    /// Token sampling.
     Sampling,
     /// The order of samples in an update.
     Batches,
-    /// Faults that are played on purpose.
+    /// Injected faults.
     Faults,
 }
 
@@ -38,8 +38,8 @@ impl Purpose {
     }
 }
 
-/// The generator for one purpose at one place of the run. ChaCha8 is named, because `rand`'s standard
-/// generators may change between versions.
+/// The generator for one purpose at one point of the run. ChaCha8 explicitly, because `rand`'s standard generators may
+/// change between versions.
 pub fn stream(seed: u64, purpose: Purpose, step: u64, index: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[0..8].copy_from_slice(&seed.to_le_bytes());

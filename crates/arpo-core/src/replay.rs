@@ -1,10 +1,10 @@
-//! Experience replay: a group in which every rollout failed is given a stored success of the same task, so that
-//! it has something to learn from.
+//! Experience replay: a stored success is injected into a group of the same task in which every rollout failed, so that
+//! the group has a learning signal.
 //!
-//! The rule is the paper's, with the released code's thresholds as options: a group has failed when the
-//! population standard deviation of its scores and their mean are both low; then stored successes take the
-//! place of members; other groups are left alone. A group is examined before its own successes are stored, and
-//! only fresh trajectories are stored, oldest out first.
+//! The rule is the paper's, with the released code's thresholds as options: a group has failed when the population standard
+//! deviation of its scores and their mean are both low; then stored successes replace members. Other groups do not change.
+//! A group is checked before its own successes are stored. Only fresh trajectories are stored, and the oldest are evicted
+//! first.
 
 use crate::loss::LossConfig;
 use crate::loss::policy::Behaviour;
@@ -17,36 +17,36 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// When and how stored successes are trained on again.
+/// Experience replay: when stored successes are trained on again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayConfig {
-    /// Off, nothing is stored and nothing injected: plain GRPO.
+    /// Switches replay on. Without it nothing is stored or injected: plain GRPO.
     pub enabled: bool,
-    /// Successes kept per task; the oldest leaves first.
+    /// Maximum number of successes stored per task; the oldest is evicted first.
     #[schemars(range(min = 1, max = 100_000))]
     pub capacity: usize,
     /// A trajectory is stored if its score is above this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub success_above: f64,
-    /// A group has failed if the mean of its scores is below this ...
+    /// A group has failed if the mean of its scores is below this and `fail_std_below` holds.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub fail_mean_below: f64,
-    /// ... and their population standard deviation below this.
+    /// A group has failed if the population standard deviation of its scores is below this and `fail_mean_below` holds.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub fail_std_below: f64,
-    /// Which members of a failed group give way.
+    /// Which members of a failed group are replaced.
     pub slot: ReplaySlot,
-    /// How many members of a failed group give way (the paper: 1). At least one member always stays.
+    /// How many members of a failed group are replaced (the paper: 1). At least one member always stays.
     #[schemars(range(min = 1, max = 1024))]
     pub injections: usize,
     /// Successes more than this many policy versions old are not injected. 0 for no limit, as in the paper.
     pub max_age: u64,
-    /// Replayed tokens weigh min(exp(old - stored), this), stored being the log-probability they were sampled
-    /// with. 0 for no correction, as in the paper.
+    /// Truncated importance sampling: a replayed token has the weight min(exp(old - stored), this), where stored is the
+    /// log-probability it was sampled with. 0 switches it off, as in the paper.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
-    /// Memory for screenshots of stored successes, in GiB; the others are read from the run folder when they are needed.
+    /// Memory for screenshots of stored successes, in GiB; the rest is read from the run folder when needed.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub screens_gib: f64,
 }
@@ -68,13 +68,13 @@ impl Default for ReplayConfig {
     }
 }
 
-/// Which members of a failed group give way.
+/// Which members of a failed group are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplaySlot {
     /// The first, as in the released code.
     First,
-    /// Drawn at random.
+    /// Random members.
     Random,
 }
 
@@ -102,8 +102,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// How its tokens are weighted for having been sampled by another policy than the one before the update: fresh
-    /// ones if `loss.importance_truncation` says so, replayed ones if `replay.importance_truncation` does.
+    /// The correction for tokens that were sampled by another policy than the one before the update: fresh tokens if
+    /// `loss.importance_truncation` is set, replayed ones if `replay.importance_truncation` is.
     pub fn behaviour(&self, loss: &LossConfig, replay: &ReplayConfig) -> Option<Behaviour<'_>> {
         let truncation = match self.origin {
             Origin::Fresh {} => loss.importance_truncation,
@@ -116,20 +116,20 @@ impl Member {
 /// What happened to a group, for the metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplayReport {
-    /// The group met the rule.
+    /// The group counts as failed.
     pub all_failed: bool,
     /// What was injected.
     pub injected: Vec<Injection>,
     /// How many of its trajectories were stored.
     pub stored: usize,
-    /// How many older ones left for them.
+    /// How many older ones were evicted.
     pub evicted: usize,
 }
 
 /// One injected trajectory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Injection {
-    /// Whose place it took.
+    /// The index of the replaced member.
     pub slot: usize,
     /// The stored episode.
     pub episode: EpisodeId,
@@ -137,7 +137,7 @@ pub struct Injection {
     pub age: u64,
 }
 
-/// Stored successes by task. Part of every checkpoint.
+/// Stored successes by task. Saved in every checkpoint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayBuffer {
@@ -147,7 +147,7 @@ pub struct ReplayBuffer {
 /// A stored buffer that cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReplayError {
-    /// A trajectory contradicts itself.
+    /// A trajectory is inconsistent.
     #[error("replay buffer: {0}")]
     Trajectory(#[from] TrajectoryError),
     /// A trajectory is stored under another task's name.
@@ -206,7 +206,7 @@ impl ReplayBuffer {
         self.successes(task).filter(young).collect()
     }
 
-    /// Takes the fresh rollouts of one task, returns the group to train on, and remembers the successes.
+    /// Takes the fresh rollouts of one task, returns the group to train on, and stores the successes.
     /// Rollouts that an environment error ended are left out of the group.
     pub fn exchange(
         &mut self,
@@ -234,7 +234,7 @@ impl ReplayBuffer {
         (group, report)
     }
 
-    /// For a buffer read from outside.
+    /// Validates a buffer read from a file.
     pub fn check(&self) -> Result<(), ReplayError> {
         for (task, stored) in &self.successes {
             for trajectory in stored {
@@ -257,12 +257,12 @@ impl ReplayBuffer {
         random: &mut impl Rng,
     ) -> Vec<Injection> {
         let candidates = self.candidates(task, now, config);
-        let places = config.injections.min(candidates.len()).min(group.len() - 1);
+        let count = config.injections.min(candidates.len()).min(group.len() - 1);
         let drawn: Vec<Arc<Trajectory>> =
-            candidates.sample(random, places).map(|&trajectory| Arc::clone(trajectory)).collect();
+            candidates.sample(random, count).map(|&trajectory| Arc::clone(trajectory)).collect();
         let slots = match config.slot {
-            ReplaySlot::First => (0..places).collect(),
-            ReplaySlot::Random => index::sample(random, group.len(), places).into_vec(),
+            ReplaySlot::First => (0..count).collect(),
+            ReplaySlot::Random => index::sample(random, group.len(), count).into_vec(),
         };
         let put = |(slot, trajectory): (usize, Arc<Trajectory>)| {
             let (episode, age) = (trajectory.id.clone(), age(&trajectory, now));

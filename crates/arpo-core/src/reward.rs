@@ -1,18 +1,18 @@
-//! From an episode's score to its reward: the task's score plus a penalty for words that are no action.
+//! The reward of an episode: the task's score plus a penalty for unparsable responses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the reward is made.
+/// How a score becomes a reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RewardConfig {
     /// Weight of the format reward, which is -1 for an episode with an unparsable response and 0 otherwise.
-    /// The paper has 1.0, the released code 0.5.
+    /// The paper uses 1.0, the released code 0.5.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub format_weight: f64,
-    /// The desktop is judged also where an unparsable response ended the episode, as in the released code: what was done
-    /// before may be the task's solution. Otherwise the score is 0.
+    /// Evaluate the task even if an unparsable response ended the episode, as in the released code: the earlier actions may
+    /// have solved it. Otherwise the score is 0.
     pub judge_unparsable: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Which tasks come next: deterministic, and exactly resumable from its serialised form.
+//! The task sampler: deterministic, and exactly resumable from its serialised form.
 //!
-//! Either every task once per pass, in an order shuffled anew for each pass, or by weights that follow success
-//! (see [`dynamic_weight`]). A batch never holds a task twice.
+//! Either every task once per pass, reshuffled for each pass, or by weights that depend on recent success (see
+//! [`dynamic_weight`]). A batch never contains a task twice.
 
 use crate::random::{Purpose, stream};
 use crate::selection::dynamic_weight;
@@ -12,20 +12,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How tasks are drawn while training.
+/// How tasks are sampled during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingConfig {
-    /// In which order tasks come.
+    /// The order of tasks.
     pub order: TaskOrder,
-    /// Latest rollouts of a task that `order = "weighted"` looks at.
+    /// Number of latest rollouts of a task that `order = "weighted"` uses.
     #[schemars(range(min = 1, max = 10_000))]
     pub window: usize,
-    /// Least weight of a task that is not solved yet, the mixed ones having up to 1.
+    /// Minimum weight of a task that is not always solved; tasks with mixed results have up to 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub unsolved_weight: f64,
-    /// Weight of a task that solved its whole window: small, so that it costs little and a relapse is still seen.
-    /// 0 skips it for good while others are left.
+    /// Weight of a task whose whole window succeeded: small, so that it costs little and a regression is still noticed.
+    /// With 0 such a task is sampled only if no other task is left.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub solved_weight: f64,
 }
@@ -36,34 +36,34 @@ impl Default for SamplingConfig {
     }
 }
 
-/// In which order tasks come.
+/// The order of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOrder {
-    /// Every task once per pass, shuffled anew for each pass.
+    /// Every task once per pass, reshuffled for each pass.
     Shuffled,
-    /// By weight: mixed tasks come more often, always solved ones hardly ever.
+    /// By weight: tasks with mixed results come more often, always solved ones rarely.
     Weighted,
 }
 
-/// Draws tasks. What is serialised is all there is: a sampler read back goes on as if never stopped.
+/// Samples tasks. The serialised form is complete: a sampler that is read back continues exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSampler {
     seed: u64,
     tasks: Vec<TaskId>,
-    /// Batches drawn so far.
+    /// Batches sampled so far.
     batches: u64,
     /// Passes begun so far.
     passes: u64,
-    /// What is left of this pass.
+    /// The remaining tasks of this pass.
     queue: VecDeque<TaskId>,
     /// Whether each task's latest rollouts succeeded, oldest first.
     history: BTreeMap<TaskId, VecDeque<bool>>,
 }
 
 impl TaskSampler {
-    /// A sampler at its beginning. Tasks named twice count once.
+    /// A new sampler. Duplicate tasks count once.
     pub fn new(tasks: impl IntoIterator<Item = TaskId>, seed: u64) -> Self {
         // sorted, so that the order in which a suite lists its tasks does not matter
         let tasks: Vec<TaskId> = tasks.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
@@ -76,13 +76,13 @@ impl TaskSampler {
         let count = count.min(self.tasks.len());
         let batch = match config.order {
             TaskOrder::Shuffled => self.next_of_pass(count),
-            TaskOrder::Weighted => self.draw_by_weight(count, config),
+            TaskOrder::Weighted => self.sample_by_weight(count, config),
         };
         self.batches += 1;
         batch
     }
 
-    /// Remembers how a rollout of a task ended.
+    /// Records the result of a rollout of a task.
     pub fn record(&mut self, task: &TaskId, success: bool, config: &SamplingConfig) {
         let history = self.history.entry(task.clone()).or_default();
         history.push_back(success);
@@ -91,7 +91,7 @@ impl TaskSampler {
         }
     }
 
-    /// How often a task is drawn, relative to others, with `order = "weighted"`.
+    /// How often a task is sampled, relative to others, with `order = "weighted"`.
     pub fn weight(&self, task: &TaskId, config: &SamplingConfig) -> f64 {
         let (successes, rollouts) = self
             .history
@@ -106,7 +106,7 @@ impl TaskSampler {
             if self.queue.is_empty() {
                 let mut order = self.tasks.clone();
                 order.shuffle(&mut stream(self.seed, Purpose::Tasks, self.passes, 0));
-                // what this batch already has goes last, so that no batch holds a task twice
+                // tasks already in this batch go last, so that no batch contains a task twice
                 order.sort_by_key(|task| batch.contains(task));
                 self.queue = order.into();
                 self.passes += 1;
@@ -116,7 +116,7 @@ impl TaskSampler {
         batch
     }
 
-    fn draw_by_weight(&self, count: usize, config: &SamplingConfig) -> Vec<TaskId> {
+    fn sample_by_weight(&self, count: usize, config: &SamplingConfig) -> Vec<TaskId> {
         let mut random = stream(self.seed, Purpose::Tasks, self.batches, 1);
         let mut rest: Vec<(&TaskId, f64)> =
             self.tasks.iter().map(|task| (task, self.weight(task, config))).collect();
@@ -124,7 +124,7 @@ impl TaskSampler {
         while batch.len() < count {
             let total: f64 = rest.iter().map(|(_, weight)| weight).sum();
             if total <= 0.0 {
-                // only skipped tasks are left: the batch is filled from them, all alike
+                // only tasks of weight 0 are left: fill the batch from them, with equal weights
                 for (_, weight) in &mut rest {
                     *weight = 1.0;
                 }
@@ -204,21 +204,21 @@ mod tests {
         assert!(sampler.next_batch(6, &config).contains(&solved));
     }
 
-    /// With a weight above 0 a solved task is still looked at now and then, and comes back when it fails again.
+    /// With a weight above 0 a solved task is still sampled now and then, and its weight recovers when it fails again.
     #[test]
-    fn a_relapse_is_seen() {
+    fn a_regression_is_noticed() {
         let config = SamplingConfig { order: TaskOrder::Weighted, window: 4, ..SamplingConfig::default() };
         let mut sampler = sampler(6);
         let solved = TaskId::new("t2");
         (0..4).for_each(|_| sampler.record(&solved, true, &config));
-        let drawn = (0..5000).filter(|_| sampler.next_batch(1, &config).contains(&solved)).count();
-        assert!((1..200).contains(&drawn), "{drawn} of 5000");
+        let sampled = (0..5000).filter(|_| sampler.next_batch(1, &config).contains(&solved)).count();
+        assert!((1..200).contains(&sampled), "{sampled} of 5000");
         sampler.record(&solved, false, &config);
         assert!(sampler.weight(&solved, &config) > 0.5);
     }
 
     #[test]
-    fn resumed_from_json_goes_on_the_same() {
+    fn a_sampler_resumed_from_json_continues_exactly() {
         for order in [TaskOrder::Shuffled, TaskOrder::Weighted] {
             let config = SamplingConfig { order, ..SamplingConfig::default() };
             let mut original = sampler(9);

@@ -1,12 +1,12 @@
-//! Which tasks are worth training on: the paper's selection by baseline rollouts, and sampling weights that
-//! follow a task's success while training goes on.
+//! Task selection: the paper's selection by baseline rollouts, and sampling weights that depend on a task's recent success
+//! during training.
 
 use crate::sampler::SamplingConfig;
 use crate::task::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How tasks are selected before training.
+/// How the training tasks are selected beforehand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SelectionConfig {
@@ -16,7 +16,7 @@ pub struct SelectionConfig {
     /// A rollout is a success if its score is above this.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub success_above: f64,
-    /// Also drop tasks whose every rollout succeeds: they teach nothing.
+    /// Also drop tasks whose rollouts all succeed: they carry no learning signal.
     pub drop_always_solved: bool,
 }
 
@@ -26,7 +26,7 @@ impl Default for SelectionConfig {
     }
 }
 
-/// What the base model made of a task. A rollout that an environment error ended is not in `scores`.
+/// The base model's scores on a task. Rollouts that ended in an environment error are not in `scores`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
@@ -46,7 +46,7 @@ pub enum Verdict {
     NeverSolved,
     /// Every rollout succeeded, and such tasks are dropped.
     AlwaysSolved,
-    /// No success yet, and fewer rollouts than asked for.
+    /// No success yet, and fewer rollouts than requested.
     Undecided,
 }
 
@@ -68,13 +68,13 @@ pub fn selected_tasks(baselines: &[Baseline], config: &SelectionConfig) -> Vec<T
     baselines.iter().filter(kept).map(|baseline| baseline.task.clone()).collect()
 }
 
-/// How often a task is drawn, relative to others, given its latest rollouts: most where success and failure are
-/// mixed, because only there a group teaches something; little for a task that solved its whole window.
+/// How often a task is sampled, relative to others, given its latest rollouts: most often where success and failure are
+/// mixed, because only such groups carry a learning signal; rarely for a task whose whole window succeeded.
 pub fn dynamic_weight(successes: usize, rollouts: usize, config: &SamplingConfig) -> f64 {
     if rollouts >= config.window && successes == rollouts {
         return config.solved_weight;
     }
-    // Laplace's estimate: a task never tried counts as one half
+    // Laplace smoothing: a task without rollouts counts as one half
     let rate = (successes as f64 + 1.0) / (rollouts as f64 + 2.0);
     (4.0 * rate * (1.0 - rate)).max(config.unsolved_weight)
 }

@@ -1,24 +1,24 @@
-//! What repeated rollouts say about an agent: success with its interval, and the chance that one of k tries succeeds.
+//! Statistics of repeated rollouts: success rates with confidence intervals, and pass@k.
 
 use serde::{Deserialize, Serialize};
 
-/// Standard deviations on either side of the middle that hold 95 %.
+/// The 97.5 % quantile of the normal distribution: 95 % lie within this many standard deviations.
 const Z: f64 = 1.959_964;
 
-/// A mean score with the interval that holds the true one 19 times out of 20.
+/// A mean score with its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Success {
     /// Rollouts.
     pub rollouts: usize,
     /// Their mean score.
     pub mean: f64,
-    /// Lower end.
+    /// Lower bound.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
 }
 
-/// The mean of scores in [0, 1] with Wilson's interval. For scores between 0 and 1 it is wider than need be.
+/// The mean of scores in [0, 1] with Wilson's interval, which is conservative for scores strictly between 0 and 1.
 pub fn success(scores: &[f64]) -> Success {
     let count = scores.len() as f64;
     if scores.is_empty() {
@@ -36,13 +36,13 @@ pub fn success(scores: &[f64]) -> Success {
     }
 }
 
-/// The chance that at least one of `k` rollouts succeeds, estimated without bias from `successes` among `rollouts`;
-/// `None` if there were fewer than `k`.
+/// pass@k: the unbiased estimate, from `successes` among `rollouts`, of the probability that at least one of `k` rollouts
+/// succeeds; `None` if there were fewer than `k`.
 pub fn pass_at(k: usize, successes: usize, rollouts: usize) -> Option<f64> {
     if k > rollouts {
         return None;
     }
-    // 1 - C(failures, k) / C(rollouts, k), factor by factor
+    // 1 - C(failures, k) / C(rollouts, k)
     let failures = rollouts - successes.min(rollouts);
     let none: f64 =
         (0..k).map(|tried| failures.saturating_sub(tried) as f64 / (rollouts - tried) as f64).product();

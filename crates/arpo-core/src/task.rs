@@ -1,6 +1,6 @@
-//! A task: what the agent is asked to do, how the desktop is prepared for it, how the end is judged.
+//! A task: the instruction, the set-up of the desktop, and the evaluator of the final state.
 //!
-//! Set-up and evaluator stay the JSON they came as: only the environment that runs the task understands them.
+//! Set-up and evaluator stay JSON: only the environment that runs the task interprets them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -33,15 +33,15 @@ impl fmt::Display for TaskId {
 pub struct Task {
     /// Unique in its suite.
     pub id: TaskId,
-    /// What the user asks for, in their words.
+    /// What the user asks for.
     pub instruction: String,
-    /// The application or domain the task belongs to, for tables and curves.
+    /// The application or domain of the task, for tables and curves.
     #[serde(default)]
     pub application: String,
-    /// Steps that prepare the desktop, in the environment's own vocabulary.
+    /// Steps that prepare the desktop, in the environment's own format.
     #[serde(default, rename = "config")]
     pub setup: serde_json::Value,
-    /// How the final state is judged, in the environment's own vocabulary.
+    /// How the final state is evaluated, in the environment's own format.
     #[serde(default)]
     pub evaluator: serde_json::Value,
 }

@@ -1,14 +1,14 @@
-//! Tokens on disk: a list in which equal neighbours are written once, as `[token, times]`. A screenshot is thousands of
-//! equal placeholders, and an episode of fifteen would be a third of a megabyte without this.
+//! Run-length encoding of tokens on disk: equal neighbours are written once, as `[token, times]`. A screenshot is thousands
+//! of equal placeholders, and an episode of fifteen would take a third of a megabyte without this.
 
 use crate::trajectory::TokenId;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Shorter runs are not worth their brackets.
+/// Shorter runs are written token by token.
 const SHORTEST_RUN: usize = 4;
 
-/// No sequence is longer: a file that says so is broken, and reading it must not take all memory.
+/// Limit for the length of a sequence: a longer one means a corrupt file, which must not exhaust the memory.
 const LONGEST: usize = 1 << 24;
 
 #[derive(Serialize, Deserialize)]
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_end_is_refused() {
+    fn a_run_that_is_too_long_is_rejected() {
         let problem = serde_json::from_str::<Tokens>("[[7,99999999999]]").unwrap_err().to_string();
         assert!(problem.starts_with("a sequence of more than 16777216 tokens"), "{problem}");
     }

@@ -1,8 +1,8 @@
-//! An episode as it is stored and trained on: its turns, and the token sequences in which they were said.
+//! An episode as it is stored and trained on: its turns, and the token sequences in which they were sampled.
 //!
 //! An episode whose screenshots all fit into the model's context is ONE sequence (prompt, screenshots, responses), as in
-//! the paper. A longer one is several: wherever older screenshots had to make room a new [`Slice`] begins. Only the
-//! tokens inside the steps' spans are trained, each exactly once, in the slice it was said in, and each of them has the
+//! the paper. A longer one is several: a new [`Slice`] begins wherever older screenshots left the context. Only the
+//! tokens inside the steps' spans are trained, each exactly once, in the slice it was sampled in, and each of them has the
 //! log-probability it was sampled with.
 
 use crate::action::Action;
@@ -17,7 +17,7 @@ use std::ops::Range;
 #[serde(transparent)]
 pub struct TokenId(pub u32);
 
-/// Counts the updates behind the weights that acted; the base model is version 0.
+/// The version of the weights that acted: the number of updates so far; the base model is version 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PolicyVersion(pub u64);
@@ -40,11 +40,11 @@ impl fmt::Display for EpisodeId {
     }
 }
 
-/// A picture by reference: its bytes lie in the run folder under this name.
+/// A reference to an image: its bytes are in the run folder under this digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageRef {
-    /// Names the content, so that equal screenshots are stored and encoded once.
+    /// Digest of the content, so that equal screenshots are stored and encoded once.
     pub digest: String,
     /// In screen pixels.
     pub width: u32,
@@ -52,7 +52,7 @@ pub struct ImageRef {
     pub height: u32,
 }
 
-/// What the agent sees before it acts. The instruction is the task's and is not repeated here.
+/// What the agent sees before it acts. The instruction belongs to the task and is not repeated here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
@@ -60,7 +60,7 @@ pub struct Observation {
     pub screenshot: ImageRef,
 }
 
-/// A half-open range of positions in the tokens of the slice that a step was said in.
+/// A half-open range of positions in the tokens of the slice that a step was sampled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenSpan {
@@ -76,21 +76,21 @@ impl TokenSpan {
         self.end.saturating_sub(self.start)
     }
 
-    /// True if it holds no token.
+    /// True if it contains no token.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One turn: a screenshot, the agent's words, and what they meant.
+/// One turn: a screenshot, the agent's response, and its actions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// What the agent saw.
     pub observation: Observation,
-    /// What it said, as sampled.
+    /// The response, as sampled.
     pub response: String,
-    /// What was done; empty if the response could not be parsed.
+    /// The parsed actions; empty if the response could not be parsed.
     pub actions: Vec<Action>,
     /// The response's trained tokens.
     pub span: TokenSpan,
@@ -100,24 +100,24 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    /// The agent said so: finished, or the task cannot be done.
+    /// The agent ended it: finished, or the task cannot be done.
     Finished {},
     /// The step limit was reached.
     StepLimit {},
-    /// A response was no action.
+    /// A response could not be parsed.
     Unparsable {
-        /// Why, as the parser put it.
+        /// The parser's error.
         reason: String,
     },
-    /// The desktop failed: nobody's fault here, never trained on.
+    /// The desktop failed: not the agent's fault, never trained on.
     EnvironmentError {
-        /// What the environment said.
+        /// The environment's error.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// The episode came to its own end.
+    /// The episode ended by itself.
     pub fn is_terminated(&self) -> bool {
         matches!(self, Self::Finished {} | Self::Unparsable { .. })
     }
@@ -127,7 +127,7 @@ impl Outcome {
         !self.is_terminated()
     }
 
-    /// The score says something about the agent.
+    /// The score reflects the agent, not a failure of the environment.
     pub fn is_trainable(&self) -> bool {
         !matches!(self, Self::EnvironmentError { .. })
     }
@@ -140,22 +140,22 @@ pub struct Slice {
     /// The prompt and everything up to the slice's last response, screenshots as placeholders.
     #[serde(with = "token_runs")]
     pub tokens: Vec<TokenId>,
-    /// The first step whose screenshot is in the tokens; of earlier ones only the words are.
+    /// The first step whose screenshot is in the tokens; earlier steps appear as text only.
     pub first_live: usize,
-    /// One past the last step said in it; its first is where the slice before ended.
+    /// One past the last step sampled in it; its first step is where the previous slice ended.
     pub end: usize,
 }
 
-/// A slice with what of its trajectory belongs to it.
+/// A slice with the steps and tokens of its trajectory that belong to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SliceView<'a> {
-    /// Its sequence.
+    /// Its token sequence.
     pub tokens: &'a [TokenId],
     /// The steps whose screenshots are in the sequence, in order.
     pub live: Range<usize>,
-    /// The steps that were said in it.
-    pub said: Range<usize>,
-    /// The places of its trained tokens among all of the trajectory's.
+    /// The steps that were sampled in it.
+    pub steps: Range<usize>,
+    /// The range of its trained tokens among all trained tokens of the trajectory.
     pub trained: Range<usize>,
 }
 
@@ -169,13 +169,13 @@ pub struct Trajectory {
     pub task: TaskId,
     /// The weights that acted.
     pub policy_version: PolicyVersion,
-    /// The sequences it was said in, in order.
+    /// The sequences it was sampled in, in order.
     pub slices: Vec<Slice>,
     /// The turns, in order.
     pub steps: Vec<Step>,
     /// For every trained token, in order, the log-probability it was sampled with.
     pub sampler_logp: Vec<f32>,
-    /// The evaluator's verdict, in [0, 1].
+    /// The evaluator's score, in [0, 1].
     pub score: f64,
     /// Every response could be parsed.
     pub well_formed: bool,
@@ -183,10 +183,10 @@ pub struct Trajectory {
     pub outcome: Outcome,
 }
 
-/// A trajectory that contradicts itself.
+/// An inconsistent trajectory.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TrajectoryError {
-    /// Slices follow each other up to the last step, and show at least the screen that was acted on.
+    /// Slices must cover all steps in order, and contain at least the current screenshot of each step.
     #[error(
         "{id}: slice {slice} shows screens from {first_live} and ends before step {end}, expected {expected}"
     )]
@@ -199,10 +199,10 @@ pub enum TrajectoryError {
         first_live: usize,
         /// One past its last step.
         end: usize,
-        /// What would be right.
+        /// What was expected.
         expected: String,
     },
-    /// Spans must lie one behind the other within the tokens of their slice.
+    /// Spans must be in order and within the tokens of their slice.
     #[error("{id}: step {step} spans tokens {start}..{end}, expected {from} <= start <= end <= {tokens}")]
     Span {
         /// The episode.
@@ -213,7 +213,7 @@ pub enum TrajectoryError {
         start: usize,
         /// One past its last token.
         end: usize,
-        /// Where the turn before ended.
+        /// Where the previous turn ended.
         from: usize,
         /// How many tokens there are.
         tokens: usize,
@@ -223,21 +223,21 @@ pub enum TrajectoryError {
     LogpCount {
         /// The episode.
         id: EpisodeId,
-        /// How many are there.
+        /// The number of log-probabilities.
         logps: usize,
-        /// How many there should be.
+        /// The number of trained tokens.
         trained: usize,
     },
-    /// Scores and log-probabilities are finite, and scores in range.
+    /// Scores and log-probabilities must be finite, and scores in range.
     #[error("{id}: {what} is {value}, expected {expected}")]
     Value {
         /// The episode.
         id: EpisodeId,
-        /// Which number.
+        /// The name of the value.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: f64,
-        /// What it should be.
+        /// What was expected.
         expected: &'static str,
     },
 }
@@ -253,28 +253,28 @@ impl Trajectory {
         self.slices.iter().map(|slice| slice.tokens.len()).sum()
     }
 
-    /// The slices, each with what belongs to it. The trajectory must have passed [`Self::check`].
+    /// The slices, each with its steps and tokens. The trajectory must have passed [`Self::check`].
     pub fn views(&self) -> impl ExactSizeIterator<Item = SliceView<'_>> {
         let (mut from, mut before) = (0, 0);
         self.slices.iter().map(move |slice| {
-            let said = from..slice.end;
-            let count: usize = self.steps[said.clone()].iter().map(|step| step.span.len()).sum();
+            let steps = from..slice.end;
+            let count: usize = self.steps[steps.clone()].iter().map(|step| step.span.len()).sum();
             let trained = before..before + count;
             (from, before) = (slice.end, trained.end);
-            SliceView { tokens: &slice.tokens, live: slice.first_live..slice.end, said, trained }
+            SliceView { tokens: &slice.tokens, live: slice.first_live..slice.end, steps, trained }
         })
     }
 
     /// For every token of a slice, whether it is trained.
     pub fn action_mask(&self, slice: &SliceView) -> Vec<bool> {
         let mut mask = vec![false; slice.tokens.len()];
-        for step in &self.steps[slice.said.clone()] {
+        for step in &self.steps[slice.steps.clone()] {
             mask[step.span.start..step.span.end].fill(true);
         }
         mask
     }
 
-    /// Holds what other code relies on: call it on everything read from outside.
+    /// Checks the invariants that other code relies on: call it on everything read from a file.
     pub fn check(&self) -> Result<(), TrajectoryError> {
         let id = || self.id.clone();
         self.check_slices()?;
@@ -352,11 +352,11 @@ mod tests {
         let slice = trajectory.views().next().unwrap();
         let mask: Vec<u8> = trajectory.action_mask(&slice).into_iter().map(u8::from).collect();
         assert_eq!(mask, [0, 0, 1, 1, 0, 0, 1, 0]);
-        assert_eq!((slice.live, slice.said, slice.trained), (0..2, 0..2, 0..3));
+        assert_eq!((slice.live, slice.steps, slice.trained), (0..2, 0..2, 0..3));
         assert_eq!(trajectory.check(), Ok(()));
     }
 
-    /// Three steps, the first said in a slice of its own: in the second slice its words are not trained.
+    /// Three steps, the first sampled in a slice of its own: in the second slice its tokens are not trained.
     fn sliced() -> Trajectory {
         Trajectory {
             slices: vec![
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_is_trained_in_the_slice_it_was_said_in() {
+    fn every_token_is_trained_in_the_slice_it_was_sampled_in() {
         let trajectory = sliced();
         assert_eq!(trajectory.check(), Ok(()));
         let views: Vec<SliceView> = trajectory.views().collect();
@@ -380,14 +380,14 @@ mod tests {
             .collect();
         assert_eq!(masks, [vec![0, 0, 0, 1, 1], vec![0, 0, 0, 0, 0, 1, 0, 1, 1]]);
         assert_eq!(
-            (views[1].live.clone(), views[1].said.clone(), views[1].trained.clone()),
+            (views[1].live.clone(), views[1].steps.clone(), views[1].trained.clone()),
             (1..3, 1..3, 2..5)
         );
         assert_eq!((trajectory.trained_tokens(), trajectory.tokens()), (5, 14));
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn inconsistencies_are_named() {
         let broken = |change: fn(&mut Trajectory)| {
             let mut trajectory = sliced();
             change(&mut trajectory);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_know_what_they_are() {
+    fn outcomes_are_classified() {
         let reason = || "x".to_owned();
         for (outcome, terminated, trainable) in [
             (Outcome::Finished {}, true, true),

@@ -1,5 +1,5 @@
-//! What process 1 of a container owes to the rest: it collects what others leave behind and passes signals on. The
-//! server itself runs as a child, because a process cannot wait both for everybody and for its own commands.
+//! Process 1 of a container: it reaps orphans and forwards signals. The server runs as a child, because a process cannot
+//! wait both for all processes and for its own commands.
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
@@ -8,7 +8,7 @@ use std::env;
 use std::io;
 use std::process::Command;
 
-/// Starts this program once more and looks after the container until that ends; its exit status.
+/// Starts this program once more and acts as init until that ends; returns its exit status.
 pub fn run() -> io::Result<u8> {
     // before the child, so that its end cannot be missed
     let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT])?;
@@ -19,7 +19,7 @@ pub fn run() -> io::Result<u8> {
             SIGTERM => kill_process(child, Signal::TERM)?,
             SIGINT => kill_process(child, Signal::INT)?,
             _ => {
-                if let Some(status) = collect(child)? {
+                if let Some(status) = reap(child)? {
                     return Ok(status);
                 }
             }
@@ -28,8 +28,8 @@ pub fn run() -> io::Result<u8> {
     Ok(0)
 }
 
-/// Collects everything that has ended; the status of the child, if that was among it.
-fn collect(child: Pid) -> io::Result<Option<u8>> {
+/// Reaps everything that has ended; returns the status of the child if it was among it.
+fn reap(child: Pid) -> io::Result<Option<u8>> {
     let mut ended = None;
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -41,7 +41,7 @@ fn collect(child: Pid) -> io::Result<Option<u8>> {
     }
 }
 
-/// As a shell counts it: 128 and more for a signal.
+/// As in a shell: 128 plus the number of a signal.
 fn code_of(status: WaitStatus) -> u8 {
     let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

@@ -1,14 +1,14 @@
-//! What runs inside a desktop container, to be the guest that OSWorld's clients expect.
+//! The server inside a desktop container: the guest that OSWorld's clients expect.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | which Python clients send is carried out without Python | [`script`] |
+//! | which Python of clients runs natively | [`script`] |
 //! | how commands run | [`command`] |
-//! | how the screen is read and worked on | [`x11`] |
-//! | how the tree of accessible things is read | [`tree`] |
-//! | what is answered to whom | [`server`] |
-//! | what the program can be told | [`options`] |
-//! | the display's programs and their bus | [`session`] |
+//! | the screen, the pointer and the keyboard | [`x11`] |
+//! | the accessibility tree | [`tree`] |
+//! | the HTTP interface | [`server`] |
+//! | command-line options | [`options`] |
+//! | the session's programs and their bus | [`session`] |
 //! | what process 1 does | [`init`] |
 
 pub mod command;

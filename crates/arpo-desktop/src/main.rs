@@ -1,4 +1,4 @@
-//! The program: reads its options, looks after the container when it is process 1, and serves.
+//! The program: reads its options, acts as init when it is process 1, and serves.
 
 use arpo_desktop::options::Options;
 use arpo_desktop::server::{Guest, router};
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 
 /// A line on standard error, which is a container's log.
 fn log(line: &str) {
-    // nothing can be said about not being able to say it
+    // a failure to log cannot be logged
     let _ = writeln!(std::io::stderr(), "arpo-desktop: {line}");
 }
 
@@ -57,7 +57,7 @@ async fn serve(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     tokio::spawn(async move {
         let took = session::wait_for_display(display.clone()).await;
         waiting.set_ready();
-        log(&format!("the display {display} is there after {:.1} s", took.as_secs_f64()));
+        log(&format!("the display {display} is ready after {:.1} s", took.as_secs_f64()));
     });
     log(&format!("listening on {}", listener.local_addr()?));
     let mut terminated = signal(SignalKind::terminate())?;

@@ -1,13 +1,13 @@
-//! What the program is told on its command line.
+//! Command-line options.
 
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Which of OSWorld's servers this one is like. They differ in a few answers and in what they wait for.
+/// Which of OSWorld's servers this one imitates. They differ in a few responses and in what they wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Generation {
-    /// Of the time before "OSWorld-Verified", which ARPO was trained with.
+    /// Before "OSWorld-Verified": the one ARPO was trained with.
     #[default]
     ArpoEra,
     /// "OSWorld-Verified".
@@ -22,19 +22,19 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:5000")]
     pub listen: SocketAddr,
 
-    /// The X display to show and to work on.
+    /// The X display to show and control.
     #[arg(long, default_value = ":0")]
     pub display: String,
 
-    /// Which generation of OSWorld's server to be like.
+    /// Which generation of OSWorld's server to imitate.
     #[arg(long, value_enum, default_value_t, env = "ARPO_DESKTOP_GENERATION")]
     pub generation: Generation,
 
-    /// Answer only requests that carry this, as `Authorization: Bearer TOKEN`.
+    /// Accept only requests that carry this, as `Authorization: Bearer TOKEN`.
     #[arg(long, env = "ARPO_DESKTOP_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 
-    /// A program to start first, which brings up the display. Requests are answered with 503 until that is there.
+    /// A program to start first, which brings up the display. Requests get status 503 until the display is ready.
     #[arg(long, value_name = "PROGRAM")]
     pub session: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! The programs of the display, and the bus they talk on.
+//! The programs of the display, and their session bus.
 //!
-//! The bus is found where a session may say it: in the variable `DBUS_SESSION_BUS_ADDRESS`, else as the socket
+//! The bus is found where a session may publish it: in the variable `DBUS_SESSION_BUS_ADDRESS`, else as the socket
 //! `/run/user/UID/bus`, else in the file `dbus-address` of `$XDG_RUNTIME_DIR` (`/run/user/UID` without it), whose one
 //! line is the address. The file is for a session script that starts its own bus after this program.
 
@@ -34,19 +34,19 @@ fn bus_from(variable: Option<String>, user: &Path, runtime: Option<&Path>) -> Op
         })
 }
 
-/// What commands find in their environment besides what this process has.
+/// Environment variables of commands besides those of this process.
 pub fn variables(display: &str) -> Vec<(String, String)> {
     let display = ("DISPLAY".to_owned(), display.to_owned());
     let bus = bus_address().map(|address| (BUS_VARIABLE.to_owned(), address));
     [Some(display), bus].into_iter().flatten().collect()
 }
 
-/// Starts the session's program; its end is to be waited for.
+/// Starts the session's program; the caller waits for it.
 pub fn start(program: &Path, display: &str) -> io::Result<tokio::process::Child> {
     tokio::process::Command::new(program).env("DISPLAY", display).process_group(0).spawn()
 }
 
-/// Waits until the display can be opened; how long that took.
+/// Waits until the display can be opened; returns how long that took.
 pub async fn wait_for_display(display: String) -> Duration {
     let start = Instant::now();
     loop {

@@ -1,41 +1,41 @@
-//! Keys and values in memory: for each layer two tensors of pages.
+//! The paged kv cache: two tensors of pages for each layer.
 
 use crate::pages::PageId;
 use arpo_model::Projected;
 use arpo_model::config::TextConfig;
-use arpo_torch::kernels::paged::{PageSlots, gathered};
+use arpo_torch::kernels::paged::{PageSlots, gather_pages};
 use tch::{Device, Kind, Tensor};
 
 /// The pages of all layers.
 #[derive(Debug)]
-pub(crate) struct KeyValueCache {
-    /// Keys and values, each `[pages, key_value_heads, page_tokens, width]`.
+pub(crate) struct KvCache {
+    /// Keys and values, each `[pages, kv_heads, page_tokens, width]`.
     layers: Vec<[Tensor; 2]>,
     page_tokens: usize,
 }
 
-/// Where new tokens are written: for each its page and its place in it.
+/// Where new tokens are written: the page of each, and its offset in it.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    pages: Tensor,  // [tokens]
-    places: Tensor, // [tokens]
+    pages: Tensor,   // [tokens]
+    offsets: Tensor, // [tokens]
 }
 
 impl Slots {
-    /// The slots of tokens, each by its sequence's pages and its place in the sequence.
+    /// The slots of tokens, each given by its sequence's pages and its index in the sequence.
     pub(crate) fn new<'a>(
         tokens: impl Iterator<Item = (&'a [PageId], usize)>,
         page_tokens: usize,
         device: Device,
     ) -> Self {
-        let (pages, places): (Vec<i64>, Vec<i64>) =
+        let (pages, offsets): (Vec<i64>, Vec<i64>) =
             tokens.map(|(pages, at)| (pages[at / page_tokens] as i64, (at % page_tokens) as i64)).unzip();
-        let [pages, places] = [pages, places].map(|numbers| Tensor::from_slice(&numbers).to_device(device));
-        Self { pages, places }
+        let [pages, offsets] = [pages, offsets].map(|values| Tensor::from_slice(&values).to_device(device));
+        Self { pages, offsets }
     }
 }
 
-impl KeyValueCache {
+impl KvCache {
     pub(crate) fn new(
         config: &TextConfig,
         pages: usize,
@@ -43,16 +43,15 @@ impl KeyValueCache {
         kind: Kind,
         device: Device,
     ) -> Self {
-        let size = [pages as i64, config.key_value_heads, page_tokens as i64, config.head_width()];
+        let size = [pages as i64, config.kv_heads, page_tokens as i64, config.head_width()];
         let layer = |_| [(); 2].map(|()| Tensor::zeros(size, (kind, device)));
         Self { layers: (0..config.layers).map(layer).collect(), page_tokens }
     }
 
     /// Bytes of one page over all layers.
     pub(crate) fn page_bytes(config: &TextConfig, page_tokens: usize, kind: Kind) -> u64 {
-        let numbers =
-            2 * config.layers as i64 * config.key_value_heads * page_tokens as i64 * config.head_width();
-        numbers as u64 * kind.elt_size_in_bytes() as u64
+        let values = 2 * config.layers as i64 * config.kv_heads * page_tokens as i64 * config.head_width();
+        values as u64 * kind.elt_size_in_bytes() as u64
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -68,27 +67,27 @@ impl KeyValueCache {
         &self.layers[layer]
     }
 
-    /// Writes the new keys and values of a layer; the queries `[tokens, heads, width]` are left.
+    /// Writes the new keys and values of a layer, and returns the queries `[tokens, heads, width]`.
     pub(crate) fn write(&self, layer: usize, projected: &Projected, slots: &Slots) -> Tensor {
         let [keys, values] = &self.layers[layer];
-        let together = PageSlots { keys, values, pages: &slots.pages, places: &slots.places };
-        projected.split_into(together).unwrap_or_else(|| {
+        let page_slots = PageSlots { keys, values, pages: &slots.pages, offsets: &slots.offsets };
+        projected.split_into(page_slots).unwrap_or_else(|| {
             let [q, k, v] = projected.split();
             for (pool, new) in [(keys, k), (values, v)] {
                 let mut by_token = pool.transpose(1, 2);
-                let _ = by_token.index_put_(&[Some(&slots.pages), Some(&slots.places)], &new, false);
+                let _ = by_token.index_put_(&[Some(&slots.pages), Some(&slots.offsets)], &new, false);
             }
             q
         })
     }
 
-    /// What pages of a layer hold, keys and values each `[sequences, key_value_heads, tokens, width]`, for `pages`
+    /// The contents of a layer's pages, keys and values each `[sequences, kv_heads, tokens, width]`, for `pages`
     /// `[sequences, pages]`.
     pub(crate) fn read(&self, layer: usize, pages: &Tensor) -> [Tensor; 2] {
         let (sequences, count) = (pages.size()[0], pages.size()[1]);
         let [keys, values] = &self.layers[layer];
         if sequences == 1
-            && let Some(read) = gathered(keys, values, &pages.get(0))
+            && let Some(read) = gather_pages(keys, values, &pages.get(0))
         {
             return read;
         }

@@ -1,107 +1,105 @@
-//! Many requests at once: every pass computes the new tokens of all running ones, whatever they are (one token that was
-//! just drawn, or a whole prompt), and draws one token for each.
+//! Continuous batching: every pass computes the new tokens of all running requests (one token that was just sampled, or
+//! a whole prompt), and samples one token for each.
 //!
-//! A sequence's keys and values stay in the cache when its response is complete, so the next turn of the episode pays
-//! for its new screenshot and words only. When pages run out, what nobody uses is forgotten first, then the youngest
-//! running sequence waits and is computed again later.
+//! A sequence's keys and values stay in the cache when its response is complete, so the next turn of the episode
+//! computes only its new screenshot and text. When pages run out, unused pages are evicted first, then the youngest
+//! running sequence is preempted and recomputed later.
 
-use crate::attention::{Routes, Span};
-use crate::cache::KeyValueCache;
-use crate::pages::PageTable;
-use crate::pictures::{FeatureStore, KnownFeatures, Screenshot};
-use crate::sampling::Draft;
-use crate::sequence::{Ended, Request, Sequence};
-use crate::single::{NewToken, SingleTokens};
+use crate::attention::{AttentionPlan, Span};
+use crate::cache::KvCache;
+use crate::image_features::{FeatureCache, FeatureStore, Screenshot};
+use crate::pages::PageAllocator;
+use crate::sampling::SamplingBatch;
+use crate::sequence::{FinishReason, Request, Sequence};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_image::{ImageError, ImageProcessor};
 use arpo_model::ModelError;
 use arpo_model::checkpoint::Weights;
 use arpo_model::distribution::Forbidden;
-use arpo_model::model::{Model, Sequence as ModelSequence};
+use arpo_model::model::{Model, ModelInput};
 use arpo_model::positions::{Grid, Positions};
 use arpo_tokenizer::{Tokenizer, TokenizerError};
-use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use tch::{Tensor, no_grad};
 
-/// How the engine computes.
+/// Options of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineOptions {
-    /// Bytes for keys and values.
+    /// Bytes of the kv cache.
     pub cache_bytes: u64,
-    /// Bytes for features of pictures.
+    /// Bytes of the cache for image features.
     pub feature_bytes: usize,
-    /// The vision tower's weights stay as they are when others come: its features are kept.
-    pub fixed_vision: bool,
+    /// The vision tower is frozen: cached image features stay valid across weight updates.
+    pub frozen_vision: bool,
     /// Tokens in a page of the cache.
     pub page_tokens: usize,
-    /// Requests computed at once.
-    pub most_running: usize,
-    /// New prompt tokens in one pass, unless a single prompt has more.
-    pub prompt_tokens: usize,
-    /// Tokens that may not occur in a response; the learner leaves them out too.
+    /// Most requests that run concurrently.
+    pub max_running: usize,
+    /// Most new prompt tokens in one pass, unless a single prompt has more.
+    pub max_prefill_tokens: usize,
+    /// Tokens that may not occur in a response; the learner masks them too.
     pub forbidden: Vec<u32>,
 }
 
-/// Names a request of this engine.
+/// Identifies a request of this engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
 
 /// A response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
-    /// In words, if the engine was given a tokenizer; the end token is left out.
+    /// Its text, if the engine has a tokenizer, without the end token.
     pub text: String,
-    /// What was drawn.
+    /// The sampled tokens.
     pub tokens: Vec<u32>,
     /// Its log-probabilities at the sampling temperature.
     pub logp: Vec<f32>,
     /// Why it ended.
-    pub ended: Ended,
-    /// The weights that drew it.
+    pub finish_reason: FinishReason,
+    /// The version of the weights that sampled it.
     pub version: PolicyVersion,
-    /// Prompt tokens that were in the cache.
-    pub found: usize,
+    /// Prompt tokens found in the cache.
+    pub cache_hits: usize,
 }
 
-/// Why a request cannot be answered.
+/// Errors of the engine and its requests.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The model cannot read it.
+    /// The model rejects the input.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A screenshot cannot be seen.
+    /// A screenshot cannot be processed.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// What was drawn has no words.
+    /// The sampled tokens cannot be decoded.
     #[error(transparent)]
-    Words(#[from] TokenizerError),
-    /// How to sample contradicts itself.
+    Decode(#[from] TokenizerError),
+    /// Invalid sampling parameters.
     #[error("{0}")]
     Sampling(String),
-    /// It would never fit.
+    /// The request does not fit into the cache.
     #[error(
         "a request of {tokens} tokens needs {needed} pages of the cache, which has {pages}: give it more memory"
     )]
     TooLong {
-        /// Prompt and longest response.
+        /// Tokens of the prompt and the longest response.
         tokens: usize,
-        /// For them.
+        /// Pages they need.
         needed: usize,
-        /// In all.
+        /// Pages of the cache.
         pages: usize,
     },
-    /// The model's logits are none.
-    #[error("the model's logits are no numbers: its weights are broken, or a temperature is too small")]
-    NoNumbers,
-    /// New weights came while requests were running.
+    /// The model's logits are NaN or infinite.
+    #[error("the model's logits are not finite: its weights are corrupt, or a temperature is too small")]
+    NonFinite,
+    /// Weights or cache cannot change while requests are running.
     #[error("the weights cannot change while {0} requests are running")]
     Busy(usize),
 }
 
-/// What the engine has done so far.
+/// Counters of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineCounts {
     /// Forward passes.
@@ -109,15 +107,13 @@ pub struct EngineCounts {
     /// Tokens computed.
     pub computed: u64,
     /// Prompt tokens found in the cache.
-    pub found: u64,
-    /// Tokens computed again that a cache without limit would have found.
-    pub lost: u64,
-    /// Tokens drawn.
-    pub drawn: u64,
-    /// Times a running sequence had to wait for want of pages.
-    pub put_back: u64,
-    /// Passes that were a single kernel.
-    pub single: u64,
+    pub cache_hits: u64,
+    /// Tokens recomputed because their pages were evicted.
+    pub recomputed: u64,
+    /// Tokens sampled.
+    pub sampled: u64,
+    /// Times a running sequence was preempted for lack of pages.
+    pub preempted: u64,
 }
 
 /// The rollout engine.
@@ -127,27 +123,25 @@ pub struct Engine {
     options: EngineOptions,
     forbidden: Forbidden,
     version: PolicyVersion,
-    table: PageTable,
-    /// Taken when it is first needed, and given back by [`Engine::rest`].
-    cache: Option<KeyValueCache>,
-    /// Made when it is first needed; none where there can be none.
-    single: OnceCell<Option<SingleTokens>>,
-    features: KnownFeatures,
+    allocator: PageAllocator,
+    /// Allocated when it is first needed, freed by [`Engine::release_cache`].
+    cache: Option<KvCache>,
+    features: FeatureCache,
     waiting: VecDeque<(RequestId, Sequence)>,
     running: Vec<(RequestId, Sequence)>,
     next_id: u64,
-    text: Option<TextOf>,
+    detokenizer: Option<Detokenizer>,
     counts: EngineCounts,
 }
 
 type Decode = dyn Fn(&[u32]) -> Result<String, TokenizerError> + Send + Sync;
 
-/// How tokens are put into words.
-struct TextOf(Box<Decode>);
+/// Decodes tokens into text.
+struct Detokenizer(Box<Decode>);
 
-impl fmt::Debug for TextOf {
+impl fmt::Debug for Detokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TextOf")
+        f.write_str("Detokenizer")
     }
 }
 
@@ -160,16 +154,15 @@ impl Engine {
         version: PolicyVersion,
     ) -> Self {
         let (text, kind) = (&model.config().text, model.weights().kind());
-        let page_bytes = KeyValueCache::page_bytes(text, options.page_tokens, kind);
+        let page_bytes = KvCache::page_bytes(text, options.page_tokens, kind);
         let pages = (options.cache_bytes / page_bytes) as usize;
         Self {
-            table: PageTable::new(pages, options.page_tokens),
+            allocator: PageAllocator::new(pages, options.page_tokens),
             cache: None,
-            single: OnceCell::new(),
-            features: KnownFeatures::new(FeatureStore::new(
+            features: FeatureCache::new(FeatureStore::new(
                 processor,
                 options.feature_bytes,
-                options.fixed_vision,
+                options.frozen_vision,
             )),
             forbidden: Forbidden::new(&options.forbidden, model.device()),
             model,
@@ -178,68 +171,65 @@ impl Engine {
             waiting: VecDeque::new(),
             running: vec![],
             next_id: 0,
-            text: None,
+            detokenizer: None,
             counts: EngineCounts::default(),
         }
     }
 
-    /// With which it puts its responses into words.
+    /// Decodes responses with a tokenizer.
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Arc<Tokenizer>) -> Self {
-        self.with_text(move |tokens| tokenizer.decode(tokens, true))
+        self.with_detokenizer(move |tokens| tokenizer.decode(tokens, true))
     }
 
-    /// The same with any way to do so.
+    /// Decodes responses with a function.
     #[must_use]
-    pub fn with_text(
+    pub fn with_detokenizer(
         self,
-        text: impl Fn(&[u32]) -> Result<String, TokenizerError> + Send + Sync + 'static,
+        decode: impl Fn(&[u32]) -> Result<String, TokenizerError> + Send + Sync + 'static,
     ) -> Self {
-        Self { text: Some(TextOf(Box::new(text))), ..self }
+        Self { detokenizer: Some(Detokenizer(Box::new(decode))), ..self }
     }
 
-    /// The model it computes with.
+    /// The model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// What it makes of pictures, for a learner that does not train the vision tower.
-    pub fn features(&self) -> KnownFeatures {
+    /// The cache of image features, for a learner with a frozen vision tower.
+    pub fn features(&self) -> FeatureCache {
         self.features.clone()
     }
 
-    /// What it has done so far.
+    /// Its counters.
     pub fn counts(&self) -> EngineCounts {
-        EngineCounts { lost: self.table.lost(), ..self.counts }
+        EngineCounts { recomputed: self.allocator.recomputed(), ..self.counts }
     }
 
-    /// Gives the memory for keys and values back until the next pass, between requests; what it holds is forgotten.
-    pub fn rest(&mut self) -> Result<(), EngineError> {
-        if self.unanswered() > 0 {
-            return Err(EngineError::Busy(self.unanswered()));
+    /// Frees the kv cache until the next pass; its contents are lost. An error while requests are pending.
+    pub fn release_cache(&mut self) -> Result<(), EngineError> {
+        if self.pending() > 0 {
+            return Err(EngineError::Busy(self.pending()));
         }
-        self.table.forget_unused();
-        self.features.lock().forget();
-        // it knows where the cache lies
-        self.single = OnceCell::new();
+        self.allocator.evict_unused();
+        self.features.lock().invalidate();
         self.cache = None;
         Ok(())
     }
 
-    /// The memory for keys and values, taken if it is not there.
-    fn cache(&mut self) -> &KeyValueCache {
+    /// The kv cache, allocated if necessary.
+    fn cache(&mut self) -> &KvCache {
         let (text, kind) = (&self.model.config().text, self.model.weights().kind());
-        let (pages, device) = (self.table.page_count(), self.model.device());
-        self.cache
-            .get_or_insert_with(|| KeyValueCache::new(text, pages, self.options.page_tokens, kind, device))
+        let (pages, device) = (self.allocator.page_count(), self.model.device());
+        self.cache.get_or_insert_with(|| KvCache::new(text, pages, self.options.page_tokens, kind, device))
     }
 
-    /// Requests not yet answered.
-    pub fn unanswered(&self) -> usize {
+    /// Number of waiting and running requests.
+    pub fn pending(&self) -> usize {
         self.waiting.len() + self.running.len()
     }
 
-    /// Takes a request, to be answered by passes to come.
+    /// Queues a request, to be completed by later passes.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
         if let Some(problem) = request.sampling.problem() {
             return Err(EngineError::Sampling(problem));
@@ -247,13 +237,13 @@ impl Engine {
         let features = self.features.lock();
         let grids: Vec<Grid> =
             request.screenshots.iter().map(|one| features.grid(one)).collect::<Result<_, _>>()?;
-        let prompt = self.model.positions(&ModelSequence { tokens: &request.tokens, grids: &grids })?;
+        let prompt = self.model.positions(&ModelInput { tokens: &request.tokens, grids: &grids })?;
         if request.tokens.is_empty() {
             return Err(ModelError::Input("an empty prompt".into()).into());
         }
-        self.model.check_tokens(&request.dictated)?;
+        self.model.check_tokens(&request.forced)?;
         let tokens = request.tokens.len() + request.sampling.max_tokens;
-        let (needed, pages) = (self.table.pages_for(tokens), self.table.page_count());
+        let (needed, pages) = (self.allocator.pages_for(tokens), self.allocator.page_count());
         if needed > pages {
             return Err(EngineError::TooLong { tokens, needed, pages });
         }
@@ -266,77 +256,78 @@ impl Engine {
         Ok(id)
     }
 
-    /// Takes over new weights, between requests; what the cache holds was computed with the old ones and is forgotten.
-    /// Weights that share this model's memory are only given their new version.
+    /// Loads new weights and clears the caches, whose contents depend on the old ones. Weights that share this model's
+    /// memory only get the new version. An error while requests are pending.
     pub fn update(&mut self, weights: &Weights, version: PolicyVersion) -> Result<(), EngineError> {
-        if self.unanswered() > 0 {
-            return Err(EngineError::Busy(self.unanswered()));
+        if self.pending() > 0 {
+            return Err(EngineError::Busy(self.pending()));
         }
         self.model.weights().copy_from(weights)?;
-        self.table.forget_unused();
-        self.features.lock().forget();
+        self.allocator.evict_unused();
+        self.features.lock().invalidate();
         self.version = version;
         Ok(())
     }
 
-    /// Gives up all requests, and forgets what the cache holds.
-    pub fn abandon(&mut self) {
+    /// Cancels all requests and clears the caches.
+    pub fn cancel_all(&mut self) {
         self.waiting.clear();
         for (_, mut sequence) in std::mem::take(&mut self.running) {
             self.release(&mut sequence);
         }
-        self.table.forget_unused();
-        self.features.lock().forget();
+        self.allocator.evict_unused();
+        self.features.lock().invalidate();
     }
 
-    /// One pass. Returns the responses it completed.
+    /// One forward pass. Returns the responses it completed.
     pub fn pass(&mut self) -> Result<Vec<(RequestId, Completion)>, EngineError> {
-        self.make_room();
+        self.reserve_slots();
         self.admit();
         if self.running.is_empty() {
             return Ok(vec![]);
         }
-        let draft = {
-            let mut rows: Vec<_> = self.running.iter_mut().map(|(_, one)| one.next_choice()).collect();
-            Draft::new(&mut rows, self.model.device())
+        let sampler = {
+            let mut rows: Vec<_> = self.running.iter_mut().map(|(_, one)| one.next_sampler()).collect();
+            SamplingBatch::new(&mut rows, self.model.device())
         };
         let logits = no_grad(|| self.logits())?;
-        let drawn = no_grad(|| draft.sample(&logits, &self.forbidden));
-        if drawn.iter().any(|drawn| drawn.logp.is_nan()) {
-            return Err(EngineError::NoNumbers);
+        let sampled = no_grad(|| sampler.sample(&logits, &self.forbidden));
+        if sampled.iter().any(|sampled| sampled.logp.is_nan()) {
+            return Err(EngineError::NonFinite);
         }
         let (mut completed, mut failed) = (Vec::new(), None);
-        let mut going_on = Vec::with_capacity(self.running.len());
-        for ((id, mut sequence), drawn) in std::mem::take(&mut self.running).into_iter().zip(drawn) {
+        let mut still_running = Vec::with_capacity(self.running.len());
+        for ((id, mut sequence), sampled) in std::mem::take(&mut self.running).into_iter().zip(sampled) {
             sequence.cached = sequence.keys().len();
-            self.counts.drawn += 1;
-            match sequence.push(drawn) {
-                None => going_on.push((id, sequence)),
-                Some(ended) => match self.complete(sequence, ended) {
+            self.counts.sampled += 1;
+            match sequence.push(sampled) {
+                None => still_running.push((id, sequence)),
+                Some(finish_reason) => match self.complete(sequence, finish_reason) {
                     Ok(completion) => completed.push((id, completion)),
-                    // told when the others are in their places again: whoever gives them up gets their pages back
+                    // returned once the others are running again, so that cancelling them frees their pages
                     Err(error) => failed = failed.or(Some(error)),
                 },
             }
         }
-        self.running = going_on;
+        self.running = still_running;
         failed.map_or(Ok(completed), Err)
     }
 
-    /// A place for the token each running sequence has just drawn; the youngest wait if there are not enough.
-    fn make_room(&mut self) {
-        let mut ready = 0;
-        while ready < self.running.len() {
-            let sequence = &mut self.running[ready].1;
+    /// Reserves a slot for the token each running sequence has just sampled; the youngest are preempted if pages run
+    /// out.
+    fn reserve_slots(&mut self) {
+        let mut reserved = 0;
+        while reserved < self.running.len() {
+            let sequence = &mut self.running[reserved].1;
             let mut lease = sequence.lease.take().expect("running sequences have pages");
-            let has_room = self.table.extend(&mut lease, sequence.keys());
+            let fits = self.allocator.extend(&mut lease, sequence.keys());
             sequence.lease = Some(lease);
-            if has_room {
-                ready += 1;
+            if fits {
+                reserved += 1;
                 continue;
             }
-            let (id, mut youngest) = self.running.pop().expect("there is at least this one");
-            self.counts.put_back += 1;
+            let (id, mut youngest) = self.running.pop().expect("at least this one is running");
+            self.counts.preempted += 1;
             self.release(&mut youngest);
             self.waiting.push_front((id, youngest));
         }
@@ -344,38 +335,34 @@ impl Engine {
 
     fn admit(&mut self) {
         let mut new_tokens = 0;
-        while self.running.len() < self.options.most_running
+        while self.running.len() < self.options.max_running
             && let Some((id, mut sequence)) = self.waiting.pop_front()
         {
-            let mut lease = self.table.lease(sequence.keys());
-            let found = lease.tokens();
-            let more = sequence.keys().len() - found;
-            let too_many = new_tokens > 0 && new_tokens + more > self.options.prompt_tokens;
-            let admitted = !too_many && self.table.extend(&mut lease, sequence.keys());
+            let mut lease = self.allocator.lease(sequence.keys());
+            let cache_hits = lease.tokens();
+            let new = sequence.keys().len() - cache_hits;
+            let over_budget = new_tokens > 0 && new_tokens + new > self.options.max_prefill_tokens;
+            let admitted = !over_budget && self.allocator.extend(&mut lease, sequence.keys());
             sequence.lease = Some(lease);
-            sequence.cached = found;
+            sequence.cached = cache_hits;
             if !admitted {
                 self.release(&mut sequence);
                 self.waiting.push_front((id, sequence));
                 break;
             }
-            new_tokens += more;
-            self.counts.found += found as u64;
-            sequence.found.get_or_insert(found);
+            new_tokens += new;
+            self.counts.cache_hits += cache_hits as u64;
+            sequence.cache_hits.get_or_insert(cache_hits);
             self.running.push((id, sequence));
         }
     }
 
-    /// Logits for what follows each running sequence: `[running, vocabulary]`.
+    /// Logits for the next token of each running sequence: `[running, vocabulary]`.
     fn logits(&mut self) -> Result<Tensor, EngineError> {
         let tokens: Vec<u32> = self.running.iter().flat_map(|(_, one)| one.new_tokens()).copied().collect();
         self.counts.passes += 1;
         self.counts.computed += tokens.len() as u64;
         self.cache();
-        if let Some(logits) = self.single_logits() {
-            self.counts.single += 1;
-            return Ok(logits);
-        }
         let device = self.model.device();
         let positions: Vec<Positions> = self.running.iter().map(|(_, one)| one.new_positions()).collect();
         let layout = self.model.text().layout(&positions, device);
@@ -388,8 +375,8 @@ impl Engine {
                 new: one.new_tokens().len(),
             })
             .collect();
-        let cache = self.cache.as_ref().expect("taken above");
-        let routes = Routes::new(&spans, cache, device);
+        let cache = self.cache.as_ref().expect("allocated above");
+        let plan = AttentionPlan::new(&spans, cache, device);
         let ends: Vec<i64> = spans
             .iter()
             .scan(0, |end, span| {
@@ -398,39 +385,23 @@ impl Engine {
             })
             .collect();
         let ends = Tensor::from_slice(&ends).to_device(device);
-        // last: all that is sent to the device behind it, now only the tokens, waits for the encoding
+        // last: transfers to the device after this one, now only the tokens, wait for the encoding
         let features = self.new_features()?;
         let embedded = self.model.embed(&tokens, features.as_ref())?;
         let text = self.model.text();
-        let hidden = text.forward_attending(embedded, &layout, &ends, |layer, projected| {
-            routes.attend(cache, layer, projected)
+        let hidden = text.forward_with_attention(embedded, &layout, &ends, |layer, projected| {
+            plan.attend(cache, layer, projected)
         });
         Ok(text.logits(&hidden))
     }
 
-    /// The same, if it is one sequence with one new token and there is a kernel for that.
-    fn single_logits(&mut self) -> Option<Tensor> {
-        let [(_, sequence)] = self.running.as_slice() else { return None };
-        let &[token] = sequence.new_tokens() else { return None };
-        if token == self.model.config().image_token {
-            return None;
-        }
-        let text = self.model.text();
-        let cache = self.cache.as_ref()?;
-        self.single.get_or_init(|| SingleTokens::new(text, cache));
-        let single = self.single.get_mut()?.as_mut()?;
-        let position = sequence.new_positions().axes.map(|axis| axis[0]);
-        let pages = sequence.lease.as_ref()?.pages();
-        single.logits(text, NewToken { token, pages, past: sequence.cached, position }, self.model.device())
-    }
-
-    /// The features among the new tokens, one behind the other.
+    /// The image features among the new tokens, concatenated.
     fn new_features(&self) -> Result<Option<Tensor>, EngineError> {
         let needed: Vec<_> = self
             .running
             .iter()
             .flat_map(|(_, one)| {
-                one.needed_features().map(move |part| (&one.screenshots[part.picture], part))
+                one.needed_features().map(move |needed| (&one.screenshots[needed.image], needed))
             })
             .collect();
         if needed.is_empty() {
@@ -438,28 +409,32 @@ impl Engine {
         }
         let screenshots: Vec<&Screenshot> = needed.iter().map(|(screenshot, _)| *screenshot).collect();
         let features = self.features.lock().features(&self.model, &screenshots)?;
-        let parts = features.iter().zip(&needed);
-        let parts: Vec<Tensor> = parts
-            .map(|(features, (_, part))| features.narrow(0, part.first as i64, part.count as i64))
+        let slices = features.iter().zip(&needed);
+        let slices: Vec<Tensor> = slices
+            .map(|(features, (_, needed))| features.narrow(0, needed.first as i64, needed.count as i64))
             .collect();
-        Ok(Some(Tensor::cat(&parts, 0)))
+        Ok(Some(Tensor::cat(&slices, 0)))
     }
 
-    fn complete(&mut self, mut sequence: Sequence, ended: Ended) -> Result<Completion, EngineError> {
+    fn complete(
+        &mut self,
+        mut sequence: Sequence,
+        finish_reason: FinishReason,
+    ) -> Result<Completion, EngineError> {
         self.release(&mut sequence);
-        let found = sequence.found.unwrap_or(0);
+        let cache_hits = sequence.cache_hits.unwrap_or(0);
         let (tokens, logp) = sequence.into_response();
-        let text = match &self.text {
-            Some(TextOf(text)) => text(&tokens)?,
+        let text = match &self.detokenizer {
+            Some(Detokenizer(decode)) => decode(&tokens)?,
             None => String::new(),
         };
-        Ok(Completion { text, tokens, logp, ended, version: self.version, found })
+        Ok(Completion { text, tokens, logp, finish_reason, version: self.version, cache_hits })
     }
 
     fn release(&mut self, sequence: &mut Sequence) {
         if let Some(lease) = sequence.lease.take() {
             let keys = &sequence.keys()[..lease.tokens()];
-            self.table.release(lease, keys);
+            self.allocator.release(lease, keys);
         }
         sequence.cached = 0;
     }

@@ -1,12 +1,12 @@
 //! From logits to tokens.
 //!
-//! Every request draws from its own stream, one number per token, so what is sampled does not depend on what else is
-//! in the batch (up to floating point). Log-probabilities are those of the whole distribution at the request's
-//! temperature, as the learner computes them: what top-k and top-p cut off is not taken out of them.
+//! Every request has its own random stream and uses one uniform per token, so its samples do not depend on what else is
+//! in the batch (up to floating point). Log-probabilities are those of the full distribution at the request's
+//! temperature, as the learner computes them: they are not renormalised after top-k and top-p.
 
 use arpo_core::random::{Purpose, stream};
 use arpo_model::distribution::Forbidden;
-use arpo_torch::kernels::draw::{self, RowDraw};
+use arpo_torch::kernels::sample::{self, RowSample};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tch::{Device, Kind, Tensor};
@@ -14,13 +14,13 @@ use tch::{Device, Kind, Tensor};
 /// How one response is sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it; 0 takes the most likely token, with log-probabilities as at 1.
+    /// Logits are divided by it; 0 is greedy, with log-probabilities as at 1.
     pub temperature: f64,
-    /// Only so many of the most likely tokens.
+    /// Sample only from this many most likely tokens.
     pub top_k: Option<usize>,
-    /// Only the most likely tokens that together have this probability.
+    /// Sample only from the most likely tokens that together have this probability.
     pub top_p: Option<f64>,
-    /// A response is at most so long.
+    /// Maximum length of a response.
     pub max_tokens: usize,
     /// Tokens that end a response and belong to it.
     pub stop: Vec<u32>,
@@ -31,7 +31,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// What is wrong with it, if anything.
+    /// What is invalid, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { temperature, top_k, top_p, max_tokens, .. } = self;
         if !(temperature.is_finite() && *temperature >= 0.0) {
@@ -40,15 +40,15 @@ impl Sampling {
         if *top_k == Some(0) {
             return Some("top_k is 0, expected at least 1".into());
         }
-        if top_p.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+        if top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
             return Some(format!("top_p is {top_p:?}, expected a number above 0 and at most 1"));
         }
         (*max_tokens == 0).then(|| "max_tokens is 0, expected at least 1".into())
     }
 
-    /// The stream its tokens are drawn from.
-    pub(crate) fn draws(&self) -> Draws {
-        Draws(stream(self.seed, Purpose::Sampling, self.turn, 0))
+    /// Its random stream.
+    pub(crate) fn uniforms(&self) -> UniformStream {
+        UniformStream(stream(self.seed, Purpose::Sampling, self.turn, 0))
     }
 
     /// What logits are divided by.
@@ -56,21 +56,21 @@ impl Sampling {
         if self.temperature > 0.0 { self.temperature } else { 1.0 }
     }
 
-    fn is_free(&self) -> bool {
-        self.temperature > 0.0 && !self.is_restricted()
+    fn is_unrestricted(&self) -> bool {
+        self.temperature > 0.0 && !self.is_truncated()
     }
 
-    fn is_restricted(&self) -> bool {
-        self.temperature > 0.0 && (self.top_k.is_some() || self.top_p.is_some_and(|share| share < 1.0))
+    fn is_truncated(&self) -> bool {
+        self.temperature > 0.0 && (self.top_k.is_some() || self.top_p.is_some_and(|top_p| top_p < 1.0))
     }
 }
 
-/// A request's numbers.
+/// The uniforms of one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Draws(ChaCha8Rng);
+pub(crate) struct UniformStream(ChaCha8Rng);
 
-impl Draws {
-    /// The next, from 0 to below 1: of 52 bits, so that its product with a sum stays below the sum.
+impl UniformStream {
+    /// The next uniform in `[0, 1)`: 52 bits, so that its product with a sum stays below the sum.
     fn next(&mut self) -> f64 {
         let bits: u64 = self.0.random();
         (bits >> 12) as f64 / (1u64 << 52) as f64
@@ -79,184 +79,186 @@ impl Draws {
 
 /// A token and its log-probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Drawn {
+pub(crate) struct SampledToken {
     pub(crate) token: u32,
     pub(crate) logp: f32,
 }
 
-/// How one row's token comes about.
+/// How one row's token is sampled.
 #[derive(Debug)]
-pub(crate) struct Choice<'a> {
+pub(crate) struct RowSampler<'a> {
     pub(crate) sampling: &'a Sampling,
-    pub(crate) draws: &'a mut Draws,
-    /// Taken in any case.
-    pub(crate) dictated: Option<u32>,
+    pub(crate) uniforms: &'a mut UniformStream,
+    /// Taken instead of sampling.
+    pub(crate) forced: Option<u32>,
 }
 
-/// How the rows of a pass are drawn.
+/// How the rows of a pass are sampled.
 #[derive(Debug)]
-pub(crate) enum Draft {
-    /// All of them from the whole distribution, by a kernel.
-    Kernel(Vec<RowDraw>),
+pub(crate) enum SamplingBatch {
+    /// All of them from the full distribution, by a kernel.
+    Kernel(Vec<RowSample>),
     /// By libtorch.
-    Plain(PlainDraft),
+    Plain(PlainSampling),
 }
 
-/// It is made before the pass: what is sent to a device later waits for the pass to end, and the device then for it.
+/// Built before the pass: a transfer to the device after it would wait for the pass to end, and stall the device.
 #[derive(Debug)]
-pub(crate) struct PlainDraft {
+pub(crate) struct PlainSampling {
     temperatures: Tensor, // [rows, 1]
-    parts: Vec<Part>,
-    /// Rows whose tokens are taken in any case.
-    dictated: Vec<(i64, u32)>,
+    groups: Vec<RowGroup>,
+    /// Rows with forced tokens.
+    forced: Vec<(i64, u32)>,
 }
 
-/// Rows that are drawn in the same way.
+/// Rows with the same sampling method.
 #[derive(Debug)]
-struct Part {
-    /// Which ones, if not all.
+struct RowGroup {
+    /// Their indices, unless all rows are in the group.
     rows: Option<Tensor>,
-    way: Way,
+    method: Method,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Method {
     /// The most likely token.
     Greedy,
-    /// From the whole distribution, by these numbers.
-    Free { draws: Tensor },
-    /// After top-k and top-p.
-    Restricted { draws: Tensor, most: Tensor, share: Tensor },
+    /// From the full distribution, by these uniforms.
+    Full { uniforms: Tensor },
+    /// After top-k and top-p truncation.
+    Truncated { uniforms: Tensor, top_k: Tensor, top_p: Tensor },
 }
 
-impl Draft {
-    pub(crate) fn new(rows: &mut [Choice], device: Device) -> Self {
-        let draws: Vec<f64> = rows.iter_mut().map(|row| row.draws.next()).collect();
-        let freely = |row: &Choice| row.dictated.is_some() || row.sampling.is_free();
-        if draw::is_there(device) && rows.iter().all(freely) {
-            let row = |(row, draw): (&Choice, f64)| RowDraw {
+impl SamplingBatch {
+    pub(crate) fn new(rows: &mut [RowSampler], device: Device) -> Self {
+        let uniforms: Vec<f64> = rows.iter_mut().map(|row| row.uniforms.next()).collect();
+        let unrestricted = |row: &RowSampler| row.forced.is_some() || row.sampling.is_unrestricted();
+        if sample::is_available(device) && rows.iter().all(unrestricted) {
+            let row = |(row, uniform): (&RowSampler, f64)| RowSample {
                 temperature: row.sampling.divisor(),
-                draw,
-                dictated: row.dictated,
+                uniform,
+                forced: row.forced,
             };
-            return Self::Kernel(rows.iter().zip(draws).map(row).collect());
+            return Self::Kernel(rows.iter().zip(uniforms).map(row).collect());
         }
-        Self::Plain(PlainDraft::new(rows, &draws, device))
+        Self::Plain(PlainSampling::new(rows, &uniforms, device))
     }
 
     /// One token for each row of logits `[rows, vocabulary]`.
-    pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
+    pub(crate) fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<SampledToken> {
         match self {
-            Self::Kernel(rows) => match forbidden.draw(logits, rows) {
-                Some(drawn) => read(&drawn),
-                None => PlainDraft::free(rows, logits.device()).sample(logits, forbidden),
+            Self::Kernel(rows) => match forbidden.sample(logits, rows) {
+                Some(sampled) => read(&sampled),
+                None => PlainSampling::full(rows, logits.device()).sample(logits, forbidden),
             },
             Self::Plain(plain) => plain.sample(logits, forbidden),
         }
     }
 }
 
-/// Tokens and log-probabilities `[rows, 2]`, read at once, because each reading waits for the device.
-fn read(drawn: &Tensor) -> Vec<Drawn> {
-    let both: Vec<f64> = drawn.flatten(0, 1).try_into().expect("two numbers for each row");
-    both.chunks_exact(2).map(|both| Drawn { token: both[0] as u32, logp: both[1] as f32 }).collect()
+/// Tokens and log-probabilities from `[rows, 2]`, in one transfer, because each transfer waits for the device.
+fn read(sampled: &Tensor) -> Vec<SampledToken> {
+    let pairs: Vec<f64> = sampled.flatten(0, 1).try_into().expect("two values for each row");
+    pairs.chunks_exact(2).map(|pair| SampledToken { token: pair[0] as u32, logp: pair[1] as f32 }).collect()
 }
 
-impl PlainDraft {
-    fn new(rows: &[Choice], draws: &[f64], device: Device) -> Self {
-        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
+impl PlainSampling {
+    fn new(rows: &[RowSampler], uniforms: &[f64], device: Device) -> Self {
+        let column = |values: Vec<f64>| Tensor::from_slice(&values).to_device(device).unsqueeze(1);
         let temperatures = rows.iter().map(|row| row.sampling.divisor()).collect();
-        let part = |wanted: fn(&Sampling) -> bool, way: &dyn Fn(&[usize]) -> Way| {
-            let places: Vec<usize> = (0..rows.len()).filter(|&row| wanted(rows[row].sampling)).collect();
-            let numbers = || places.iter().map(|&place| place as i64).collect::<Vec<_>>();
-            let some = places.len() < rows.len();
-            (!places.is_empty()).then(|| Part {
-                rows: some.then(|| Tensor::from_slice(&numbers()).to_device(device)),
-                way: way(&places),
+        let group = |matches: fn(&Sampling) -> bool, method: &dyn Fn(&[usize]) -> Method| {
+            let indices: Vec<usize> = (0..rows.len()).filter(|&row| matches(rows[row].sampling)).collect();
+            let row_indices = || indices.iter().map(|&index| index as i64).collect::<Vec<_>>();
+            let is_subset = indices.len() < rows.len();
+            (!indices.is_empty()).then(|| RowGroup {
+                rows: is_subset.then(|| Tensor::from_slice(&row_indices()).to_device(device)),
+                method: method(&indices),
             })
         };
-        let drawn = |places: &[usize]| column(places.iter().map(|&row| draws[row]).collect());
-        let limits = |places: &[usize], limit: fn(&Sampling) -> f64| {
-            column(places.iter().map(|&row| limit(rows[row].sampling)).collect())
+        let uniforms_of = |indices: &[usize]| column(indices.iter().map(|&row| uniforms[row]).collect());
+        let limits = |indices: &[usize], limit: fn(&Sampling) -> f64| {
+            column(indices.iter().map(|&row| limit(rows[row].sampling)).collect())
         };
-        let greedy = part(|one| one.temperature <= 0.0, &|_| Way::Greedy);
-        let free = part(Sampling::is_free, &|places| Way::Free { draws: drawn(places) });
-        let restricted = part(Sampling::is_restricted, &|places| Way::Restricted {
-            draws: drawn(places),
-            most: limits(places, |one| one.top_k.map_or(f64::INFINITY, |k| k as f64)),
-            share: limits(places, |one| one.top_p.unwrap_or(1.0)),
+        let greedy = group(|one| one.temperature <= 0.0, &|_| Method::Greedy);
+        let full =
+            group(Sampling::is_unrestricted, &|indices| Method::Full { uniforms: uniforms_of(indices) });
+        let truncated = group(Sampling::is_truncated, &|indices| Method::Truncated {
+            uniforms: uniforms_of(indices),
+            top_k: limits(indices, |one| one.top_k.map_or(f64::INFINITY, |k| k as f64)),
+            top_p: limits(indices, |one| one.top_p.unwrap_or(1.0)),
         });
         Self {
             temperatures: column(temperatures).to_kind(Kind::Float),
-            parts: [greedy, free, restricted].into_iter().flatten().collect(),
-            dictated: (0..).zip(rows.iter()).filter_map(|(row, one)| Some((row, one.dictated?))).collect(),
+            groups: [greedy, full, truncated].into_iter().flatten().collect(),
+            forced: (0..).zip(rows.iter()).filter_map(|(row, one)| Some((row, one.forced?))).collect(),
         }
     }
 
-    /// All from the whole distribution: for logits that turn out not to be what the kernel takes.
-    fn free(rows: &[RowDraw], device: Device) -> Self {
-        let column = |numbers: Vec<f64>| Tensor::from_slice(&numbers).to_device(device).unsqueeze(1);
-        let draws = column(rows.iter().map(|row| row.draw).collect());
+    /// All from the full distribution: for logits that the kernel does not support.
+    fn full(rows: &[RowSample], device: Device) -> Self {
+        let column = |values: Vec<f64>| Tensor::from_slice(&values).to_device(device).unsqueeze(1);
+        let uniforms = column(rows.iter().map(|row| row.uniform).collect());
         Self {
             temperatures: column(rows.iter().map(|row| row.temperature).collect()).to_kind(Kind::Float),
-            parts: vec![Part { rows: None, way: Way::Free { draws } }],
-            dictated: (0..).zip(rows).filter_map(|(row, one)| Some((row, one.dictated?))).collect(),
+            groups: vec![RowGroup { rows: None, method: Method::Full { uniforms } }],
+            forced: (0..).zip(rows).filter_map(|(row, one)| Some((row, one.forced?))).collect(),
         }
     }
 
-    fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<Drawn> {
+    fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<SampledToken> {
         let logp = forbidden.log_distribution(logits, &self.temperatures);
         let tokens = Tensor::zeros([logits.size()[0]], (Kind::Int64, logits.device()));
-        for Part { rows, way } in &self.parts {
+        for RowGroup { rows, method } in &self.groups {
             match rows {
-                None => tokens.shallow_clone().copy_(&way.choose(&logp)),
+                None => tokens.shallow_clone().copy_(&method.choose(&logp)),
                 Some(rows) => {
-                    let chosen = way.choose(&logp.index_select(0, rows));
+                    let chosen = method.choose(&logp.index_select(0, rows));
                     let _ = tokens.shallow_clone().index_copy_(0, rows, &chosen);
                 }
             }
         }
-        for &(row, token) in &self.dictated {
+        for &(row, token) in &self.forced {
             let _ = tokens.get(row).fill_(i64::from(token));
         }
         let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
         let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
-        let logp: Vec<f32> = logp.try_into().expect("one number for each row");
-        tokens.into_iter().zip(logp).map(|(token, logp)| Drawn { token: token as u32, logp }).collect()
+        let logp: Vec<f32> = logp.try_into().expect("one value for each row");
+        tokens.into_iter().zip(logp).map(|(token, logp)| SampledToken { token: token as u32, logp }).collect()
     }
 }
 
-impl Way {
+impl Method {
     /// A token for each row.
     fn choose(&self, logp: &Tensor) -> Tensor {
         match self {
             Self::Greedy => logp.argmax(-1, false),
-            Self::Free { draws } => draw(&logp.exp().to_kind(Kind::Double), draws),
-            Self::Restricted { draws, most, share } => draw_restricted(logp, draws, most, share),
+            Self::Full { uniforms } => sample_row(&logp.exp().to_kind(Kind::Double), uniforms),
+            Self::Truncated { uniforms, top_k, top_p } => sample_truncated(logp, uniforms, top_k, top_p),
         }
     }
 }
 
-/// For each row the first place where the running sum of probabilities passes the draw's share of the whole.
-fn draw(probabilities: &Tensor, draws: &Tensor) -> Tensor {
-    let sums = probabilities.cumsum(-1, Kind::Double);
-    let whole = sums.narrow(1, -1, 1);
-    let place = Tensor::searchsorted(&(draws * whole), &sums, false, true, "right", None::<&Tensor>);
-    // sums that are no numbers are passed nowhere; the token's logarithm will say so
-    place.squeeze_dim(1).clamp_max(probabilities.size()[1] - 1)
+/// For each row the first token whose cumulative probability exceeds the uniform, as a share of the total (inverse
+/// CDF).
+fn sample_row(probabilities: &Tensor, uniforms: &Tensor) -> Tensor {
+    let cumulative = probabilities.cumsum(-1, Kind::Double);
+    let total = cumulative.narrow(1, -1, 1);
+    let index = Tensor::searchsorted(&(uniforms * total), &cumulative, false, true, "right", None::<&Tensor>);
+    // NaN sums are never exceeded; the token's log-probability will be NaN
+    index.squeeze_dim(1).clamp_max(probabilities.size()[1] - 1)
 }
 
 /// The same after top-k, then top-p.
-fn draw_restricted(logp: &Tensor, draws: &Tensor, most: &Tensor, share: &Tensor) -> Tensor {
+fn sample_truncated(logp: &Tensor, uniforms: &Tensor, top_k: &Tensor, top_p: &Tensor) -> Tensor {
     let (sorted, tokens) = logp.exp().to_kind(Kind::Double).sort(-1, true);
     let rank = Tensor::arange(logp.size()[1], (Kind::Double, logp.device())).unsqueeze(0);
-    let sorted = sorted * rank.lt_tensor(most).to_kind(Kind::Double);
+    let sorted = sorted * rank.lt_tensor(top_k).to_kind(Kind::Double);
     let sorted = &sorted / sorted.sum_dim_intlist([1i64].as_slice(), true, None::<Kind>);
-    // a token stays while those before it have not reached the share; the first always does
+    // a token is kept while those before it have not reached top-p; the first always is
     let before = sorted.cumsum(-1, Kind::Double) - &sorted;
-    let kept = &sorted * before.lt_tensor(share).to_kind(Kind::Double);
-    let place = draw(&kept, draws);
-    tokens.gather(1, &place.unsqueeze(1), false).squeeze_dim(1)
+    let kept = &sorted * before.lt_tensor(top_p).to_kind(Kind::Double);
+    let index = sample_row(&kept, uniforms);
+    tokens.gather(1, &index.unsqueeze(1), false).squeeze_dim(1)
 }
 
 #[cfg(test)]
@@ -267,12 +269,12 @@ mod tests {
         Sampling { temperature: 1.0, top_k: None, top_p: None, max_tokens: 1, stop: vec![], seed, turn: 0 }
     }
 
-    fn choice<'a>((sampling, draws): (&'a Sampling, &'a mut Draws)) -> Choice<'a> {
-        Choice { sampling, draws, dictated: None }
+    fn row_sampler<'a>((sampling, uniforms): (&'a Sampling, &'a mut UniformStream)) -> RowSampler<'a> {
+        RowSampler { sampling, uniforms, forced: None }
     }
 
-    /// How often each token comes in many draws from the same logits.
-    fn shares(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
+    /// How often each token is sampled from the same logits.
+    fn frequencies(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
         let forbidden = Forbidden::new(forbidden, Device::Cpu);
         let count = 4000;
         let samplings: Vec<Sampling> = (0..count)
@@ -282,34 +284,34 @@ mod tests {
                 one
             })
             .collect();
-        let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
-        let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
+        let mut uniforms: Vec<UniformStream> = samplings.iter().map(Sampling::uniforms).collect();
+        let mut rows: Vec<RowSampler> = samplings.iter().zip(&mut uniforms).map(row_sampler).collect();
         let logits = Tensor::from_slice(logits).unsqueeze(0).repeat([count as i64, 1]);
-        let mut shares = vec![0.0; logits.size()[1] as usize];
-        for drawn in Draft::new(&mut rows, Device::Cpu).sample(&logits, &forbidden) {
-            shares[drawn.token as usize] += 1.0 / count as f64;
+        let mut frequencies = vec![0.0; logits.size()[1] as usize];
+        for sampled in SamplingBatch::new(&mut rows, Device::Cpu).sample(&logits, &forbidden) {
+            frequencies[sampled.token as usize] += 1.0 / count as f64;
         }
-        shares
+        frequencies
     }
 
-    fn near(shares: &[f64], expected: &[f64]) {
-        for (share, expected) in shares.iter().zip(expected) {
-            assert!((share - expected).abs() < 0.03, "{shares:?}");
-            assert!(*expected > 0.0 || *share == 0.0, "{shares:?}");
+    fn assert_close(frequencies: &[f64], expected: &[f64]) {
+        for (frequency, expected) in frequencies.iter().zip(expected) {
+            assert!((frequency - expected).abs() < 0.03, "{frequencies:?}");
+            assert!(*expected > 0.0 || *frequency == 0.0, "{frequencies:?}");
         }
     }
 
     #[test]
-    fn tokens_come_as_often_as_their_probability_says() {
+    fn tokens_are_sampled_by_their_probability() {
         let logits = [0.5f32, 0.3, 0.2, 0.0].map(|share: f32| share.max(1e-20).ln());
-        near(&shares(&logits, |_| {}, &[]), &[0.5, 0.3, 0.2, 0.0]);
-        near(&shares(&logits, |one| one.temperature = 0.5, &[]), &[0.658, 0.237, 0.105, 0.0]);
-        near(&shares(&logits, |_| {}, &[0]), &[0.0, 0.6, 0.4, 0.0]);
-        near(&shares(&logits, |one| one.top_k = Some(2), &[]), &[0.625, 0.375, 0.0, 0.0]);
-        near(&shares(&logits, |one| one.top_p = Some(0.75), &[]), &[0.625, 0.375, 0.0, 0.0]);
-        near(&shares(&logits, |one| one.top_p = Some(1e-9), &[]), &[1.0, 0.0, 0.0, 0.0]);
-        near(&shares(&logits, |one| one.temperature = 0.0, &[]), &[1.0, 0.0, 0.0, 0.0]);
-        near(&shares(&logits, |one| one.temperature = 0.0, &[0]), &[0.0, 1.0, 0.0, 0.0]);
+        assert_close(&frequencies(&logits, |_| {}, &[]), &[0.5, 0.3, 0.2, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.temperature = 0.5, &[]), &[0.658, 0.237, 0.105, 0.0]);
+        assert_close(&frequencies(&logits, |_| {}, &[0]), &[0.0, 0.6, 0.4, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.top_k = Some(2), &[]), &[0.625, 0.375, 0.0, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.top_p = Some(0.75), &[]), &[0.625, 0.375, 0.0, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.top_p = Some(1e-9), &[]), &[1.0, 0.0, 0.0, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.temperature = 0.0, &[]), &[1.0, 0.0, 0.0, 0.0]);
+        assert_close(&frequencies(&logits, |one| one.temperature = 0.0, &[0]), &[0.0, 1.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -319,13 +321,13 @@ mod tests {
         let mut samplings = [sampling(1), sampling(2), sampling(3)];
         samplings[0].top_k = Some(5);
         samplings[2].temperature = 0.7;
-        let mut draws: Vec<Draws> = samplings.iter().map(Sampling::draws).collect();
-        let mut rows: Vec<Choice> = samplings.iter().zip(&mut draws).map(choice).collect();
-        let together = Draft::new(&mut rows, Device::Cpu).sample(&logits, &forbidden);
+        let mut uniforms: Vec<UniformStream> = samplings.iter().map(Sampling::uniforms).collect();
+        let mut rows: Vec<RowSampler> = samplings.iter().zip(&mut uniforms).map(row_sampler).collect();
+        let together = SamplingBatch::new(&mut rows, Device::Cpu).sample(&logits, &forbidden);
         for row in 0..3 {
-            let mut draws = samplings[row].draws();
-            let draft = Draft::new(&mut [choice((&samplings[row], &mut draws))], Device::Cpu);
-            let alone = draft.sample(&logits.narrow(0, row as i64, 1), &forbidden);
+            let mut uniforms = samplings[row].uniforms();
+            let batch = SamplingBatch::new(&mut [row_sampler((&samplings[row], &mut uniforms))], Device::Cpu);
+            let alone = batch.sample(&logits.narrow(0, row as i64, 1), &forbidden);
             assert_eq!(alone[0].token, together[row].token);
             assert!((alone[0].logp - together[row].logp).abs() < 1e-6);
         }

@@ -1,72 +1,72 @@
-//! One request on its way: its tokens so far, where they stand, what was drawn.
+//! One request in progress: its tokens so far, their positions and log-probabilities.
 
+use crate::image_features::Screenshot;
 use crate::pages::{Lease, TokenKey};
-use crate::pictures::Screenshot;
-use crate::sampling::{Choice, Drawn, Draws, Sampling};
+use crate::sampling::{RowSampler, SampledToken, Sampling, UniformStream};
 use arpo_model::positions::{Grid, Positions};
 
-/// What is asked of the engine.
+/// A generation request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The whole prompt, a placeholder for every feature of every picture.
+    /// The whole prompt, with a placeholder for every feature of every image.
     pub tokens: Vec<u32>,
-    /// Its pictures, in the order of their placeholders.
+    /// Its images, in the order of their placeholders.
     pub screenshots: Vec<Screenshot>,
     /// How the response is sampled.
     pub sampling: Sampling,
-    /// Said instead of what would be drawn, as far as it goes, with the log-probabilities the model gives it. A model
-    /// without knowledge can be made to play whole episodes with it.
-    pub dictated: Vec<u32>,
+    /// Forced as the first tokens of the response instead of sampling, scored with the model's log-probabilities. With
+    /// them an untrained model can be made to play whole episodes.
+    pub forced: Vec<u32>,
 }
 
-/// Why a response ended.
+/// Why a response is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// With a stop token, which is its last.
+pub enum FinishReason {
+    /// It ends with a stop token.
     Stop,
-    /// At the longest allowed length.
+    /// It has reached its maximum length.
     Length,
 }
 
-/// The placeholders of one picture in a prompt.
+/// The placeholders of one image in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shown {
+struct ImageSpan {
     first: usize,
     features: usize,
 }
 
-/// A part of a picture's features that a pass needs.
+/// The features of an image that a pass needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NeededFeatures {
-    pub(crate) picture: usize,
+    pub(crate) image: usize,
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
 
-/// A request being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) screenshots: Vec<Screenshot>,
     sampling: Sampling,
-    draws: Draws,
-    dictated: Vec<u32>,
-    /// Prompt, then what was drawn.
+    uniforms: UniformStream,
+    forced: Vec<u32>,
+    /// The prompt, then the sampled tokens.
     tokens: Vec<u32>,
     keys: Vec<TokenKey>,
     prompt: Positions,
     prompt_length: usize,
-    shown: Vec<Shown>,
+    image_spans: Vec<ImageSpan>,
     logp: Vec<f32>,
-    /// Its pages, while it runs.
+    /// Its pages, while it is running.
     pub(crate) lease: Option<Lease>,
     /// Tokens whose keys and values are in the cache.
     pub(crate) cached: usize,
-    /// Prompt tokens that were found in the cache when it began.
-    pub(crate) found: Option<usize>,
+    /// Prompt tokens found in the cache when it was first admitted.
+    pub(crate) cache_hits: Option<usize>,
 }
 
 impl Sequence {
-    /// From a request whose placeholders were found to fit its pictures.
+    /// From a request whose placeholders match its images.
     pub(crate) fn new(
         request: Request,
         grids: &[Grid],
@@ -74,9 +74,9 @@ impl Sequence {
         image_token: u32,
         prompt: Positions,
     ) -> Self {
-        let Request { tokens, screenshots, sampling, dictated } = request;
-        let mut keys: Vec<TokenKey> = tokens.iter().map(|&token| TokenKey::word(token)).collect();
-        let mut shown = Vec::with_capacity(grids.len());
+        let Request { tokens, screenshots, sampling, forced } = request;
+        let mut keys: Vec<TokenKey> = tokens.iter().map(|&token| TokenKey::token(token)).collect();
+        let mut image_spans = Vec::with_capacity(grids.len());
         let mut at = 0;
         for (grid, screenshot) in grids.iter().zip(&screenshots) {
             at += tokens[at..].iter().position(|&token| token == image_token).unwrap_or(0);
@@ -86,25 +86,25 @@ impl Sequence {
             {
                 *key = feature;
             }
-            shown.push(Shown { first: at, features });
+            image_spans.push(ImageSpan { first: at, features });
             at += features;
         }
-        let draws = sampling.draws();
+        let uniforms = sampling.uniforms();
         let prompt_length = tokens.len();
         Self {
             screenshots,
             sampling,
-            draws,
-            dictated,
+            uniforms,
+            forced,
             tokens,
             keys,
             prompt,
             prompt_length,
-            shown,
+            image_spans,
             logp: vec![],
             lease: None,
             cached: 0,
-            found: None,
+            cache_hits: None,
         }
     }
 
@@ -117,44 +117,44 @@ impl Sequence {
         &self.tokens[self.cached..]
     }
 
-    /// Where they stand: of the prompt's as computed, of the drawn ones behind it.
+    /// Their positions: those of the prompt, continued for the sampled tokens.
     pub(crate) fn new_positions(&self) -> Positions {
-        let drawn = self.tokens.len() - self.prompt_length;
+        let sampled = self.tokens.len() - self.prompt_length;
         let axes = self.prompt.axes.each_ref().map(|axis| {
             let of_prompt = axis.get(self.cached..).unwrap_or(&[]).iter().copied();
             let skipped = self.cached.saturating_sub(self.prompt_length);
-            of_prompt.chain((skipped..drawn).map(|place| self.prompt.next + place as i64)).collect()
+            of_prompt.chain((skipped..sampled).map(|offset| self.prompt.next + offset as i64)).collect()
         });
-        Positions { axes, next: self.prompt.next + drawn as i64 }
+        Positions { axes, next: self.prompt.next + sampled as i64 }
     }
 
-    /// The features that stand among the tokens of the next pass.
+    /// The image features among the tokens of the next pass.
     pub(crate) fn needed_features(&self) -> impl Iterator<Item = NeededFeatures> {
-        self.shown.iter().enumerate().filter_map(|(picture, shown)| {
-            let first = self.cached.saturating_sub(shown.first);
-            (first < shown.features).then(|| NeededFeatures { picture, first, count: shown.features - first })
+        self.image_spans.iter().enumerate().filter_map(|(image, span)| {
+            let first = self.cached.saturating_sub(span.first);
+            (first < span.features).then(|| NeededFeatures { image, first, count: span.features - first })
         })
     }
 
-    /// How its next token comes about: how it is sampled, from which numbers, or what is dictated.
-    pub(crate) fn next_choice(&mut self) -> Choice<'_> {
-        let dictated = self.dictated.get(self.logp.len()).copied();
-        Choice { sampling: &self.sampling, draws: &mut self.draws, dictated }
+    /// How its next token is sampled: the parameters, the random stream, and the forced token if any.
+    pub(crate) fn next_sampler(&mut self) -> RowSampler<'_> {
+        let forced = self.forced.get(self.logp.len()).copied();
+        RowSampler { sampling: &self.sampling, uniforms: &mut self.uniforms, forced }
     }
 
-    /// Takes what was drawn; says whether that was the end.
-    pub(crate) fn push(&mut self, drawn: Drawn) -> Option<Ended> {
-        self.tokens.push(drawn.token);
-        self.keys.push(TokenKey::word(drawn.token));
-        self.logp.push(drawn.logp);
-        if self.sampling.stop.contains(&drawn.token) {
-            Some(Ended::Stop)
+    /// Appends a sampled token. Returns why the response is complete, if it is.
+    pub(crate) fn push(&mut self, sampled: SampledToken) -> Option<FinishReason> {
+        self.tokens.push(sampled.token);
+        self.keys.push(TokenKey::token(sampled.token));
+        self.logp.push(sampled.logp);
+        if self.sampling.stop.contains(&sampled.token) {
+            Some(FinishReason::Stop)
         } else {
-            (self.logp.len() == self.sampling.max_tokens).then_some(Ended::Length)
+            (self.logp.len() == self.sampling.max_tokens).then_some(FinishReason::Length)
         }
     }
 
-    /// What was drawn, and its log-probabilities.
+    /// The response's tokens and log-probabilities.
     pub(crate) fn into_response(mut self) -> (Vec<u32>, Vec<f32>) {
         (self.tokens.split_off(self.prompt_length), self.logp)
     }

@@ -1,13 +1,13 @@
-//! The contract as a check that any environment can be put to: reset, steps, the end, deadlines, bad actions.
+//! The contract as a check for any environment: reset, steps, the end, deadlines, bad actions.
 //!
-//! A violation comes back as words, so that tests of every environment, in this crate or another, are one call.
+//! A violation is returned as a message, so that the test of any environment, in this crate or another, is one call.
 
 use crate::environment::{Environment, EnvironmentError, Screen};
 use arpo_core::action::{Action, Direction, ModelBox};
 use arpo_core::task::Task;
 use std::time::{Duration, Instant};
 
-/// What an environment is checked with.
+/// What an environment is checked against.
 #[derive(Debug, Clone)]
 pub struct Contract {
     /// A task it can set up.
@@ -18,20 +18,20 @@ pub struct Contract {
     pub call: Duration,
 }
 
-/// Characters that nobody types in one action.
+/// More characters than anyone types in one action.
 const TOO_MANY_CHARACTERS: usize = 100_000;
 
 impl Contract {
     /// Checks everything, on new environments; the error says what is violated.
     pub fn check<E: Environment>(&self, mut make: impl FnMut() -> E) -> Result<(), String> {
         self.nothing_before_reset(&mut make())?;
-        self.every_action_is_taken(&mut make())?;
-        self.bad_actions_do_nothing_worse(&mut make())?;
-        self.ends_are_ends(&mut make())?;
+        self.every_action_is_accepted(&mut make())?;
+        self.bad_actions_are_harmless(&mut make())?;
+        self.ending_actions_terminate(&mut make())?;
         self.deadlines_hold(&mut make())?;
         let mut environment = make();
         if environment.is_deterministic() {
-            self.same_again(&mut environment, &mut make())?;
+            self.runs_are_repeatable(&mut environment, &mut make())?;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Contract {
         Ok(())
     }
 
-    /// Takes actions that do not end an episode, and looks at every result.
+    /// Takes actions that do not end an episode, and checks every result.
     fn take(&self, environment: &mut impl Environment, actions: &[Action]) -> Result<Vec<Screen>, String> {
         let first = self.reset(environment, &self.task)?;
         let mut screens = Vec::new();
@@ -86,11 +86,11 @@ impl Contract {
         Ok(screens)
     }
 
-    fn every_action_is_taken(&self, environment: &mut impl Environment) -> Result<(), String> {
+    fn every_action_is_accepted(&self, environment: &mut impl Environment) -> Result<(), String> {
         self.take(environment, &usual_actions()).map(|_| ())
     }
 
-    fn bad_actions_do_nothing_worse(&self, environment: &mut impl Environment) -> Result<(), String> {
+    fn bad_actions_are_harmless(&self, environment: &mut impl Environment) -> Result<(), String> {
         self.take(environment, &bad_actions())?;
         if environment.is_deterministic() {
             let before = self.reset(environment, &self.task)?;
@@ -104,7 +104,7 @@ impl Contract {
         self.take(environment, &usual_actions()).map(|_| ())
     }
 
-    fn ends_are_ends(&self, environment: &mut impl Environment) -> Result<(), String> {
+    fn ending_actions_terminate(&self, environment: &mut impl Environment) -> Result<(), String> {
         for ending in [Action::Finished { content: None }, Action::CallUser {}, Action::ErrorEnv {}] {
             self.reset(environment, &self.task)?;
             let stepped = environment.step(&ending, self.deadline()).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ impl Contract {
                 return Err(format!("a step after {ending:?} gave {after:?}"));
             }
             if (self.score(environment)? - score).abs() > 0.0 {
-                return Err("judging twice gave two scores".into());
+                return Err("evaluating twice gave two scores".into());
             }
         }
         // in the middle of an episode, and another task
@@ -131,19 +131,19 @@ impl Contract {
             Instant::now().checked_sub(Duration::from_millis(1)).ok_or("the clock has just begun")?;
         let is_deadline = |error: &EnvironmentError| matches!(error, EnvironmentError::Deadline { .. });
         if !environment.reset(&self.task, 1, passed).as_ref().is_err_and(is_deadline) {
-            return Err("a reset after its deadline did not say so".into());
+            return Err("a reset after its deadline did not return a deadline error".into());
         }
         self.reset(environment, &self.task)?;
         if !environment.step(&Action::Wait {}, passed).as_ref().is_err_and(is_deadline) {
-            return Err("a step after its deadline did not say so".into());
+            return Err("a step after its deadline did not return a deadline error".into());
         }
         if !environment.evaluate(passed).as_ref().is_err_and(is_deadline) {
-            return Err("an evaluation after its deadline did not say so".into());
+            return Err("an evaluation after its deadline did not return a deadline error".into());
         }
         self.take(environment, &usual_actions()).map(|_| ())
     }
 
-    fn same_again<E: Environment>(&self, one: &mut E, other: &mut E) -> Result<(), String> {
+    fn runs_are_repeatable<E: Environment>(&self, one: &mut E, other: &mut E) -> Result<(), String> {
         let first = (self.reset(one, &self.task)?, self.take(one, &usual_actions())?, self.score(one)?);
         // an episode of another task between them must leave no trace
         self.reset(one, &self.other_task)?;
@@ -153,12 +153,12 @@ impl Contract {
         if first == again && first == elsewhere {
             Ok(())
         } else {
-            Err("the same task, seed and actions gave other pixels or another score".into())
+            Err("the same task, seed and actions gave different pixels or scores".into())
         }
     }
 }
 
-/// One of each, on any screen of 100 pixels and more.
+/// One of each, for any screen of at least 100x100 pixels.
 fn usual_actions() -> Vec<Action> {
     let at = |x: f64, y: f64| ModelBox::point(x, y);
     let key = |name: &str| name.to_owned();
@@ -184,10 +184,10 @@ fn usual_actions() -> Vec<Action> {
     ]
 }
 
-/// What nothing can come of: places that are nowhere, keys that do not exist.
+/// Actions without effect: points off the screen, keys that do not exist.
 fn empty_actions() -> Vec<Action> {
-    let nowhere = [(-5.0, 10.0), (10.0, 1e9), (f64::NAN, 1.0)].map(|(x, y)| ModelBox::point(x, y));
-    let mut actions: Vec<Action> = nowhere.map(|start_box| Action::Click { start_box }).into();
+    let off_screen = [(-5.0, 10.0), (10.0, 1e9), (f64::NAN, 1.0)].map(|(x, y)| ModelBox::point(x, y));
+    let mut actions: Vec<Action> = off_screen.map(|start_box| Action::Click { start_box }).into();
     actions.extend(["", "hyperspace"].map(|key| Action::Press { key: key.into() }));
     actions.extend([
         Action::Hotkey { keys: vec![] },
@@ -198,7 +198,7 @@ fn empty_actions() -> Vec<Action> {
     actions
 }
 
-/// What a model may say and nobody should do.
+/// Actions that a model may generate and that must do no harm.
 fn bad_actions() -> Vec<Action> {
     let mut actions = Vec::new();
     for (x, y) in

@@ -1,7 +1,7 @@
-//! The whole desktop as plain state: the world, the session on top of it, and what a used widget does to both.
+//! The whole desktop as plain state: the world, the session on top of it, and the effect of using a widget on both.
 //!
 //! Nothing here draws or waits. The state serialises to JSON and back, and together with the actions that follow
-//! it decides every later picture and score.
+//! it determines every later screen image and score.
 
 use crate::apps::{self, States};
 use crate::look::Look;
@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 pub struct Desktop {
     /// What the applications keep.
     pub world: World,
-    /// What is open, selected, focused and half written.
+    /// What is open, selected, focused and not yet saved.
     pub session: Session,
     /// What it looks like.
     pub look: Look,
 }
 
-/// What is open, selected, focused and half written.
+/// What is open, selected, focused and not yet saved.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Session {
@@ -38,13 +38,13 @@ pub struct Session {
     pub focus: Option<Focus>,
     /// What was cut or copied.
     pub clipboard: String,
-    /// Texts before they were changed, the latest last: (widget, text).
+    /// Texts before each change, the latest last: (widget, text).
     pub undo: Vec<(String, String)>,
     /// Keys held down.
     pub held: Vec<String>,
     /// Where the pointer is.
     pub pointer: Option<(f32, f32)>,
-    /// The applications' own.
+    /// The state of each application.
     pub(crate) states: States,
 }
 
@@ -52,7 +52,7 @@ pub struct Session {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Whose.
+    /// The application.
     pub app: App,
     /// Left edge in pixels.
     pub x: f32,
@@ -72,7 +72,7 @@ pub struct Focus {
     pub cursor: usize,
 }
 
-/// Undone texts are kept up to this many changes.
+/// Length of the undo history.
 const MAX_UNDO: usize = 32;
 
 impl Desktop {
@@ -93,10 +93,10 @@ impl Desktop {
     /// Opens a window or brings it to the front.
     pub fn open(&mut self, app: App) {
         let windows = &mut self.session.windows;
-        let window = if let Some(place) = windows.iter().position(|window| window.app == app) {
-            windows.remove(place)
+        let window = if let Some(index) = windows.iter().position(|window| window.app == app) {
+            windows.remove(index)
         } else {
-            let (x, y) = crate::layout::desktop::first_place(&self.look, app);
+            let (x, y) = crate::layout::desktop::initial_position(&self.look, app);
             Window { app, x, y }
         };
         windows.push(window);
@@ -122,7 +122,7 @@ impl Desktop {
         self.session.focus = Some(Focus { id: id.to_owned(), anchor: 0, cursor: usize::MAX });
     }
 
-    /// What covers a window, or the window itself.
+    /// A window's dialog if one is open, else the window itself.
     pub(crate) fn active_view(&self, app: App) -> View {
         apps::dialog(self, app).unwrap_or_else(|| apps::view(self, app))
     }
@@ -138,14 +138,14 @@ impl Desktop {
     /// A widget was used.
     pub(crate) fn handle(&mut self, id: &str, gesture: &Gesture) {
         let mut parts = id.splitn(3, ':');
-        let (place, verb, which) =
+        let (owner, verb, which) =
             (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let menu = self.session.menu.take();
         if verb == "menu" {
             self.session.menu = if menu.as_deref() == Some(id) { None } else { Some(id.to_owned()) };
             return;
         }
-        match place {
+        match owner {
             "notice" => self.session.notice = None,
             "home" => {
                 self.session.windows.clear();
@@ -162,15 +162,15 @@ impl Desktop {
                 }
             }
             _ => {
-                if let Some(app) = App::of_key(place) {
+                if let Some(app) = App::of_key(owner) {
                     apps::event(self, app, verb, which, gesture);
                 }
             }
         }
     }
 
-    /// Notes what a field held before it is changed.
-    pub(crate) fn remember(&mut self, id: &str, before: &str) {
+    /// Records the text of a field before it changes.
+    pub(crate) fn push_undo(&mut self, id: &str, before: &str) {
         self.session.undo.push((id.to_owned(), before.to_owned()));
         if self.session.undo.len() > MAX_UNDO {
             self.session.undo.remove(0);

@@ -1,8 +1,8 @@
-//! The embedded desktop as an environment: tasks set up, actions carried out, ends judged, all in process.
+//! The embedded desktop as an environment: it sets up tasks, carries out actions and evaluates, all in process.
 
 use crate::desktop::Desktop;
 use crate::draw::display::Display;
-use crate::environment::{Environment, EnvironmentError, Screen, Stepped, check_deadline, ends_episode};
+use crate::environment::{Environment, EnvironmentError, Screen, StepResult, check_deadline, ends_episode};
 use crate::evaluator::{Ending, Evaluator};
 use crate::interact;
 use crate::layout::{self, Scene, Widget};
@@ -14,11 +14,11 @@ use arpo_core::task::Task;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// An episode as plain data: what [`EmbeddedDesktop::save`] gives and [`EmbeddedDesktop::restore`] takes.
+/// An episode as plain data: what [`EmbeddedDesktop::save`] returns and [`EmbeddedDesktop::restore`] takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Episode {
-    /// What is asked.
+    /// The task.
     pub task: Task,
     /// The state now.
     pub desktop: Desktop,
@@ -65,10 +65,10 @@ impl EmbeddedDesktop {
         self.running.as_ref().map(|running| running.episode.clone())
     }
 
-    /// Goes on where an episode was saved.
+    /// Continues a saved episode.
     pub fn restore(&mut self, episode: Episode) -> Result<Screen, EnvironmentError> {
         let evaluator = Evaluator::of(&episode.task)?;
-        // a display of its own: nothing of another episode may show
+        // a new display: nothing of another episode may remain
         self.display = None;
         Ok(self.start(episode, evaluator))
     }
@@ -76,10 +76,10 @@ impl EmbeddedDesktop {
     /// The screen as it is.
     pub fn screen(&self) -> Option<Screen> {
         self.running.as_ref()?;
-        self.display.as_ref().map(|display| Screen { image: display.shown() })
+        self.display.as_ref().map(|display| Screen { image: display.last_image() })
     }
 
-    /// Widgets that can be seen.
+    /// The visible widgets.
     pub fn widgets(&self) -> Vec<Widget> {
         let tree = |running: &Running| running.scene.tree(&running.episode.desktop);
         self.running.as_ref().map(tree).unwrap_or_default()
@@ -97,8 +97,8 @@ impl EmbeddedDesktop {
         }
         let display = self.display.get_or_insert_with(|| Display::new(look));
         let scene = layout::scene(&episode.desktop);
-        display.begin(&episode.desktop, &scene);
-        let (image, focus) = display.picture(&episode.desktop, &scene);
+        display.reset(&episode.desktop, &scene);
+        let (image, focus) = display.render(&episode.desktop, &scene);
         episode.desktop.session.focus = focus;
         self.running = Some(Running { episode, evaluator, scene });
         Screen { image }
@@ -115,7 +115,7 @@ impl Environment for EmbeddedDesktop {
         Ok(self.start(Episode { task: task.clone(), desktop, start, ending: None }, evaluator))
     }
 
-    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         check_deadline(deadline, "step")?;
         let (Some(running), Some(display)) = (&mut self.running, &mut self.display) else {
             return Err(EnvironmentError::NoEpisode);
@@ -127,16 +127,16 @@ impl Environment for EmbeddedDesktop {
         if ends_episode(action) {
             let gave_up = !matches!(action, Action::Finished { .. });
             episode.ending = Some(if gave_up { Ending::GaveUp } else { Ending::Finished });
-            return Ok(Stepped {
-                screen: Screen { image: display.shown() },
+            return Ok(StepResult {
+                screen: Screen { image: display.last_image() },
                 terminated: true,
                 truncated: false,
             });
         }
         interact::act(&mut episode.desktop, display, &mut running.scene, action);
-        let (image, focus) = display.picture(&episode.desktop, &running.scene);
+        let (image, focus) = display.render(&episode.desktop, &running.scene);
         episode.desktop.session.focus = focus;
-        Ok(Stepped { screen: Screen { image }, terminated: false, truncated: false })
+        Ok(StepResult { screen: Screen { image }, terminated: false, truncated: false })
     }
 
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {

@@ -1,8 +1,8 @@
 //! The contract of every environment: reset, step, evaluate, each with a deadline.
 //!
-//! The same for the embedded desktop, browsers, containers and virtual machines. An environment knows nothing of
-//! models or tokens. Coordinates of the actions it is given are pixels of ITS screen: a caller that shows the model
-//! a resized screenshot converts them first. Step limits are the caller's, too.
+//! It is the same for the embedded desktop, browsers, containers and virtual machines. An environment knows nothing of
+//! models or tokens. The coordinates of its actions are pixels of ITS screen: a caller that shows the model a resized
+//! screenshot converts them first. The caller also enforces step limits.
 
 use arpo_core::action::Action;
 use arpo_core::task::Task;
@@ -17,9 +17,9 @@ pub struct Screen {
     pub image: Arc<RgbImage>,
 }
 
-/// What a step led to.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stepped {
+pub struct StepResult {
     /// The screen after it.
     pub screen: Screen,
     /// The agent ended the episode: finished, or the user called.
@@ -28,10 +28,10 @@ pub struct Stepped {
     pub truncated: bool,
 }
 
-/// What goes wrong with an environment; never the agent's fault.
+/// A failure of an environment; never the agent's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The task cannot be set up or judged.
+    /// The task cannot be set up or evaluated.
     #[error("task {task}: {reason}")]
     BadTask {
         /// Which.
@@ -40,7 +40,7 @@ pub enum EnvironmentError {
         reason: String,
     },
     /// There is no episode: before the first reset, or after the end of the last.
-    #[error("no episode is under way: reset comes first")]
+    #[error("no episode is running: call reset first")]
     NoEpisode,
     /// The call took too long.
     #[error("the deadline passed during {during}")]
@@ -56,23 +56,23 @@ pub enum EnvironmentError {
     },
 }
 
-/// A desktop, a browser, a machine: something with a screen that takes actions.
+/// A desktop, a browser, a machine: anything with a screen that takes actions.
 ///
-/// - `reset` starts an episode from any state, also in the middle of another.
-/// - `step` takes every action there is. One that cannot be carried out (outside the screen, an unknown key) does
-///   nothing and is no error. [`Action::Finished`], [`Action::CallUser`] and [`Action::ErrorEnv`] end the episode;
+/// - `reset` starts an episode from any state, even in the middle of another.
+/// - `step` accepts every action. One that cannot be carried out (outside the screen, an unknown key) does nothing
+///   and is not an error. [`Action::Finished`], [`Action::CallUser`] and [`Action::ErrorEnv`] end the episode;
 ///   a step after that is [`EnvironmentError::NoEpisode`].
-/// - `evaluate` judges the state as it is, during or after the episode, with a score in [0, 1], and changes nothing.
-/// - A call that cannot be done before its deadline is [`EnvironmentError::Deadline`].
+/// - `evaluate` scores the current state in [0, 1], during or after the episode, and changes nothing.
+/// - A call that misses its deadline returns [`EnvironmentError::Deadline`].
 pub trait Environment: Send {
     /// Starts an episode; the seed decides what the task leaves open.
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError>;
 
-    /// What the agent said before the actions that come next; for environments that write episodes down.
-    fn told(&mut self, _response: &str) {}
+    /// Records the agent's response that led to the next actions; for environments that log episodes.
+    fn record_response(&mut self, _response: &str) {}
 
     /// Carries out an action and shows the screen after it.
-    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError>;
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError>;
 
     /// How well the task is done, from 0 to 1.
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError>;
@@ -82,7 +82,7 @@ pub trait Environment: Send {
         false
     }
 
-    /// Width and height of its screen where it knows them, so that a screenshot of another size can be told.
+    /// Width and height of its screen if known, so that a screenshot of another size can be detected.
     fn screen_size(&self) -> Option<(u32, u32)> {
         None
     }
@@ -93,11 +93,11 @@ impl<E: Environment + ?Sized> Environment for Box<E> {
         (**self).reset(task, seed, deadline)
     }
 
-    fn told(&mut self, response: &str) {
-        (**self).told(response);
+    fn record_response(&mut self, response: &str) {
+        (**self).record_response(response);
     }
 
-    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         (**self).step(action, deadline)
     }
 

@@ -1,4 +1,4 @@
-//! How an end is judged: conditions on the final state, never on the route.
+//! How the final state is scored: conditions on the state, never on the route.
 //!
 //! A task's evaluator is JSON: conditions that point into the world, and that nothing else may have changed unless
 //! the task allows it. The same conditions, applied to the world as it was set up, give the world that the oracle
@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The agent said it was done.
+    /// The agent called `finished()`.
     Finished,
-    /// The agent said it cannot be done.
+    /// The agent gave up.
     GaveUp,
 }
 
@@ -28,13 +28,13 @@ pub struct Evaluator {
     /// What must hold at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The score is the part of the conditions that hold, instead of all or nothing.
+    /// The score is the fraction of conditions that hold, instead of all or nothing.
     #[serde(skip_serializing_if = "is_false")]
     pub partial: bool,
     /// What the conditions do not name may change, too.
     #[serde(skip_serializing_if = "is_false")]
     pub others_may_change: bool,
-    /// The task cannot be done: the right answer is to call the user and to change nothing.
+    /// The task is infeasible: the right response is to call the user and change nothing.
     #[serde(skip_serializing_if = "is_false")]
     pub infeasible: bool,
 }
@@ -48,14 +48,14 @@ fn is_false(value: &bool) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Condition {
-    /// The place holds this.
+    /// The path holds this value.
     Equals {
         /// A JSON pointer into the world: `/settings/Wifi/on`.
         path: String,
         /// What it must hold.
         value: Value,
     },
-    /// There is nothing at the place.
+    /// There is nothing at the path.
     Absent {
         /// A JSON pointer into the world.
         path: String,
@@ -100,7 +100,7 @@ impl Evaluator {
         }
     }
 
-    /// The world with everything gone that the conditions name.
+    /// The world without everything that the conditions name.
     fn without_named(&self, mut world: Value) -> Value {
         for condition in &self.conditions {
             if let Condition::Equals { path, .. } | Condition::Absent { path } = condition {
@@ -110,7 +110,7 @@ impl Evaluator {
         world
     }
 
-    /// The world as it is to be at the end; none where the conditions make no world.
+    /// The target world; none where the conditions do not yield a valid world.
     pub fn target(&self, start: &World) -> Option<World> {
         let mut world = to_json(start);
         for condition in &self.conditions {
@@ -123,7 +123,7 @@ impl Evaluator {
         serde_json::from_value(world).ok()
     }
 
-    /// The application that is to be in front at the end.
+    /// The application that must be in front at the end.
     pub fn front(&self) -> Option<App> {
         self.conditions.iter().find_map(|condition| match condition {
             Condition::Open { application } => Some(*application),
@@ -171,7 +171,7 @@ pub(crate) fn pointer(names: &[&str]) -> String {
     format!("/{}", steps.join("/"))
 }
 
-/// Puts a value at a place; a member of a set is put there by its own text.
+/// Sets a value at a path; a member of a set is added by its own text.
 pub(crate) fn set(world: &mut Value, path: &str, value: Value) -> Result<(), String> {
     let mut steps = steps(path);
     let last = steps.pop().ok_or("the path is empty")?;
@@ -200,7 +200,7 @@ pub(crate) fn set(world: &mut Value, path: &str, value: Value) -> Result<(), Str
     Ok(())
 }
 
-/// Takes away what is at a place, if anything.
+/// Removes what is at a path, if anything.
 pub(crate) fn remove(world: &mut Value, path: &str) {
     let mut steps = steps(path);
     let Some(last) = steps.pop() else { return };

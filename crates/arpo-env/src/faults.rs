@@ -1,10 +1,10 @@
-//! Faults played on purpose: any environment, wrapped, so that it now and then crashes, hangs, dawdles, shows a bad
-//! screenshot or cannot be judged.
+//! Fault injection: wraps any environment so that it now and then crashes, hangs, slows down, shows a bad screenshot or
+//! fails to evaluate.
 //!
-//! Whether a call has a fault is decided by the run's seed, the episode's seed and the number of the call in the
-//! episode, so a run has the same faults again, whichever desktop plays the episode. What was played is counted.
+//! The run's seed, the episode's seed and the number of the call in the episode decide whether a call has a fault, so a
+//! run has the same faults again, whichever desktop runs the episode. Injected faults are counted.
 
-use crate::environment::{Environment, EnvironmentError, Screen, Stepped};
+use crate::environment::{Environment, EnvironmentError, Screen, StepResult};
 use arpo_core::action::Action;
 use arpo_core::config::FaultsConfig;
 use arpo_core::random::{Purpose, stream};
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A call that hangs returns this long after its deadline: longer than anybody should wait, and not for ever, so that
-/// a long run with many hangs does not fill up with threads.
+/// A hanging call returns this long after its deadline: longer than any caller should wait, but not for ever, so that
+/// a long run with many hangs does not accumulate threads.
 const HANG: Duration = Duration::from_secs(5);
 
-/// What can be played.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -46,7 +46,7 @@ impl Fault {
     pub const ALL: [Self; 6] =
         [Self::Crash, Self::Hang, Self::Slow, Self::BlackScreen, Self::TruncatedScreen, Self::EvaluatorError];
 
-    /// As metrics name it.
+    /// Its name in metrics.
     pub fn key(self) -> &'static str {
         match self {
             Self::Crash => "crash",
@@ -69,7 +69,7 @@ impl Fault {
         }
     }
 
-    /// Whether it can happen to an evaluation, and whether to a reset or a step.
+    /// Whether the fault can occur in an evaluation, or else in a reset or step.
     fn fits(self, evaluation: bool) -> bool {
         match self {
             Self::Hang | Self::Slow => true,
@@ -79,13 +79,13 @@ impl Fault {
     }
 }
 
-/// How often each fault was played, by any number of environments.
+/// How often each fault was injected, by any number of environments.
 #[derive(Debug, Default)]
 pub struct FaultCounts([AtomicU64; Fault::ALL.len()]);
 
 impl FaultCounts {
-    /// So far; faults that were not played are left out.
-    pub fn played(&self) -> BTreeMap<Fault, u64> {
+    /// Counts so far; faults that were never injected are left out.
+    pub fn injected(&self) -> BTreeMap<Fault, u64> {
         let count = |fault: Fault| (fault, self.0[fault as usize].load(Ordering::Relaxed));
         Fault::ALL.into_iter().map(count).filter(|(_, count)| *count > 0).collect()
     }
@@ -95,8 +95,8 @@ impl FaultCounts {
     }
 }
 
-/// The part of an episode's seed that is the world's.
-const WORLD: u64 = 0xffff_ffff;
+/// The bits of an episode's seed that make the world's seed.
+const WORLD_SEED_MASK: u64 = 0xffff_ffff;
 
 /// An environment with faults.
 #[derive(Debug)]
@@ -105,25 +105,25 @@ pub struct FaultyDesktop<E> {
     config: FaultsConfig,
     seed: u64,
     counts: Arc<FaultCounts>,
-    world_seed: u64,
+    episode_seed: u64,
     calls: u64,
     crashed: bool,
 }
 
 impl<E: Environment> FaultyDesktop<E> {
-    /// Wraps an environment; `seed` is the run's. The upper half of an episode's seed only tells it from others in the
+    /// Wraps an environment; `seed` is the run's. The upper half of an episode's seed only distinguishes episodes in the
     /// same world: the environment gets the lower half.
     pub fn new(inner: E, config: FaultsConfig, seed: u64, counts: Arc<FaultCounts>) -> Self {
-        Self { inner, config, seed, counts, world_seed: 0, calls: 0, crashed: false }
+        Self { inner, config, seed, counts, episode_seed: 0, calls: 0, crashed: false }
     }
 
-    /// The fault of the next call, if it has one. What ends the call at once is played here.
+    /// The fault of the next call, if it has one. Faults that end the call at once are raised here.
     fn fault(&mut self, evaluation: bool, deadline: Instant) -> Result<Option<Fault>, EnvironmentError> {
-        let broken = || EnvironmentError::Broken { reason: "a crash played on purpose".into() };
+        let broken = || EnvironmentError::Broken { reason: "injected crash".into() };
         if self.crashed {
             return Err(broken());
         }
-        let mut draw: f64 = stream(self.seed, Purpose::Faults, self.world_seed, self.calls).random();
+        let mut draw: f64 = stream(self.seed, Purpose::Faults, self.episode_seed, self.calls).random();
         self.calls += 1;
         let fault = Fault::ALL.into_iter().filter(|fault| fault.fits(evaluation)).find(|fault| {
             draw -= fault.rate(&self.config);
@@ -138,10 +138,10 @@ impl<E: Environment> FaultyDesktop<E> {
             }
             Fault::Hang => {
                 sleep(deadline.saturating_duration_since(Instant::now()) + HANG);
-                Err(EnvironmentError::Deadline { during: "a hang played on purpose" })
+                Err(EnvironmentError::Deadline { during: "an injected hang" })
             }
             Fault::EvaluatorError => {
-                Err(EnvironmentError::Broken { reason: "an evaluator's error played on purpose".into() })
+                Err(EnvironmentError::Broken { reason: "injected evaluator error".into() })
             }
             Fault::Slow => {
                 sleep(Duration::from_secs_f64(self.config.slow_seconds));
@@ -152,8 +152,8 @@ impl<E: Environment> FaultyDesktop<E> {
     }
 }
 
-/// The screen as a fault shows it.
-fn spoilt(screen: Screen, fault: Option<Fault>) -> Screen {
+/// The screenshot after a fault.
+fn corrupted(screen: Screen, fault: Option<Fault>) -> Screen {
     let (width, height) = screen.image.dimensions();
     let image = match fault {
         Some(Fault::BlackScreen) => RgbImage::new(width, height),
@@ -165,19 +165,19 @@ fn spoilt(screen: Screen, fault: Option<Fault>) -> Screen {
 
 impl<E: Environment> Environment for FaultyDesktop<E> {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
-        (self.world_seed, self.calls) = (seed, 0);
+        (self.episode_seed, self.calls) = (seed, 0);
         let fault = self.fault(false, deadline)?;
-        Ok(spoilt(self.inner.reset(task, seed & WORLD, deadline)?, fault))
+        Ok(corrupted(self.inner.reset(task, seed & WORLD_SEED_MASK, deadline)?, fault))
     }
 
-    fn told(&mut self, response: &str) {
-        self.inner.told(response);
+    fn record_response(&mut self, response: &str) {
+        self.inner.record_response(response);
     }
 
-    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         let fault = self.fault(false, deadline)?;
         let stepped = self.inner.step(action, deadline)?;
-        Ok(Stepped { screen: spoilt(stepped.screen, fault), ..stepped })
+        Ok(StepResult { screen: corrupted(stepped.screen, fault), ..stepped })
     }
 
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::contract::Contract;
     use crate::embedded::EmbeddedDesktop;
-    use crate::tasks::{Part, Suite};
+    use crate::tasks::{Split, Suite};
 
     fn desktop(config: FaultsConfig) -> (FaultyDesktop<EmbeddedDesktop>, Arc<FaultCounts>) {
         let counts = Arc::new(FaultCounts::default());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn without_faults_it_is_what_it_wraps() {
-        let tasks = Suite::Pocket.tasks(Part::Train);
+        let tasks = Suite::Pocket.tasks(Split::Train);
         let (task, other_task) = (tasks[0].clone(), tasks[1].clone());
         let contract = Contract { task, other_task, call: Duration::from_mins(1) };
         assert_eq!(contract.check(|| desktop(FaultsConfig::default()).0), Ok(()));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_fault_shows() {
-        let task = &Suite::Pocket.tasks(Part::Train)[0];
+        let task = &Suite::Pocket.tasks(Split::Train)[0];
         let only = |change: fn(&mut FaultsConfig)| {
             let mut config = FaultsConfig { slow_seconds: 0.0, ..FaultsConfig::default() };
             change(&mut config);
@@ -230,14 +230,14 @@ mod tests {
         let (mut crashing, counts) = only(|config| config.crash = 1.0);
         assert!(matches!(crashing.reset(task, 1, soon()), Err(EnvironmentError::Broken { .. })));
         assert!(matches!(crashing.evaluate(soon()), Err(EnvironmentError::Broken { .. })));
-        assert_eq!(counts.played(), BTreeMap::from([(Fault::Crash, 1)]));
+        assert_eq!(counts.injected(), BTreeMap::from([(Fault::Crash, 1)]));
 
         let (mut black, counts) = only(|config| config.black_screen = 1.0);
         let screen = black.reset(task, 1, soon()).unwrap();
         assert!(screen.image.as_raw().iter().all(|&level| level == 0));
         assert_eq!(Some(screen.image.dimensions()), black.screen_size());
         assert_eq!(black.evaluate(soon()), Ok(0.0));
-        assert_eq!(counts.played(), BTreeMap::from([(Fault::BlackScreen, 1)]));
+        assert_eq!(counts.injected(), BTreeMap::from([(Fault::BlackScreen, 1)]));
 
         let (mut truncated, _) = only(|config| config.truncated_screen = 1.0);
         let (width, height) = truncated.screen_size().unwrap();
@@ -245,31 +245,31 @@ mod tests {
         let stepped = truncated.step(&Action::Wait {}, soon()).unwrap();
         assert_eq!(stepped.screen.image.dimensions(), (width, height / 2));
 
-        let (mut unjudged, counts) = only(|config| (config.evaluator_error, config.slow) = (0.5, 0.5));
-        unjudged.reset(task, 1, soon()).unwrap();
-        let judged: Vec<bool> = (0..100).map(|_| unjudged.evaluate(soon()).is_ok()).collect();
-        let (slow, failed) = (counts.played()[&Fault::Slow], counts.played()[&Fault::EvaluatorError]);
-        assert_eq!(judged.iter().filter(|judged| !**judged).count() as u64, failed);
+        let (mut unevaluated, counts) = only(|config| (config.evaluator_error, config.slow) = (0.5, 0.5));
+        unevaluated.reset(task, 1, soon()).unwrap();
+        let evaluated: Vec<bool> = (0..100).map(|_| unevaluated.evaluate(soon()).is_ok()).collect();
+        let (slow, failed) = (counts.injected()[&Fault::Slow], counts.injected()[&Fault::EvaluatorError]);
+        assert_eq!(evaluated.iter().filter(|evaluated| !**evaluated).count() as u64, failed);
         assert!((20..=80).contains(&failed) && slow >= 100 - failed);
     }
 
     #[test]
     fn the_same_episode_has_the_same_faults_on_any_desktop() {
-        let task = &Suite::Pocket.tasks(Part::Train)[0];
+        let task = &Suite::Pocket.tasks(Split::Train)[0];
         let config = FaultsConfig { crash: 0.2, black_screen: 0.2, ..FaultsConfig::default() };
-        let course = |world_seed, before: u64| {
+        let trace = |episode_seed, before: u64| {
             let (mut desktop, _) = desktop(config.clone());
             if before > 0 {
                 let _ = desktop.reset(task, before, soon());
                 desktop.crashed = false;
             }
-            let first = desktop.reset(task, world_seed, soon()).is_ok();
-            let black = |stepped: Stepped| stepped.screen.image.as_raw().iter().all(|&level| level == 0);
+            let first = desktop.reset(task, episode_seed, soon()).is_ok();
+            let black = |stepped: StepResult| stepped.screen.image.as_raw().iter().all(|&level| level == 0);
             let steps = (0..9).map(|_| desktop.step(&Action::Wait {}, soon()).ok().map(black));
             (first, steps.collect::<Vec<_>>())
         };
-        let courses: Vec<_> = (1..20).map(|seed| course(seed, 0)).collect();
-        assert_eq!(courses, (1..20).map(|seed| course(seed, seed + 50)).collect::<Vec<_>>());
-        assert!(courses.iter().any(|one| *one != courses[0]));
+        let traces: Vec<_> = (1..20).map(|seed| trace(seed, 0)).collect();
+        assert_eq!(traces, (1..20).map(|seed| trace(seed, seed + 50)).collect::<Vec<_>>());
+        assert!(traces.iter().any(|one| *one != traces[0]));
     }
 }

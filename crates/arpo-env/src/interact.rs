@@ -1,75 +1,75 @@
-//! From an action to state: the egui passes that carry it out, and what the used widgets do.
+//! Applies an action to the state: runs the egui passes that carry it out and the effects of the widgets it used.
 
 use crate::desktop::{Desktop, Window};
 use crate::draw::display::Display;
 use crate::keys;
-use crate::layout::{self, Part, Scene, Surface};
+use crate::layout::{self, Scene, SceneItem, Surface};
 use crate::view::{Gesture, Role, Value};
 use crate::world::App;
 use arpo_core::action::{Action, Direction, ModelBox};
 use egui::{Event, Modifiers, PointerButton, Pos2, pos2};
 
-/// Characters of one action that are typed; the rest is lost.
+/// Characters typed per action; the rest is dropped.
 const TYPED_LIMIT: usize = 4096;
-/// Line breaks of one action that are pressed.
+/// Line breaks pressed per action.
 const LINES_LIMIT: usize = 64;
-/// Rows that one turn of the wheel scrolls on a desktop; a pocket screen turns one page.
+/// Rows per wheel step on a desktop; a pocket screen scrolls by one page.
 const WHEEL_ROWS: isize = 3;
 /// Pixels of a title bar that stay on the screen.
 const TITLE_KEPT: f32 = 60.0;
 
 /// Carries an action out; `scene` is what is on the screen.
 pub(crate) fn act(desktop: &mut Desktop, display: &mut Display, scene: &mut Scene, action: &Action) {
-    let mut hand = Hand { desktop, display, scene };
+    let mut driver = InputDriver { desktop, display, scene };
     match action {
-        Action::Click { start_box } => hand.click(start_box, PointerButton::Primary, 1),
-        Action::LeftDouble { start_box } => hand.click(start_box, PointerButton::Primary, 2),
-        Action::RightSingle { start_box } => hand.click(start_box, PointerButton::Secondary, 1),
+        Action::Click { start_box } => driver.click(start_box, PointerButton::Primary, 1),
+        Action::LeftDouble { start_box } => driver.click(start_box, PointerButton::Primary, 2),
+        Action::RightSingle { start_box } => driver.click(start_box, PointerButton::Secondary, 1),
         Action::Hover { start_box } => {
-            if let Some(at) = hand.point(start_box) {
-                hand.pass(vec![Event::PointerMoved(at)]);
+            if let Some(at) = driver.point(start_box) {
+                driver.pass(vec![Event::PointerMoved(at)]);
             }
         }
         Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => {
-            hand.drag(start_box, end_box);
+            driver.drag(start_box, end_box);
         }
-        Action::Scroll { start_box, direction } => hand.scroll(start_box.as_ref(), *direction),
-        Action::Hotkey { keys } => hand.hotkey(keys),
-        Action::Press { key } => hand.hotkey(std::slice::from_ref(key)),
+        Action::Scroll { start_box, direction } => driver.scroll(start_box.as_ref(), *direction),
+        Action::Hotkey { keys } => driver.hotkey(keys),
+        Action::Press { key } => driver.hotkey(std::slice::from_ref(key)),
         Action::Keydown { key } => {
             let name = keys::canonical(key);
             if keys::is_modifier(&name) {
-                if !hand.desktop.session.held.contains(&name) {
-                    hand.desktop.session.held.push(name);
+                if !driver.desktop.session.held.contains(&name) {
+                    driver.desktop.session.held.push(name);
                 }
             } else {
-                hand.hotkey(std::slice::from_ref(key));
+                driver.hotkey(std::slice::from_ref(key));
             }
         }
         Action::Keyup { key } => {
             let name = keys::canonical(key);
-            hand.desktop.session.held.retain(|held| *held != name);
+            driver.desktop.session.held.retain(|held| *held != name);
         }
-        Action::Type { content } => hand.write(content),
+        Action::Type { content } => driver.type_text(content),
         Action::Wait {}
         | Action::Finished { .. }
         | Action::CallUser {}
         | Action::ErrorEnv {}
         | Action::Other { .. } => {}
     }
-    display.rest();
+    display.advance_clock();
 }
 
-struct Hand<'a> {
+struct InputDriver<'a> {
     desktop: &'a mut Desktop,
     display: &'a mut Display,
     scene: &'a mut Scene,
 }
 
-impl Hand<'_> {
-    /// A place on the screen; none outside it, where there is nothing to act on.
-    fn point(&mut self, place: &ModelBox) -> Option<Pos2> {
-        let (x, y) = place.centre();
+impl InputDriver<'_> {
+    /// A point on the screen; none outside it, where there is nothing to act on.
+    fn point(&mut self, target_box: &ModelBox) -> Option<Pos2> {
+        let (x, y) = target_box.centre();
         let inside = |value: f64, side: u32| value >= 0.0 && value < f64::from(side);
         let look = &self.desktop.look;
         let at = (inside(x, look.width) && inside(y, look.height)).then(|| pos2(x as f32, y as f32));
@@ -83,7 +83,7 @@ impl Hand<'_> {
         keys::modifiers(&self.desktop.session.held)
     }
 
-    /// One egui pass, and what came of it.
+    /// Runs one egui pass and applies its effects.
     fn pass(&mut self, events: Vec<Event>) {
         let modifiers = self.modifiers();
         self.pass_with(events, modifiers);
@@ -105,11 +105,11 @@ impl Hand<'_> {
         *self.scene = layout::scene(self.desktop);
     }
 
-    /// What a used widget does: windows and pages here, everything else by the desktop.
+    /// Applies the effect of a used widget: windows and pages here, everything else in the desktop.
     fn apply(&mut self, id: &str, gesture: &Gesture) {
-        let place = id.split(':').next().unwrap_or_default();
+        let owner = id.split(':').next().unwrap_or_default();
         let app = App::of_key(id.split(':').nth(1).unwrap_or_default());
-        match (place, gesture) {
+        match (owner, gesture) {
             // only files have a menu of their own; elsewhere a right click closes one and does nothing else
             (_, Gesture::Right) if !id.starts_with("files:item:") => self.desktop.session.menu = None,
             ("more", _) => {
@@ -132,15 +132,15 @@ impl Hand<'_> {
                 }
             }
             _ => {
-                if let Some(owner) = App::of_key(place)
-                    && self.desktop.front() != Some(owner)
+                if let Some(app) = App::of_key(owner)
+                    && self.desktop.front() != Some(app)
                 {
-                    self.desktop.open(owner);
+                    self.desktop.open(app);
                 }
                 if let Gesture::Set(Value::Text(_)) = gesture {
                     let node = self.scene.widgets().find(|placed| placed.node.id == id);
                     if let Some(Value::Text(before)) = node.map(|placed| placed.node.value.clone()) {
-                        self.desktop.remember(id, &before);
+                        self.desktop.push_undo(id, &before);
                     }
                 }
                 self.desktop.handle(id, gesture);
@@ -148,8 +148,8 @@ impl Hand<'_> {
         }
     }
 
-    fn click(&mut self, place: &ModelBox, button: PointerButton, times: usize) {
-        let Some(pos) = self.point(place) else { return };
+    fn click(&mut self, target_box: &ModelBox, button: PointerButton, times: usize) {
+        let Some(pos) = self.point(target_box) else { return };
         let modifiers = self.modifiers();
         let press = |pressed| Event::PointerButton { pos, button, pressed, modifiers };
         for _ in 0..times {
@@ -168,9 +168,9 @@ impl Hand<'_> {
         self.pass(vec![press(end, false)]);
     }
 
-    fn scroll(&mut self, place: Option<&ModelBox>, direction: Direction) {
-        let at = match place {
-            Some(place) => self.point(place),
+    fn scroll(&mut self, target_box: Option<&ModelBox>, direction: Direction) {
+        let at = match target_box {
+            Some(target_box) => self.point(target_box),
             None => self.desktop.session.pointer.map(|(x, y)| pos2(x, y)),
         };
         let Some(app) = self.window_at(at) else { return };
@@ -188,12 +188,12 @@ impl Hand<'_> {
         *self.scene = layout::scene(self.desktop);
     }
 
-    /// The window under a place, or the front one where there is no place.
+    /// The window under a point, or the front one without a point.
     fn window_at(&self, at: Option<Pos2>) -> Option<App> {
         let Some(at) = at else { return self.desktop.front() };
-        let panel = self.scene.parts.iter().rev().find_map(|part| match part {
-            Part::Panel { surface: Surface::ScrollBar | Surface::Shade, .. } => None,
-            Part::Panel { surface, rect } if rect.contains(at) => Some(*surface),
+        let panel = self.scene.items.iter().rev().find_map(|item| match item {
+            SceneItem::Panel { surface: Surface::ScrollBar | Surface::Shade, .. } => None,
+            SceneItem::Panel { surface, rect } if rect.contains(at) => Some(*surface),
             _ => None,
         })?;
         match panel {
@@ -209,7 +209,7 @@ impl Hand<'_> {
         Some(node.node.role)
     }
 
-    /// Keys pressed together: a widget's own keys first, then the clipboard, then egui.
+    /// Keys pressed together: widget shortcuts first, then the clipboard, then egui.
     fn hotkey(&mut self, names: &[String]) {
         let mut held = self.desktop.session.held.clone();
         let mut last = None;
@@ -226,7 +226,7 @@ impl Hand<'_> {
         held.dedup();
         let combination =
             held.iter().chain([&name]).map(|key| key.to_lowercase()).collect::<Vec<_>>().join("+");
-        if self.own_key(&combination) {
+        if self.widget_shortcut(&combination) {
             return;
         }
         let modifiers = keys::modifiers(&held);
@@ -244,8 +244,8 @@ impl Hand<'_> {
         self.pass_with(events, modifiers);
     }
 
-    /// A key that a widget on the screen answers to.
-    fn own_key(&mut self, combination: &str) -> bool {
+    /// Activates the widget on the screen that has this shortcut, if any.
+    fn widget_shortcut(&mut self, combination: &str) -> bool {
         if combination == "escape" && self.desktop.session.menu.take().is_some() {
             *self.scene = layout::scene(self.desktop);
             return true;
@@ -271,7 +271,7 @@ impl Hand<'_> {
     }
 
     /// Types text; line breaks at its end are one press of enter, those inside are one each.
-    fn write(&mut self, content: &str) {
+    fn type_text(&mut self, content: &str) {
         let mut text = content;
         while let Some(shorter) = text.strip_suffix('\n').or_else(|| text.strip_suffix("\\n")) {
             text = shorter;
@@ -293,7 +293,7 @@ impl Hand<'_> {
     }
 }
 
-/// Moves a window, its title bar within reach.
+/// Moves a window and keeps its title bar within reach.
 fn shift(window: &mut Window, x: i32, y: i32, screen: (f32, f32)) {
     window.x = (window.x + x as f32).clamp(-TITLE_KEPT, screen.0 - TITLE_KEPT);
     window.y = (window.y + y as f32).clamp(0.0, screen.1 - TITLE_KEPT);

@@ -30,7 +30,7 @@ pub(crate) fn canonical(name: &str) -> String {
     .to_owned()
 }
 
-/// True for a key there is: pressing any other does nothing.
+/// True if the key exists: pressing any other does nothing.
 pub fn is_key(name: &str) -> bool {
     let name = canonical(name);
     is_modifier(&name) || !press(&name, Modifiers::default()).is_empty()
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_meet() {
+    fn spellings_are_unified() {
         for (spelling, name) in
             [("Return", "enter"), ("ESC", "escape"), ("arrowdown", "down"), ("a", "a"), ("A", "A")]
         {

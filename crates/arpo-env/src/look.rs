@@ -1,4 +1,4 @@
-//! How a desktop looks: its profile, size, colours, font and order of things.
+//! How a desktop looks: its profile, size, colours, font and order of widgets.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ impl Theme {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Light, Self::Dark];
 
-    /// As the command line names it.
+    /// Its name on the command line.
     pub fn key(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -51,7 +51,7 @@ impl Font {
     /// All.
     pub const ALL: [Self; 3] = [Self::Pixel, Self::Proportional, Self::Monospace];
 
-    /// As the command line names it.
+    /// Its name on the command line.
     pub fn key(self) -> &'static str {
         match self {
             Self::Pixel => "pixel",
@@ -61,24 +61,23 @@ impl Font {
     }
 }
 
-/// What a screen looks like; what `None` leaves open is drawn from the seed of the episode.
+/// What a screen looks like; `None` means that the seed of the episode decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScreenOptions {
     /// The layout.
     pub profile: Profile,
-    /// In pixels; the pocket profile wants multiples of 56.
+    /// In pixels; the pocket profile needs multiples of 56.
     pub width: u32,
-    /// In pixels; the pocket profile wants multiples of 28.
+    /// In pixels; the pocket profile needs multiples of 28.
     pub height: u32,
     /// The colours.
     pub theme: Option<Theme>,
     /// The font of the desktop profile.
     pub font: Option<Font>,
-    /// Order of buttons and entries, empty cells, places of windows and open windows vary with the seed.
+    /// Order of buttons and entries, empty cells, window positions and open windows vary with the seed.
     pub jitter: bool,
-    /// Colours fade over the screen from left to right and from top to bottom, which tells a small model where it
-    /// looks.
+    /// Colours fade across the screen from left to right and from top to bottom, which tells a small model the position.
     pub tint: bool,
 }
 
@@ -109,7 +108,7 @@ impl ScreenOptions {
         Self { profile: Profile::Desktop, width, height, theme, font, jitter: true, tint: false }
     }
 
-    /// The sizes a profile can be drawn at.
+    /// Checks that the profile can be drawn at this size.
     pub fn check(&self) -> Result<(), String> {
         let (width, height) = (self.width, self.height);
         match self.profile {
@@ -133,7 +132,7 @@ impl ScreenOptions {
 
     /// The look of one episode.
     pub fn look(&self, seed: u64) -> Look {
-        let draw = |what: &str, of: u64| mixed(seed, what) % of;
+        let draw = |what: &str, of: u64| seeded_hash(seed, what) % of;
         let theme = self.theme.unwrap_or(if draw("theme", 2) == 0 { Theme::Light } else { Theme::Dark });
         let font = self.font.unwrap_or(match draw("font", 4) {
             0 => Font::Monospace,
@@ -163,9 +162,9 @@ pub struct Look {
     pub theme: Theme,
     /// The font.
     pub font: Font,
-    /// What decides the order of buttons and entries; none for the order they are written in.
+    /// The seed of the order of buttons and entries; none for the order in the source.
     pub order: Option<u64>,
-    /// Colours fade over the screen.
+    /// Colours fade across the screen.
     pub tint: bool,
 }
 
@@ -184,15 +183,15 @@ impl Look {
         }
     }
 
-    /// A number that stays the same for a name within an episode; 0 where order is fixed.
-    pub(crate) fn drawn(&self, name: &str) -> u64 {
-        self.order.map_or(0, |seed| mixed(seed, name))
+    /// A hash of a name that is constant within an episode; 0 where the order is fixed.
+    pub(crate) fn seeded_hash(&self, name: &str) -> u64 {
+        self.order.map_or(0, |seed| seeded_hash(seed, name))
     }
 }
 
-/// A well-mixed number of a seed and a name (FNV-1a, then a finaliser): for orders and colours, where a stream of
-/// draws would shift with every new entry.
-pub(crate) fn mixed(seed: u64, name: &str) -> u64 {
+/// A hash of a seed and a name (FNV-1a, then a finaliser): for orders and colours, where a stream of random draws
+/// would shift with every new entry.
+pub(crate) fn seeded_hash(seed: u64, name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -1,4 +1,4 @@
-//! Scripted policies: the oracle, a random one and a clumsy one, and a whole episode played by any of them.
+//! Scripted policies: the oracle, a random one and a clumsy one; and running a whole episode with any of them.
 
 use crate::embedded::EmbeddedDesktop;
 use crate::environment::{Environment, EnvironmentError};
@@ -11,10 +11,10 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 
-/// Chance of a mistake before each action of the clumsy policy, wherever scores are stated.
+/// Probability of a mistake before each action of the clumsy policy, for every stated score.
 pub const CLUMSINESS: f64 = 0.1;
 
-/// Who acts.
+/// A scripted policy.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a handful live at a time")]
 pub enum Scripted {
@@ -53,7 +53,7 @@ impl Scripted {
     }
 }
 
-/// Knows nothing: any place, any key, a few words.
+/// Acts at random: any point, any key, a few words.
 #[derive(Debug)]
 pub struct RandomPolicy {
     rng: ChaCha8Rng,
@@ -66,11 +66,11 @@ impl RandomPolicy {
     fn next_action(&mut self, environment: &EmbeddedDesktop) -> Action {
         let rng = &mut self.rng;
         let (width, height) = (environment.options().width, environment.options().height);
-        let mut place = || {
+        let mut point = || {
             let (x, y) = (rng.random_range(0..width), rng.random_range(0..height));
             ModelBox::point(f64::from(x), f64::from(y))
         };
-        let (start_box, end_box) = (place(), place());
+        let (start_box, end_box) = (point(), point());
         match rng.random_range(0..200) {
             0..120 => Action::Click { start_box },
             120..130 => Action::LeftDouble { start_box },
@@ -91,7 +91,7 @@ impl RandomPolicy {
     }
 }
 
-/// The oracle, but now and then it uses a widget it did not mean.
+/// The oracle, but now and then it uses a random widget instead.
 #[derive(Debug)]
 pub struct ClumsyPolicy {
     oracle: Oracle,
@@ -117,26 +117,26 @@ impl ClumsyPolicy {
     }
 }
 
-/// A whole episode.
+/// Score and actions of an episode.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Played {
+pub struct EpisodeResult {
     /// How well the task was done.
     pub score: f64,
-    /// What was done.
+    /// The actions taken.
     pub actions: Vec<Action>,
 }
 
-/// Seconds a call of the embedded desktop may take; it takes thousandths.
+/// Time limit of a call to the embedded desktop, in seconds; it takes milliseconds.
 const CALL_SECS: u64 = 60;
 
-/// Plays an episode until the policy ends it or the steps are used up.
-pub fn play(
+/// Runs an episode until the policy ends it or the step limit is reached.
+pub fn run_episode(
     environment: &mut EmbeddedDesktop,
     task: &Task,
     seed: u64,
     policy: &mut Scripted,
     max_steps: usize,
-) -> Result<Played, EnvironmentError> {
+) -> Result<EpisodeResult, EnvironmentError> {
     let deadline = || Instant::now() + Duration::from_secs(CALL_SECS);
     environment.reset(task, seed, deadline())?;
     let mut actions = Vec::new();
@@ -148,5 +148,5 @@ pub fn play(
             break;
         }
     }
-    Ok(Played { score: environment.evaluate(deadline())?, actions })
+    Ok(EpisodeResult { score: environment.evaluate(deadline())?, actions })
 }

@@ -5,7 +5,7 @@ use crate::environment::EnvironmentError;
 use crate::evaluator::Evaluator;
 use crate::look::ScreenOptions;
 use crate::oracle::Oracle;
-use crate::policies::{CLUMSINESS, Scripted, play};
+use crate::policies::{CLUMSINESS, Scripted, run_episode};
 use crate::tasks::Suite;
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ impl PolicyKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Oracle, Self::Detours, Self::Clumsy, Self::Random];
 
-    /// As tables name it.
+    /// Its name in tables.
     pub fn key(self) -> &'static str {
         match self {
             Self::Oracle => "oracle",
@@ -63,7 +63,7 @@ pub struct Scores {
 /// Steps an episode may take.
 pub const MAX_STEPS: usize = 30;
 
-/// Plays all listed tasks of a suite with seeds 0, 1, ...
+/// Runs all listed tasks of a suite with seeds 0, 1, ...
 pub fn scores(
     suite: Suite,
     options: ScreenOptions,
@@ -75,10 +75,10 @@ pub fn scores(
     for (index, task) in suite.all_tasks().enumerate() {
         for seed in 0..seeds {
             let mut policy = kind.policy(seed * 1000 + index as u64);
-            let played = play(&mut environment, task, seed, &mut policy, MAX_STEPS)?;
-            actions += played.actions.len();
+            let result = run_episode(&mut environment, task, seed, &mut policy, MAX_STEPS)?;
+            actions += result.actions.len();
             let group = if Evaluator::of(task)?.infeasible { &mut infeasible } else { &mut feasible };
-            group.push(played.score);
+            group.push(result.score);
         }
     }
     let mean = |scores: &[f64]| 100.0 * scores.iter().sum::<f64>() / scores.len() as f64;

@@ -1,9 +1,9 @@
-//! How a desktop is prepared: the world of a seed, then the task's own steps.
+//! How a desktop is set up: the world of a seed, then the steps of the task.
 
 use crate::desktop::Desktop;
 use crate::environment::EnvironmentError;
 use crate::evaluator::{remove, set, to_json};
-use crate::look::{Look, mixed};
+use crate::look::{Look, seeded_hash};
 use crate::tasks::worlds;
 use crate::world::{App, World, split_path};
 use arpo_core::task::Task;
@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Starts from a world; without this step it is the one drawn for the screen's profile.
+    /// Starts from a world; without this step it is the one sampled for the screen's profile.
     World {
         /// `drawn`, or `empty`.
         name: WorldName,
@@ -26,7 +26,7 @@ pub enum Step {
         /// What.
         value: Value,
     },
-    /// Takes something away.
+    /// Removes something.
     Remove {
         /// A JSON pointer into the world.
         path: String,
@@ -48,9 +48,9 @@ pub enum Step {
         /// Which.
         path: String,
     },
-    /// Covers everything with a message.
+    /// Shows a message over everything.
     Notice {
-        /// What it says.
+        /// Its text.
         text: String,
     },
     /// Opens windows that the task does not need, where windows can overlap.
@@ -61,7 +61,7 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorldName {
-    /// Files, messages and the rest drawn from the seed.
+    /// Files, messages and the rest sampled from the seed.
     Drawn,
     /// Nothing at all.
     Empty,
@@ -74,7 +74,7 @@ pub(crate) fn prepare(task: &Task, look: Look, seed: u64) -> Result<Desktop, Env
         Value::Null => Vec::new(),
         setup => serde_json::from_value(setup.clone()).map_err(|error| bad(format!("config: {error}")))?,
     };
-    let world = worlds::drawn(look.pocket(), seed);
+    let world = worlds::sample(look.pocket(), seed);
     let mut desktop = Desktop::new(world, look);
     for step in steps {
         apply(&mut desktop, step, seed).map_err(|error| bad(format!("config: {error}")))?;
@@ -84,7 +84,7 @@ pub(crate) fn prepare(task: &Task, look: Look, seed: u64) -> Result<Desktop, Env
 
 fn apply(desktop: &mut Desktop, step: Step, seed: u64) -> Result<(), String> {
     match step {
-        Step::World { name: WorldName::Drawn } => desktop.world = worlds::drawn(desktop.look.pocket(), seed),
+        Step::World { name: WorldName::Drawn } => desktop.world = worlds::sample(desktop.look.pocket(), seed),
         Step::World { name: WorldName::Empty } => desktop.world = World::default(),
         Step::Set { path, value } => edit(desktop, |world| set(world, &path, value))?,
         Step::Remove { path } => edit(desktop, |world| {
@@ -110,8 +110,8 @@ fn apply(desktop: &mut Desktop, step: Step, seed: u64) -> Result<(), String> {
         Step::Clutter {} => {
             if !desktop.look.pocket() && desktop.look.order.is_some() {
                 let mut apps = App::ALL;
-                apps.sort_by_key(|app| mixed(seed, &format!("clutter {app}")));
-                for app in &apps[..(mixed(seed, "clutter") % 4) as usize] {
+                apps.sort_by_key(|app| seeded_hash(seed, &format!("clutter {app}")));
+                for app in &apps[..(seeded_hash(seed, "clutter") % 4) as usize] {
                     desktop.open(*app);
                 }
             }

@@ -1,7 +1,7 @@
 //! What an application shows, before any pixel: rows of widgets with names, roles and values.
 //!
-//! Applications only say what there is; a layout puts it on a screen, the painter draws it with egui and
-//! says which widget was used how. The same nodes, placed, are the widget tree that the oracle and
+//! Applications only list their widgets; a layout positions them on a screen, the renderer draws them with egui and
+//! reports which widget was used how. The same nodes with their rectangles are the widget tree that the oracle and
 //! grounding questions read.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Words.
+    /// Plain text.
     Label,
     /// Does something when clicked.
     Button,
@@ -18,7 +18,7 @@ pub enum Role {
     Toggle,
     /// One of several; shows which.
     Radio,
-    /// A number by dragging.
+    /// A level, set by dragging.
     Slider,
     /// One line of text.
     Field,
@@ -39,7 +39,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As it is written for people.
+    /// Its name in listings.
     pub fn key(self) -> &'static str {
         match self {
             Self::Label => "label",
@@ -81,7 +81,7 @@ pub(crate) struct Node {
     pub(crate) id: String,
     /// What it is.
     pub(crate) role: Role,
-    /// What it says.
+    /// Its label.
     pub(crate) label: String,
     /// What it holds.
     pub(crate) value: Value,
@@ -144,7 +144,7 @@ impl Node {
         self
     }
 
-    /// Usable only if.
+    /// Enabled or not.
     pub(crate) fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
@@ -163,12 +163,12 @@ impl Node {
     }
 }
 
-/// Widgets that follow one another, line by line.
+/// A sequence of widgets, laid out line by line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Group {
     /// In their order.
     pub(crate) nodes: Vec<Node>,
-    /// Their order means nothing and may differ from one seed to the next.
+    /// Their order is arbitrary and may vary with the seed.
     pub(crate) shuffle: bool,
 }
 

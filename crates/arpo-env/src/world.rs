@@ -23,7 +23,7 @@ pub enum App {
     Mail,
     /// Alarms by time.
     Alarms,
-    /// Songs, volume, a list.
+    /// Songs, volume, a playlist.
     Player,
     /// A form over several pages that ends in an order.
     Shop,
@@ -42,7 +42,7 @@ impl App {
         Self::Shop,
     ];
 
-    /// As task files and widget ids name it.
+    /// Its name in task files and widget ids.
     pub fn key(self) -> &'static str {
         match self {
             Self::Settings => "settings",
@@ -61,7 +61,7 @@ impl App {
         Self::ALL.into_iter().find(|app| app.key() == key)
     }
 
-    /// As the screen names it; a pocket cell holds six characters.
+    /// Its name on the screen; a pocket cell holds six characters.
     pub fn name(self, pocket: bool) -> &'static str {
         match (self, pocket) {
             (Self::Settings, true) => "Setup",
@@ -91,7 +91,7 @@ impl fmt::Display for App {
 pub struct World {
     /// Settings by name.
     pub settings: BTreeMap<String, Setting>,
-    /// Names of folders; none lies in another.
+    /// Names of folders; they are not nested.
     pub folders: BTreeSet<String>,
     /// Contents by path: `name`, or `folder/name`.
     pub files: BTreeMap<String, String>,
@@ -101,7 +101,7 @@ pub struct World {
     pub mail: BTreeMap<String, Message>,
     /// Alarms by time: `07:30`.
     pub alarms: BTreeMap<String, Alarm>,
-    /// The player.
+    /// The media player.
     pub player: Player,
     /// What the shop sells.
     pub products: BTreeSet<String>,
@@ -159,7 +159,7 @@ pub struct Message {
     pub folder: String,
     /// The other person: who sent it, or whom it was sent to.
     pub person: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -171,13 +171,13 @@ pub struct Alarm {
     pub on: bool,
 }
 
-/// What the player does.
+/// The state of the media player.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Player {
     /// All songs.
     pub songs: BTreeSet<String>,
-    /// The user's own list.
+    /// The user's playlist.
     pub list: BTreeSet<String>,
     /// The chosen song; empty for none.
     pub song: String,
@@ -195,11 +195,11 @@ pub struct Player {
 pub struct Order {
     /// How many.
     pub quantity: u32,
-    /// For whom.
+    /// The recipient.
     pub name: String,
     /// Post code: four digits.
     pub code: String,
-    /// How it is brought.
+    /// The delivery method.
     pub delivery: String,
 }
 

@@ -1,17 +1,13 @@
-//! From a screenshot to patches, as transformers' Qwen2-VL image processor makes them: bicubic resize with
-//! antialiasing to multiples of 28 pixels, rescaling, normalisation, patches of a feature together.
+//! From a screenshot to patches, as transformers' Qwen-VL image processors make them: bicubic resize with antialiasing
+//! to a whole number of image tokens, rescaling, normalisation, with the patches of a token together.
 //!
-//! A patch holds one frame: `[channels, height, width]`. The model adds up the weights of its two equal frames, so the
-//! second copy is never made. It holds grey levels, a byte each: what they become when rescaled and normalised is looked up
-//! or computed where the model runs, so that a quarter is written, kept and sent to a GPU.
-//! No tensor is needed for it, so this is a crate of its own.
+//! A patch holds one frame: `[channels, height, width]`. The model adds the weights of its two equal frames, so the
+//! second copy is never made. For GPUs, patches stay pixel bytes, which the GPU normalises itself: a quarter of the
+//! memory and of the transfer. None of this needs tensors, so it is a crate of its own.
 
-mod axis;
-mod blend;
-mod enlarge;
-mod levels;
+mod normalise;
 mod patches;
-mod reduce;
+mod resize;
 
 use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
 use image::{DynamicImage, ImageFormat, RgbImage};
@@ -21,28 +17,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use levels::{GREYS, Levels, Place};
+pub use normalise::{BYTE_VALUES, Normalisation};
 
 /// Red, green, blue.
 pub const CHANNELS: usize = 3;
 
-/// Pixels of a patch's side, and patches of a feature's: those of every Qwen2.5-VL.
-const PATCH: usize = 14;
-const MERGE: usize = 2;
-
-/// Pixels of a patch.
-const PLANE: usize = PATCH * PATCH;
-
-/// Grey levels of a patch, or the numbers that stand for them.
-pub const PATCH_LEVELS: usize = CHANNELS * PLANE;
-
-/// Larger screenshots than this are not decoded: no screen has them, and a small file may claim any size.
+/// Larger images are not decoded: no screen is that large, and a small file may claim any size.
 const LARGEST_SIDE: u32 = 16_384;
 
-/// An image that cannot be used, or a file that does not say how.
+/// An image or a preprocessor file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The file is missing, or does not say what it should.
+    /// The file is missing or invalid.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
@@ -50,7 +36,7 @@ pub enum ImageError {
         /// What is wrong.
         problem: String,
     },
-    /// An image that no model can see.
+    /// An image that cannot be processed.
     #[error("{0}")]
     Image(String),
 }
@@ -65,23 +51,45 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// All its patches.
+    /// Number of patches.
     pub fn patches(&self) -> usize {
         self.height * self.width
     }
 
-    /// Its features, each of `merge` x `merge` patches.
+    /// Number of features, each of `merge` x `merge` patches.
     pub fn features(&self, merge: usize) -> usize {
         self.patches() / (merge * merge)
+    }
+}
+
+/// How an image is split into patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatchSize {
+    /// Pixels of a patch's side.
+    pub patch: usize,
+    /// Patches of an image token's side.
+    pub merge: usize,
+}
+
+impl PatchSize {
+    /// Values per patch.
+    pub fn values(self) -> usize {
+        CHANNELS * self.patch * self.patch
+    }
+
+    /// Sides of a resized image are multiples of this.
+    pub fn side_factor(self) -> u32 {
+        (self.patch * self.merge) as u32
     }
 }
 
 /// How images are processed, from `preprocessor_config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageProcessor {
-    /// How many pixels a resized image may have.
+    /// Limits for the pixels of a resized image.
     pub limits: PixelLimits,
-    levels: Arc<Levels>,
+    size: PatchSize,
+    normalisation: Arc<Normalisation>,
 }
 
 /// The patches of one image.
@@ -89,29 +97,29 @@ pub struct ImageProcessor {
 pub struct Patches {
     /// Its size in patches.
     pub grid: Grid,
-    /// `[patches, channels * patch * patch]`.
-    pub greys: Vec<u8>,
-    /// The numbers that stand for them.
-    pub levels: Arc<Levels>,
+    /// Pixel bytes: `[patches, channels * patch * patch]`.
+    pub bytes: Vec<u8>,
+    /// How they are normalised.
+    pub normalisation: Arc<Normalisation>,
 }
 
 impl Patches {
-    /// Writes the numbers that stand for them, a place each. All threads there are take part.
-    pub fn write_numbers<P: Place>(&self, places: &mut [P]) {
-        assert_eq!(places.len(), self.greys.len(), "a place for each grey level");
-        assert_eq!(places.len() % PATCH_LEVELS, 0, "patches are whole");
-        let threads = rayon::current_num_threads();
-        if threads == 1 {
-            // here and now: the one thread may be another than this
-            return self.levels.write(&self.greys, places);
-        }
-        let of_part = self.grid.patches().div_ceil(threads) * PATCH_LEVELS;
-        let parts = self.greys.par_chunks(of_part).zip(places.par_chunks_mut(of_part));
-        parts.for_each(|(greys, places)| self.levels.write(greys, places));
+    /// The vision tower's input values: `[patches, channels * patch * patch]`. Runs on all threads.
+    pub fn normalised(&self) -> Vec<f32> {
+        let patch_bytes = self.bytes.len() / self.grid.patches().max(1);
+        let plane = (patch_bytes / CHANNELS).max(1);
+        let mut values = vec![0.0; self.bytes.len()];
+        let planes = values.par_chunks_mut(plane).zip(self.bytes.par_chunks(plane)).enumerate();
+        planes.for_each(|(number, (values, bytes))| {
+            for (value, &byte) in values.iter_mut().zip(bytes) {
+                *value = self.normalisation.of(number % CHANNELS, byte);
+            }
+        });
+        values
     }
 }
 
-/// The fields of the file that decide numbers.
+/// The fields of the file that affect the result.
 #[derive(Deserialize)]
 #[serde(default)]
 struct ProcessorFile {
@@ -133,7 +141,7 @@ struct SizeField {
 }
 
 impl Default for ProcessorFile {
-    /// What transformers assumes of keys that are not there.
+    /// The defaults of transformers for missing keys.
     fn default() -> Self {
         Self {
             min_pixels: None,
@@ -156,7 +164,7 @@ impl ImageProcessor {
         bytes.and_then(|bytes| Self::parse(&bytes)).map_err(|problem| ImageError::File { path, problem })
     }
 
-    /// As the published 7B's file has it: up to 12 845 056 pixels, so that a screen of 1920 x 1080 keeps its size.
+    /// The published 7B's settings: up to 12 845 056 pixels, so that a screen of 1920 x 1080 is not scaled down.
     pub fn published() -> Self {
         let limits = PixelLimits { min: 56 * 56, max: 28 * 28 * 16_384 };
         Self { limits, ..Self::from_file(&ProcessorFile::default()).expect("the defaults are legal") }
@@ -168,88 +176,83 @@ impl ImageProcessor {
     }
 
     fn from_file(file: &ProcessorFile) -> Result<Self, String> {
-        let (patch, merge) = (file.patch_size, file.merge_size);
-        if (patch, merge) != (PATCH, MERGE) {
+        let size = PatchSize { patch: file.patch_size, merge: file.merge_size };
+        if !(1..=64).contains(&size.patch) || !(1..=8).contains(&size.merge) {
             return Err(format!(
-                "patches of {patch} pixels merged by {merge}: expected {PATCH} and {MERGE}, as Qwen2.5-VL has them"
+                "patches of {} pixels merged by {}: expected 1 to 64 and 1 to 8",
+                size.patch, size.merge
             ));
         }
-        let size = file.size.as_ref();
-        let min = file.min_pixels.or(size.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
-        let max = file.max_pixels.or(size.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
+        let edges = file.size.as_ref();
+        let min = file.min_pixels.or(edges.and_then(|size| size.shortest_edge)).unwrap_or(56 * 56);
+        let max = file.max_pixels.or(edges.and_then(|size| size.longest_edge)).unwrap_or(28 * 28 * 1280);
         if !file.image_std.iter().all(|&deviation| deviation > 0.0) {
             return Err(format!("image_std of {:?}: expected numbers above 0", file.image_std));
         }
-        let levels = Levels::new(file.rescale_factor, &file.image_mean, &file.image_std);
-        Ok(Self { limits: PixelLimits { min, max }, levels: Arc::new(levels) })
+        let normalisation = Normalisation::new(file.rescale_factor, &file.image_mean, &file.image_std);
+        Ok(Self { limits: PixelLimits { min, max }, size, normalisation: Arc::new(normalisation) })
     }
 
-    /// The size in patches at which an image of this size is seen.
+    /// How images are split into patches.
+    pub fn patch_size(&self) -> PatchSize {
+        self.size
+    }
+
+    /// The size in pixels that an image of this size is resized to.
+    pub fn resized_size(&self, size: Size) -> Result<Size, ImageError> {
+        smart_resize(size, self.size.side_factor(), self.limits)
+            .map_err(|error| ImageError::Image(error.to_string()))
+    }
+
+    /// The size in patches of an image of this size, after resizing.
     pub fn grid(&self, width: u32, height: u32) -> Result<Grid, ImageError> {
-        let size = smart_resize(Size { width, height }, self.limits)
-            .map_err(|error| ImageError::Image(error.to_string()))?;
-        Ok(Grid { height: size.height as usize / PATCH, width: size.width as usize / PATCH })
+        let size = self.resized_size(Size { width, height })?;
+        let PatchSize { patch, .. } = self.size;
+        Ok(Grid { height: size.height as usize / patch, width: size.width as usize / patch })
     }
 
-    /// The patches of one image, made by all threads there are.
+    /// The patches of one image.
     pub fn process(&self, image: &RgbImage) -> Result<Patches, ImageError> {
-        self.process_in_parts(image, rayon::current_num_threads())
-    }
-
-    /// The patches of several images, each on a core of its own, or on several if there are more cores than images.
-    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
-        let parts = rayon::current_num_threads().div_ceil(images.len().max(1));
-        images.par_iter().map(|image| self.process_in_parts(image, parts)).collect()
-    }
-
-    /// The numbers of several images' patches, one image behind the other and a place each, without keeping their grey
-    /// levels. Images are shared out as for [`Self::process_all`].
-    pub fn write_numbers<P: Place>(&self, images: &[&RgbImage], places: &mut [P]) -> Result<(), ImageError> {
-        let parts = rayon::current_num_threads().div_ceil(images.len().max(1));
-        let mut rest = places;
-        let mut of_images = Vec::with_capacity(images.len());
-        for &image in images {
-            let grid = self.grid(image.width(), image.height())?;
-            let (places, behind) = rest.split_at_mut(grid.patches() * PATCH_LEVELS);
-            of_images.push((image, grid, patches::Numbers { levels: &self.levels, places }));
-            rest = behind;
-        }
-        assert!(rest.is_empty(), "a place for each grey level, and no more");
-        of_images.into_par_iter().try_for_each(|(image, grid, to)| make_patches(image, grid, parts, to))
-    }
-
-    fn process_in_parts(&self, image: &RgbImage, parts: usize) -> Result<Patches, ImageError> {
         let grid = self.grid(image.width(), image.height())?;
-        let mut greys = vec![];
-        make_patches(image, grid, parts, &mut greys)?;
-        Ok(Patches { grid, greys, levels: Arc::clone(&self.levels) })
+        let bytes = self.patches(image, grid, |_, byte| byte)?;
+        Ok(Patches { grid, bytes, normalisation: Arc::clone(&self.normalisation) })
     }
-}
 
-/// The patches of an image, resized where it has to be, made in so many parts at once.
-fn make_patches(
-    image: &RgbImage,
-    grid: Grid,
-    parts: usize,
-    destination: impl patches::Destination,
-) -> Result<(), ImageError> {
-    let from = (image.width() as usize, image.height() as usize);
-    let to = (grid.width * PATCH, grid.height * PATCH);
-    if from == to {
-        patches::of_rows(image.as_raw(), grid, parts, destination);
-    } else if enlarge::can(from, to) {
-        patches::of_enlarged(image.as_raw(), from, grid, parts, destination);
-    } else {
-        reduce::resized(image, to, |rgb| patches::of_rows(rgb, grid, parts, destination))
-            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))?;
+    /// The patches of several images.
+    pub fn process_all(&self, images: &[&RgbImage]) -> Result<Vec<Patches>, ImageError> {
+        images.par_iter().map(|image| self.process(image)).collect()
     }
-    Ok(())
+
+    /// The vision tower's input values of several images, without keeping their bytes.
+    pub fn normalised(&self, images: &[&RgbImage]) -> Result<Vec<Vec<f32>>, ImageError> {
+        let one = |image: &&RgbImage| {
+            let grid = self.grid(image.width(), image.height())?;
+            self.patches(image, grid, |channel, byte| self.normalisation.of(channel, byte))
+        };
+        images.par_iter().map(one).collect()
+    }
+
+    /// The patches of an image, resized if necessary.
+    fn patches<T: Copy + Default + Send>(
+        &self,
+        image: &RgbImage,
+        grid: Grid,
+        value: impl Fn(usize, u8) -> T + Sync,
+    ) -> Result<Vec<T>, ImageError> {
+        let from = (image.width() as usize, image.height() as usize);
+        let to = (grid.width * self.size.patch, grid.height * self.size.patch);
+        if from == to {
+            return Ok(patches::patches(image.as_raw(), grid, self.size, value));
+        }
+        resize::resized(image, to, |rgb| patches::patches(rgb, grid, self.size, value))
+            .map_err(|error| ImageError::Image(format!("an image that cannot be resized: {error}")))
+    }
 }
 
 /// A PNG's pixels.
 pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let wrong =
-        |error: &dyn std::fmt::Display| ImageError::Image(format!("a screenshot that is no PNG: {error}"));
+        |error: &dyn std::fmt::Display| ImageError::Image(format!("a screenshot that is not a PNG: {error}"));
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(LARGEST_SIDE);
     limits.max_image_height = Some(LARGEST_SIDE);
@@ -260,33 +263,28 @@ pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
 
 #[cfg(test)]
 mod tests {
-    use super::ImageProcessor;
+    use super::{ImageProcessor, Patches};
     use image::{Rgb, RgbImage};
     use rayon::ThreadPoolBuilder;
 
     #[test]
-    fn any_number_of_threads_makes_the_same_patches_and_numbers() {
+    fn the_number_of_threads_does_not_change_the_result() {
         let processor = ImageProcessor::published();
-        // one gets larger, one keeps its size and one gets smaller
+        // one is enlarged, one keeps its size and one is reduced
         let images = [(300, 215), (112, 140), (117, 150)].map(|(width, height)| {
             RgbImage::from_fn(width, height, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x ^ y) as u8]))
         });
         let made_by = |threads: usize| {
-            let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be had");
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
             pool.install(|| {
                 let one_by_one: Vec<_> =
                     images.iter().map(|image| processor.process(image).expect("a legal size")).collect();
                 let together = processor.process_all(&images.each_ref()).expect("legal sizes");
                 assert!(one_by_one == together, "{threads} threads");
-                let mut numbers =
-                    one_by_one.iter().map(|one| vec![0.0f32; one.greys.len()]).collect::<Vec<_>>();
-                for (patches, numbers) in one_by_one.iter().zip(&mut numbers) {
-                    patches.write_numbers(numbers);
-                }
-                let mut at_once = vec![0.0f32; numbers.iter().map(Vec::len).sum()];
-                processor.write_numbers(&images.each_ref(), &mut at_once).expect("legal sizes");
-                assert!(at_once == numbers.concat(), "{threads} threads");
-                (one_by_one, numbers)
+                let values: Vec<_> = together.iter().map(Patches::normalised).collect();
+                let at_once = processor.normalised(&images.each_ref()).expect("legal sizes");
+                assert!(at_once == values, "{threads} threads");
+                (together, values)
             })
         };
         let alone = made_by(1);
@@ -296,12 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn files_for_other_models_are_refused() {
+    fn invalid_files_are_rejected() {
         for (file, problem) in [
-            (
-                r#"{"patch_size": 16}"#,
-                "patches of 16 pixels merged by 2: expected 14 and 2, as Qwen2.5-VL has them",
-            ),
+            (r#"{"patch_size": 0}"#, "patches of 0 pixels merged by 2: expected 1 to 64 and 1 to 8"),
             (r#"{"image_std": [0.3, 0, 0.3]}"#, "image_std of [0.3, 0.0, 0.3]: expected numbers above 0"),
             (
                 r#"{"image_std": [0.3]}"#,

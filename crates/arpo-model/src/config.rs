@@ -15,38 +15,38 @@ pub struct ModelConfig {
     pub text: TextConfig,
     /// The vision tower.
     pub vision: VisionConfig,
-    /// Stands once for every feature of an image.
+    /// Placeholder for one feature of an image.
     pub image_token: u32,
-    /// Stands once for every feature of a video.
+    /// Placeholder for one feature of a video.
     pub video_token: u32,
     /// Opens an image.
     pub vision_start_token: u32,
     /// Closes an image.
     pub vision_end_token: u32,
-    /// The file as it was read, so that what we do not use is saved again.
+    /// The file as it was read, so that fields we do not use are saved again.
     source: Map<String, Value>,
 }
 
 /// The language model's dimensions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextConfig {
-    /// Width of a token.
+    /// Width of a hidden state.
     pub hidden: i64,
     /// Decoder layers.
     pub layers: usize,
     /// Attention heads.
     pub heads: i64,
-    /// Heads of keys and values, each shared by several attention heads.
-    pub key_value_heads: i64,
+    /// Key and value heads, each shared by a group of attention heads (GQA).
+    pub kv_heads: i64,
     /// Width inside the gated MLP.
     pub intermediate: i64,
-    /// Tokens known.
+    /// Size of the vocabulary.
     pub vocabulary: i64,
     /// Added to the variance in norms.
     pub norm_epsilon: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// How many frequencies follow time, height and width.
+    /// How many rotary frequencies rotate by time, height and width.
     pub mrope_section: [usize; 3],
     /// The output head is the input embedding.
     pub tied_head: bool,
@@ -62,7 +62,7 @@ impl TextConfig {
 /// The vision tower's dimensions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisionConfig {
-    /// Width of a patch.
+    /// Width of a hidden state.
     pub hidden: i64,
     /// Blocks.
     pub blocks: usize,
@@ -74,7 +74,7 @@ pub struct VisionConfig {
     pub output: i64,
     /// Side of a patch, in pixels.
     pub patch: i64,
-    /// Frames in a patch; a picture is shown as many equal ones.
+    /// Frames in a patch; an image is repeated to fill them.
     pub temporal_patch: i64,
     /// Patches per side that become one feature.
     pub merge: i64,
@@ -82,7 +82,7 @@ pub struct VisionConfig {
     pub window: i64,
     /// Blocks whose attention sees the whole image.
     pub full_attention: Vec<usize>,
-    /// Colours.
+    /// Colour channels.
     pub channels: i64,
 }
 
@@ -92,8 +92,8 @@ impl VisionConfig {
         self.hidden / self.heads
     }
 
-    /// Numbers in a patch of one frame.
-    pub fn patch_numbers(&self) -> i64 {
+    /// Values in a patch of one frame.
+    pub fn patch_values(&self) -> i64 {
         self.channels * self.patch * self.patch
     }
 
@@ -103,13 +103,13 @@ impl VisionConfig {
     }
 }
 
-/// What transformers and vLLM call the model.
+/// The model's class in transformers and vLLM.
 const ARCHITECTURE: &str = "Qwen2_5_VLForConditionalGeneration";
 
-/// Large enough for every real model, small enough that no product of two overflows.
+/// Large enough for every real model, small enough that the product of two does not overflow.
 const LARGEST_DIMENSION: u64 = 1 << 24;
 
-/// The published 7B, whose shapes UI-TARS-1.5-7B has too.
+/// The published 7B; UI-TARS-1.5-7B has the same shapes.
 pub fn qwen2_5_vl_7b() -> ModelConfig {
     let text = json!({
         "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
@@ -120,7 +120,7 @@ pub fn qwen2_5_vl_7b() -> ModelConfig {
         .expect("a published model")
 }
 
-/// The smallest model that reads the embedded desktop: 1.7 million parameters.
+/// The smallest model that can read the embedded desktop: 1.7 million parameters.
 pub fn pocket() -> ModelConfig {
     let text = json!({
         "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 5, "num_key_value_heads": 1,
@@ -206,7 +206,7 @@ fn text_config(text: &Section, root: &Section) -> Result<TextConfig, String> {
         hidden: text.dimension("hidden_size", None)?,
         layers: text.dimension("num_hidden_layers", None)? as usize,
         heads: text.dimension("num_attention_heads", None)?,
-        key_value_heads: text.dimension("num_key_value_heads", None)?,
+        kv_heads: text.dimension("num_key_value_heads", None)?,
         intermediate: text.dimension("intermediate_size", None)?,
         vocabulary: text.dimension("vocab_size", None)?,
         norm_epsilon: text.map.get("rms_norm_eps").and_then(Value::as_f64).unwrap_or(1e-6),
@@ -242,14 +242,14 @@ fn vision_config(vision: &Section) -> Result<VisionConfig, String> {
 }
 
 impl ModelConfig {
-    /// What the shapes rely on.
+    /// Checks the constraints that the shapes rely on.
     fn check(&self) -> Result<(), String> {
         let ModelConfig { text, vision, .. } = self;
         let rule = |holds: bool, problem: String| if holds { Ok(()) } else { Err(problem) };
-        let (hidden, heads, groups) = (text.hidden, text.heads, text.key_value_heads);
+        let (hidden, heads, groups) = (text.hidden, text.heads, text.kv_heads);
         rule(
             hidden % heads == 0 && (hidden / heads) % 2 == 0,
-            format!("{hidden} wide cannot be split into {heads} heads of even width"),
+            format!("a hidden size of {hidden} cannot be split into {heads} heads of even width"),
         )?;
         rule(heads % groups == 0, format!("{heads} heads cannot share {groups} key and value heads"))?;
         let (frequencies, half) = (text.mrope_section.iter().sum::<usize>() as i64, text.head_width() / 2);
@@ -257,14 +257,16 @@ impl ModelConfig {
             frequencies == half,
             format!("`mrope_section` has {frequencies} frequencies: expected half a head, {half}"),
         )?;
-        let (wide, heads) = (vision.hidden, vision.heads);
+        let (hidden_size, heads) = (vision.hidden, vision.heads);
         rule(
-            wide % heads == 0 && (wide / heads) % 4 == 0,
-            format!("the vision tower's {wide} cannot be split into {heads} heads of a multiple of 4"),
+            hidden_size % heads == 0 && (hidden_size / heads) % 4 == 0,
+            format!(
+                "the vision tower's hidden size of {hidden_size} cannot be split into {heads} heads of a multiple of 4"
+            ),
         )?;
         rule(
             vision.output == hidden,
-            format!("the vision tower's features are {} wide: expected {hidden}", vision.output),
+            format!("the vision tower's features have a width of {}: expected {hidden}", vision.output),
         )?;
         rule(vision.window_features() > 0, format!("a window of {} pixels holds no feature", vision.window))?;
         rule(
@@ -278,9 +280,9 @@ impl ModelConfig {
         )
     }
 
-    /// `config.json` in the layout of transformers 5, which transformers 4.x and vLLM read too: what was read, with
-    /// the type of the saved tensors under its new and its old name. Without `architectures` vLLM takes a checkpoint for
-    /// an embedding model.
+    /// `config.json` in the layout of transformers 5, which transformers 4.x and vLLM read too: the original file, with
+    /// the type of the saved tensors under its new and its old name. Without `architectures` vLLM mistakes a checkpoint
+    /// for an embedding model.
     pub fn to_json(&self, dtype: &str) -> Value {
         let mut map = self.source.clone();
         map.entry("architectures").or_insert_with(|| json!([ARCHITECTURE]));
@@ -327,7 +329,7 @@ impl<'a> Section<'a> {
         match self.map.get(name) {
             None => Ok(default),
             Some(value) => serde_json::from_value(value.clone())
-                .map_err(|_| format!("`{name}` is {value}: expected a token number")),
+                .map_err(|_| format!("`{name}` is {value}: expected a token id")),
         }
     }
 }

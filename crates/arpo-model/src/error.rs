@@ -1,4 +1,4 @@
-//! What can be wrong with a model from outside.
+//! Errors of models, their files and their inputs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ pub enum ModelError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file does not say what it should.
+    /// A file's content is wrong.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is expected.
         problem: String,
     },
-    /// A tensor is missing or not as the configuration says.
+    /// A tensor is missing or does not match the configuration.
     #[error("{}: tensor {name}: {problem}", path.display())]
     Tensor {
         /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is expected.
         problem: String,
     },
-    /// Placeholders and pictures do not match.
+    /// Placeholders and images do not match.
     #[error("{placeholders} image placeholder tokens for {features} image features")]
     ImageTokens {
         /// Tokens in the sequence.
@@ -40,7 +40,7 @@ pub enum ModelError {
         /// Features of the images given with it.
         features: usize,
     },
-    /// An input that no model can take.
+    /// An invalid input.
     #[error("{0}")]
     Input(String),
 }

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | which models load | [`config`] |
 //! | how checkpoints are read and written | [`checkpoint`] |
-//! | where tokens stand | [`positions`] |
-//! | what is computed | [`vision`], [`text`], put together in [`model`] |
-//! | what tokens are drawn from | [`distribution`] |
-//! | how it learns | [`learner`] |
+//! | token positions (M-RoPE) | [`positions`] |
+//! | the computation | [`vision`], [`text`], combined in [`model`] |
+//! | the distribution tokens are sampled from | [`distribution`] |
+//! | training | [`learner`] |
 //!
-//! Everything from outside (files, images, token counts) is checked before it meets a tensor; inside, a shape that
-//! does not fit is a bug and panics.
+//! All external input (files, images, token counts) is validated before it reaches a tensor; inside, a shape that does
+//! not fit is a bug and panics.
 
 pub mod checkpoint;
 pub mod config;

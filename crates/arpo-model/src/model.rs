@@ -1,4 +1,4 @@
-//! The whole model: tokens and pictures in, hidden states and logits out.
+//! The whole model: from tokens and images to hidden states and logits.
 
 use crate::ModelError;
 use crate::checkpoint::{Checkpoint, Weights};
@@ -18,12 +18,12 @@ pub struct Model {
     device: Device,
 }
 
-/// One sequence with its pictures.
+/// The tokens of one sequence, with its images' sizes.
 #[derive(Debug, Clone, Copy)]
-pub struct Sequence<'a> {
-    /// Its tokens, a placeholder for every feature of every picture.
+pub struct ModelInput<'a> {
+    /// Its tokens, with a placeholder for every feature of every image.
     pub tokens: &'a [u32],
-    /// The pictures' sizes, in the order of their placeholders.
+    /// The images' sizes, in the order of their placeholders.
     pub grids: &'a [Grid],
 }
 
@@ -36,7 +36,7 @@ impl Model {
         Self { config, weights, vision, text, device }
     }
 
-    /// A model from a checkpoint that was read; its other files are left to the caller.
+    /// A model from a loaded checkpoint; its other files are dropped.
     pub fn from_checkpoint(checkpoint: Checkpoint) -> Self {
         Self::new(checkpoint.config, checkpoint.weights)
     }
@@ -51,7 +51,7 @@ impl Model {
         &self.weights
     }
 
-    /// Where it computes.
+    /// The device of its weights.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -66,55 +66,55 @@ impl Model {
         &self.text
     }
 
-    /// Whether the model knows all of these tokens.
+    /// An error unless all of these tokens are in the vocabulary.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), ModelError> {
         let vocabulary = self.config.text.vocabulary;
         match tokens.iter().find(|&&token| i64::from(token) >= vocabulary) {
             None => Ok(()),
             Some(token) => Err(ModelError::Input(format!(
-                "token {token} is not one of the {vocabulary} the model knows"
+                "token {token} is not in the model's vocabulary of {vocabulary}"
             ))),
         }
     }
 
-    /// Where the tokens of a sequence stand.
-    pub fn positions(&self, sequence: &Sequence) -> Result<Positions, ModelError> {
-        self.check_tokens(sequence.tokens)?;
-        positions(sequence.tokens, sequence.grids, 0, &self.config)
+    /// The positions of a sequence's tokens.
+    pub fn positions(&self, input: &ModelInput) -> Result<Positions, ModelError> {
+        self.check_tokens(input.tokens)?;
+        positions(input.tokens, input.grids, 0, &self.config)
     }
 
-    /// Embeddings of a sequence, the features of its pictures in place of their placeholders: `[tokens, hidden]`.
+    /// Embeddings of a sequence, with its images' features in place of their placeholders: `[tokens, hidden]`.
     pub fn embed(&self, tokens: &[u32], features: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let ids: Vec<i64> = tokens.iter().map(|&token| i64::from(token)).collect();
-        let places: Vec<i64> = (0..)
+        let indices: Vec<i64> = (0..)
             .zip(tokens)
             .filter(|(_, token)| **token == self.config.image_token)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect();
         let count = features.map_or(0, |features| features.size()[0] as usize);
-        if count != places.len() {
-            return Err(ModelError::ImageTokens { placeholders: places.len(), features: count });
+        if count != indices.len() {
+            return Err(ModelError::ImageTokens { placeholders: indices.len(), features: count });
         }
         let embedded = self.text.embed(&Tensor::from_slice(&ids).to_device(self.device));
         Ok(match features {
             None => embedded,
             Some(features) => {
-                let places = Tensor::from_slice(&places).to_device(self.device);
-                embedded.index_copy(0, &places, &features.to_kind(embedded.kind()))
+                let indices = Tensor::from_slice(&indices).to_device(self.device);
+                embedded.index_copy(0, &indices, &features.to_kind(embedded.kind()))
             }
         })
     }
 
     /// Hidden states of one sequence: before the first layer, after each, the last one normed. `pixels` holds the
-    /// patches of its pictures, one behind the other.
+    /// concatenated patches of its images.
     pub fn hidden_states(
         &self,
-        sequence: &Sequence,
+        input: &ModelInput,
         pixels: Option<&Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        let positions = self.positions(sequence)?;
-        let features = pixels.map(|pixels| self.vision.forward(pixels, sequence.grids));
-        let embedded = self.embed(sequence.tokens, features.as_ref())?;
+        let positions = self.positions(input)?;
+        let features = pixels.map(|pixels| self.vision.forward(pixels, input.grids));
+        let embedded = self.embed(input.tokens, features.as_ref())?;
         let layout = self.text.layout(&[positions], self.device);
         Ok(self.text.hidden_states(embedded, &layout))
     }

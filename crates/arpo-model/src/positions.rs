@@ -1,23 +1,23 @@
-//! Where tokens stand: M-RoPE gives every token a place in time, height and width.
+//! Token positions: M-RoPE gives every token a position in time, height and width.
 //!
-//! Text counts on in all three; the features of an image share a time and spread over height and width; what
-//! follows continues behind the largest of them.
+//! Text advances all three; the features of an image share a time and spread over height and width; the next token
+//! continues after the largest of them.
 
 use crate::ModelError;
 use crate::config::ModelConfig;
 
 pub use arpo_image::Grid;
 
-/// Places of a sequence's tokens.
+/// Positions of a sequence's tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Positions {
     /// Time, height and width of every token.
     pub axes: [Vec<i64>; 3],
-    /// Where the next token after the sequence stands, on all axes.
+    /// The position of the next token after the sequence, on all axes.
     pub next: i64,
 }
 
-/// The places of a sequence that begins at `start`. Image tokens must be as many as the images' features, in
+/// The positions of a sequence that starts at `start`. The number of image tokens must match the images' features, in
 /// one run for each image.
 pub fn positions(
     tokens: &[u32],

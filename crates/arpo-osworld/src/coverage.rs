@@ -1,4 +1,4 @@
-//! Which tasks can be run and judged: every metric, getter and set-up step they name is here.
+//! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented.
 
 use crate::error::TaskError;
 use crate::metrics::INFEASIBLE;
@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// What is there and what is not.
+/// What is implemented and what is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
-    /// Tasks that need nothing that is not here.
+    /// Tasks that need nothing that is missing.
     pub covered: usize,
-    /// Tasks looked at.
+    /// All tasks.
     pub total: usize,
     /// By domain.
     pub domains: BTreeMap<String, DomainCoverage>,
-    /// What is not here, as `metric NAME`, `getter NAME` or `step NAME`, with how many tasks need it.
+    /// What is missing, as `metric NAME`, `getter NAME` or `step NAME`, with how many tasks need it.
     pub missing: BTreeMap<String, usize>,
 }
 
-/// A domain's part.
+/// The coverage of a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct DomainCoverage {
-    /// Tasks that need nothing that is not here.
+    /// Tasks that need nothing that is missing.
     pub covered: usize,
     /// Tasks.
     pub total: usize,
-    /// What is not here.
+    /// What is missing.
     pub missing: BTreeSet<String>,
 }
 
@@ -59,12 +59,12 @@ pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
     coverage
 }
 
-/// Loads tasks and refuses them if one needs what is not here.
+/// Loads tasks; an error if one needs something that is missing.
 pub fn load_runnable(tasks: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
     runnable(suite::load(tasks, list)?)
 }
 
-/// The tasks, unless one needs what is not here.
+/// The tasks, unless one needs something that is missing.
 pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     for task in &tasks {
         let missing = missing(&task.task);
@@ -78,7 +78,7 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     Ok(tasks)
 }
 
-/// What a task needs that is not here.
+/// What a task needs that is missing.
 pub fn missing(task: &TaskFile) -> BTreeSet<String> {
     let steps = task.config.iter().chain(&task.evaluator.postconfig);
     let mut missing: BTreeSet<String> = steps
@@ -99,7 +99,7 @@ pub fn missing(task: &TaskFile) -> BTreeSet<String> {
     missing
 }
 
-/// Parts of metrics that are asked for by options and are not here.
+/// Parts of metrics that options ask for and that are missing.
 fn missing_rules(check: &Check) -> Vec<String> {
     let rules = check.options.get("rules").and_then(|rules| rules.as_array()).into_iter().flatten();
     let kinds = rules.filter_map(|rule| rule["type"].as_str());

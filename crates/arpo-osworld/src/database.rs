@@ -5,9 +5,9 @@ use rusqlite::types::ValueRef;
 use serde_json::Value;
 use std::io::Write;
 
-/// A row that takes longer is given up: a hostile query or file must not hold up a run.
+/// A row that takes more steps is an error: a hostile query or file must not block a run.
 const STEPS_LIMIT: u64 = 200_000_000;
-const STEPS_BETWEEN_LOOKS: i32 = 100_000;
+const STEPS_PER_CHECK: i32 = 100_000;
 
 /// The rows of a query. Blobs are null.
 pub fn rows(database: &[u8], query: &str) -> Result<Vec<Vec<Value>>, String> {
@@ -16,7 +16,7 @@ pub fn rows(database: &[u8], query: &str) -> Result<Vec<Vec<Value>>, String> {
     read(&file, query).map_err(|error| format!("sqlite: {error}"))
 }
 
-/// A database changed by statements with their values; its new bytes.
+/// Applies changes to a database; returns its new bytes.
 pub fn changed(
     database: &[u8],
     change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
@@ -31,12 +31,12 @@ pub fn changed(
 
 fn read(file: &tempfile::NamedTempFile, query: &str) -> rusqlite::Result<Vec<Vec<Value>>> {
     let mut connection = Connection::open(file.path())?;
-    let mut looks = 0;
+    let mut checks = 0;
     connection.progress_handler(
-        STEPS_BETWEEN_LOOKS,
+        STEPS_PER_CHECK,
         Some(move || {
-            looks += 1;
-            looks * STEPS_BETWEEN_LOOKS as u64 > STEPS_LIMIT
+            checks += 1;
+            checks * STEPS_PER_CHECK as u64 > STEPS_LIMIT
         }),
     )?;
     let mut statement = connection.prepare(query)?;

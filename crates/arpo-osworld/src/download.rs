@@ -1,8 +1,8 @@
-//! The cache of files that tasks need: fetched once, whole or not at all, shared by all desktops of a host.
+//! The cache of files that tasks need: fetched once and atomically, shared by all desktops of a host.
 //!
 //! Files lie where OSWorld puts them, `<root>/<task id>/<name>`, so that an existing cache is used as it is. A
-//! download is continued where it stopped, checked against a sum where one is known, and renamed into place;
-//! desktops that want the same file at the same time wait for one another. Offline, a missing file is an error
+//! download resumes where it stopped, is checked against a checksum where one is known, and is renamed into place;
+//! desktops that want the same file at the same time wait for each other. Offline, a missing file is an error
 //! that says where it should be.
 
 use crate::error::DownloadError;
@@ -16,22 +16,22 @@ use std::time::Duration;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// The file of known sums in the cache: `{"address": "sha256 in hex"}`.
+/// The file of known checksums in the cache: `{"address": "sha256 in hex"}`.
 pub const CHECKSUMS_FILE: &str = "checksums.json";
 
 /// Where most addresses of Verified's tasks point to; a mirror takes its place.
 const HUGGING_FACE: &str = "https://huggingface.co";
 
-/// How files are had.
+/// How files are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     /// Nothing is fetched.
     pub offline: bool,
     /// Takes the place of `https://huggingface.co`.
     pub mirror: Option<String>,
-    /// Tries of a download.
+    /// Attempts of a download.
     pub tries: u32,
-    /// For one try.
+    /// Timeout of one attempt.
     pub limit: Duration,
 }
 
@@ -41,9 +41,9 @@ impl Default for Sources {
     }
 }
 
-/// Fetches the rest of a file: told the address and how much is there, it gives the status and the body.
+/// Fetches the rest of a file: from its address and the bytes already present to the status and the body.
 pub trait Fetch: Send + Sync {
-    /// Asks for the bytes from `offset` on; the status is 200 for the whole file, 206 for the rest.
+    /// Requests the bytes from `offset` on; the status is 200 for the whole file, 206 for the rest.
     fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<(u16, Box<dyn Read>), String>;
 }
 
@@ -74,17 +74,17 @@ pub struct Cache {
     sources: Sources,
     fetch: Arc<dyn Fetch>,
     checksums: Arc<BTreeMap<String, String>>,
-    /// What one desktop's commands print, where several play the same task at once.
+    /// Output of one desktop's commands, where several run the same task at once.
     outputs: Option<TempDir>,
 }
 
 impl Cache {
-    /// A cache over the internet. Known sums are read from its folder.
+    /// A cache over the internet. Known checksums are read from its folder.
     pub fn new(root: impl Into<PathBuf>, sources: Sources) -> Result<Self, DownloadError> {
         Self::with_fetch(root, sources, Arc::new(Internet::default()))
     }
 
-    /// A cache over anything else.
+    /// A cache with another fetcher.
     pub fn with_fetch(
         root: impl Into<PathBuf>,
         sources: Sources,
@@ -101,7 +101,7 @@ impl Cache {
         Ok(Self { root, sources, fetch, checksums: Arc::new(checksums), outputs: None })
     }
 
-    /// The same cache for one desktop, with a folder of its own for what its commands print.
+    /// The same cache for one desktop, with its own folder for the output of its commands.
     pub fn for_desktop(&self) -> io::Result<Self> {
         Ok(Self {
             root: self.root.clone(),
@@ -136,7 +136,7 @@ impl Cache {
         }
     }
 
-    /// The content of a file, fetched if it is not there. `Err` if it is not what its sum says.
+    /// The content of a file, fetched if missing. An error if its checksum is wrong.
     pub fn obtain(&self, url: &str, path: &Path) -> Result<Vec<u8>, DownloadError> {
         let broken =
             |error: io::Error| DownloadError::Cache { path: path.to_path_buf(), problem: error.to_string() };
@@ -187,7 +187,7 @@ impl Cache {
                         problem: error.to_string(),
                     };
                     if let Err(error) = self.check(url, &fs::read(&part).map_err(broken)?) {
-                        // What is wrong is not continued.
+                        // A wrong file must not be resumed.
                         fs::remove_file(&part).map_err(broken)?;
                         return Err(error);
                     }
@@ -213,7 +213,7 @@ impl Cache {
             200 => File::create(part),
             416 => {
                 fs::remove_file(part).map_err(|error| error.to_string())?;
-                return Err("the server has less than was there; starting again".into());
+                return Err("the server has less than the partial file; starting again".into());
             }
             other => return Err(format!("status {other}")),
         }

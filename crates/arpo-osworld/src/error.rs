@@ -10,10 +10,10 @@ pub enum TaskError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         error: std::io::Error,
     },
-    /// A file does not say what it should.
+    /// A file has invalid content.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
@@ -21,7 +21,7 @@ pub enum TaskError {
         /// What is wrong, and where.
         problem: String,
     },
-    /// A task names functions that are not here.
+    /// A task names functions that are not implemented.
     #[error("task {task} needs what is not implemented: {}", missing.join(", "))]
     Missing {
         /// The task.
@@ -52,36 +52,36 @@ impl MetricError {
     }
 }
 
-/// Why a guest did not answer as it should.
+/// A failed call to a guest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestError {
-    /// No answer, or a broken one.
+    /// No response, or a broken one.
     #[error("{call}: {problem}")]
     Unreachable {
-        /// What was asked.
+        /// The call.
         call: String,
-        /// What came instead.
+        /// What happened.
         problem: String,
     },
-    /// An answer that says no.
+    /// The guest refused.
     #[error("{call}: status {status}: {body}")]
     Refused {
-        /// What was asked.
+        /// The call.
         call: String,
         /// The HTTP status.
         status: u16,
-        /// The beginning of the answer.
+        /// The beginning of the response.
         body: String,
     },
 }
 
-/// Why a getter has no state to give.
+/// Why a getter has no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GetterError {
     /// There is no getter of this name.
     #[error("no getter is called {0:?}")]
     Unknown(String),
-    /// The getter's parameters are not as they should be.
+    /// The getter's parameters are invalid.
     #[error("getter {getter}: {problem}")]
     Config {
         /// The getter.
@@ -92,18 +92,18 @@ pub enum GetterError {
     /// A file that OSWorld's own getter would miss with `FileNotFoundError`: the score is 0.
     #[error("file not found: {0}")]
     NotFound(String),
-    /// The guest did not answer as it should.
+    /// The call to the guest failed.
     #[error(transparent)]
     Guest(#[from] GuestError),
     /// OSWorld's own getter raises an exception here.
     #[error("raises: {0}")]
     Raises(String),
-    /// A file of the internet or of the cache cannot be had.
+    /// A file of the internet or of the cache is not available.
     #[error(transparent)]
     Download(#[from] DownloadError),
 }
 
-/// Why a file of a task cannot be had.
+/// Why a file of a task is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DownloadError {
     /// Offline, and the file is not in the cache.
@@ -114,7 +114,7 @@ pub enum DownloadError {
         /// Where it is looked for.
         path: PathBuf,
     },
-    /// The server did not give it.
+    /// The server did not return it.
     #[error("{url}: {problem}")]
     Fetch {
         /// Where it should come from.
@@ -122,14 +122,14 @@ pub enum DownloadError {
         /// What happened.
         problem: String,
     },
-    /// It is not what it should be.
+    /// Its checksum is wrong.
     #[error("{url}: sha256 is {found}, should be {wanted}")]
     Checksum {
         /// Where it came from.
         url: String,
-        /// The sum of what came.
+        /// The checksum found.
         found: String,
-        /// The sum that is known.
+        /// The expected checksum.
         wanted: String,
     },
     /// The cache cannot be written or read.
@@ -137,7 +137,7 @@ pub enum DownloadError {
     Cache {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         problem: String,
     },
 }
@@ -145,7 +145,7 @@ pub enum DownloadError {
 /// Why a desktop could not be prepared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// A step that is not as it should be.
+    /// An invalid step.
     #[error("set-up step {index}: {problem}")]
     Config {
         /// Which, from 0.
@@ -163,7 +163,7 @@ pub enum SetupError {
         /// What happened.
         problem: String,
     },
-    /// A step that failed, and would on any desktop.
+    /// A step that failed, and would fail on any desktop.
     #[error("set-up step {index} ({step}): {problem}")]
     Failed {
         /// Which, from 0.

@@ -1,4 +1,4 @@
-//! The score of an episode: the steps before judging, the rule for giving up, the checks and how they combine.
+//! The score of an episode: the steps before evaluation, the rule for giving up, the checks and how they combine.
 
 use crate::error::{GetterError, MetricError, SetupError};
 use crate::getters::{self, Context};
@@ -10,10 +10,10 @@ use crate::task::{Check, Conjunction, TaskFile};
 /// Why an episode has no score.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluateError {
-    /// The steps before judging failed.
+    /// The steps before the evaluation failed.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// A state could not be had.
+    /// A state could not be read.
     #[error("{0}")]
     Getter(GetterError),
     /// A metric gave no score.
@@ -28,7 +28,7 @@ pub enum EvaluateError {
 
 impl EvaluateError {
     /// Whether OSWorld's own evaluator raises here, which ARPO counts as a score of 0. Anything else is a fault of
-    /// the desktop or of this program, and no judgement on the agent.
+    /// the desktop or of this program, and not a score of the agent.
     pub fn counts_as_zero(&self) -> bool {
         matches!(
             self,
@@ -38,7 +38,7 @@ impl EvaluateError {
     }
 }
 
-/// Judges the end of an episode. `gave_up` is whether the agent's last action said that the task cannot be done.
+/// Scores the end of an episode. `gave_up` is whether the agent's last action declared the task infeasible.
 pub fn evaluate(
     task: &TaskFile,
     gave_up: bool,
@@ -47,11 +47,11 @@ pub fn evaluate(
     settings: &Settings,
 ) -> Result<f64, EvaluateError> {
     setup::run(preparation, &task.evaluator.postconfig)?;
-    judge(task, gave_up, settings, |getter| getters::get(context, getter))
+    score_checks(task, gave_up, settings, |getter| getters::get(context, getter))
 }
 
-/// The judgement, given a way to states.
-pub fn judge(
+/// The score of the checks, given a source of states.
+pub fn score_checks(
     task: &TaskFile,
     gave_up: bool,
     settings: &Settings,

@@ -1,7 +1,7 @@
 //! OSWorld: its task files, the client of its guests, set-up steps, getters and metrics, natively.
 //!
-//! Everything that judges is a pure function from states to a score; what touches the outside goes through the
-//! [`guest::Guest`] and [`download::Cache`] it is given. Scores are those of OSWorld's own evaluators, oddities
+//! Every metric is a pure function from states to a score; all input and output goes through the given
+//! [`guest::Guest`] and [`download::Cache`]. Scores are those of OSWorld's own evaluators, oddities
 //! included, in the generation the task file was written for.
 
 pub mod coverage;
@@ -16,7 +16,7 @@ pub mod guest;
 pub mod metrics;
 pub mod package;
 pub mod pdf;
-pub mod picture;
+pub mod pillow;
 pub mod provider;
 pub mod results;
 pub mod score;

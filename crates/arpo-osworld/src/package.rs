@@ -6,9 +6,9 @@ use std::path::{Component, Path};
 use std::sync::{Arc, Mutex};
 use zip::ZipArchive;
 
-/// No part may unpack to more than this.
+/// Limit of an unpacked part.
 const PART_LIMIT_BYTES: u64 = 128 << 20;
-/// Nor may an archive say that it holds more parts than this.
+/// Limit of parts in an archive.
 const PARTS_LIMIT: usize = 20_000;
 /// Deeper or larger XML is refused.
 const NODES_LIMIT: u32 = 4_000_000;
@@ -51,7 +51,7 @@ impl Package {
         let size =
             part.take(PART_LIMIT_BYTES + 1).read_to_end(&mut content).map_err(|error| broken(&error))?;
         if size as u64 > PART_LIMIT_BYTES {
-            return Err(broken(&"unpacks to too much"));
+            return Err(broken(&"too large when unpacked"));
         }
         Ok(content)
     }
@@ -123,7 +123,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// Whether the kind ends so.
+    /// Whether the kind ends with this name.
     pub fn is(&self, kind: &str) -> bool {
         self.kind.rsplit('/').next() == Some(kind)
     }
@@ -148,15 +148,15 @@ pub fn resolved(folder: &str, target: &str) -> String {
 
 /// Bytes of an XML document as text: UTF-8, or UTF-16 with its mark.
 pub fn xml_text(bytes: &[u8]) -> Result<String, MetricError> {
-    let wide = |order: fn([u8; 2]) -> u16| {
+    let utf16 = |order: fn([u8; 2]) -> u16| {
         let units = bytes[2..].chunks_exact(2).map(|pair| order([pair[0], pair[1]]));
         char::decode_utf16(units)
             .collect::<Result<String, _>>()
             .map_err(|error| MetricError::raises(error.to_string()))
     };
     match bytes {
-        [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
-        [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
+        [0xff, 0xfe, ..] => utf16(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => utf16(u16::from_be_bytes),
         _ => {
             let text = std::str::from_utf8(bytes)
                 .map_err(|error| MetricError::raises(format!("not UTF-8: {error}")))?;
@@ -176,7 +176,7 @@ pub fn parse(text: &str) -> Result<roxmltree::Document<'_>, MetricError> {
         .map_err(|error| MetricError::raises(format!("not XML: {error}")))
 }
 
-/// A bound on the nesting from the tags alone: the parser recurses, and a deep document would end the program.
+/// A bound on the nesting from the tags alone: the parser recurses, and a deep document would overflow the stack.
 fn too_deep(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0_usize, 0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_two_bytes_a_letter() {
+    fn utf16_text_is_decoded() {
         let bytes: Vec<u8> =
             [0xff, 0xfe].into_iter().chain("<a/>".encode_utf16().flat_map(u16::to_le_bytes)).collect();
         assert_eq!(xml_text(&bytes).unwrap(), "<a/>");

@@ -2,7 +2,7 @@
 //!
 //! The original reads text with `PyMuPDF`. Here text runs are taken in the order of the page's content, a new line
 //! where the baseline moves: both sides of a comparison are read alike, so that equal documents score 1; the
-//! likeness of unequal ones may differ from the original's in the last digits.
+//! similarity of unequal ones may differ from the original's in the last digits.
 
 use crate::error::MetricError;
 use lopdf::content::Content;
@@ -51,7 +51,7 @@ struct TextReader<'a> {
     baseline: Option<f64>,
 }
 
-/// Where text is put: the matrix of the line and how far lines are apart.
+/// The text state: the matrices and the leading.
 #[derive(Clone, Copy)]
 struct Pen {
     drawing: [f64; 6],
@@ -62,7 +62,7 @@ struct Pen {
 const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
 /// The product of two transformations, the first applied first.
-fn product(first: [f64; 6], second: [f64; 6]) -> [f64; 6] {
+fn multiply(first: [f64; 6], second: [f64; 6]) -> [f64; 6] {
     std::array::from_fn(|at| {
         let (row, column) = (at / 2 * 2, at % 2);
         let moved = if row == 4 { second[4 + column] } else { 0.0 };
@@ -118,16 +118,16 @@ impl<'a> TextReader<'a> {
             match operation.operator.as_str() {
                 "q" => saved.push(pen),
                 "Q" => pen = saved.pop().unwrap_or(pen),
-                "cm" => pen.drawing = product(matrix(), pen.drawing),
+                "cm" => pen.drawing = multiply(matrix(), pen.drawing),
                 "BT" => pen.line = IDENTITY,
                 "Tm" => pen.line = matrix(),
                 "TL" => pen.leading = number(0),
-                "Td" => pen.line = product([1.0, 0.0, 0.0, 1.0, number(0), number(1)], pen.line),
+                "Td" => pen.line = multiply([1.0, 0.0, 0.0, 1.0, number(0), number(1)], pen.line),
                 "TD" => {
                     pen.leading = -number(1);
-                    pen.line = product([1.0, 0.0, 0.0, 1.0, number(0), number(1)], pen.line);
+                    pen.line = multiply([1.0, 0.0, 0.0, 1.0, number(0), number(1)], pen.line);
                 }
-                "T*" => pen.line = product([1.0, 0.0, 0.0, 1.0, 0.0, -pen.leading], pen.line),
+                "T*" => pen.line = multiply([1.0, 0.0, 0.0, 1.0, 0.0, -pen.leading], pen.line),
                 "Tf" => {
                     font = name().map(<[u8]>::to_vec).unwrap_or_default();
                     let document = self.document;
@@ -139,9 +139,9 @@ impl<'a> TextReader<'a> {
                 }
                 "Tj" | "TJ" | "'" | "\"" => {
                     if operation.operator != "Tj" && operation.operator != "TJ" {
-                        pen.line = product([1.0, 0.0, 0.0, 1.0, 0.0, -pen.leading], pen.line);
+                        pen.line = multiply([1.0, 0.0, 0.0, 1.0, 0.0, -pen.leading], pen.line);
                     }
-                    self.move_to(product(pen.line, pen.drawing)[5]);
+                    self.move_to(multiply(pen.line, pen.drawing)[5]);
                     let encoding = encodings.get(&font).and_then(Option::as_ref);
                     for operand in &operation.operands {
                         self.show(operand, encoding);
@@ -177,7 +177,7 @@ impl<'a> TextReader<'a> {
             .ok()
             .and_then(|parts| parts.iter().map(|part| part.as_float().ok().map(f64::from)).collect());
         let matrix = matrix.and_then(|parts| parts.try_into().ok()).unwrap_or(IDENTITY);
-        self.read(&content, &fonts, &forms, product(matrix, drawing), depth + 1);
+        self.read(&content, &fonts, &forms, multiply(matrix, drawing), depth + 1);
     }
 
     fn move_to(&mut self, baseline: f64) {

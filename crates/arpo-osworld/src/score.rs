@@ -1,4 +1,4 @@
-//! One metric on given values, for a person who wants to know why an evaluator says what it says.
+//! One metric on given values, to debug an evaluator.
 
 use crate::error::MetricError;
 use crate::metrics::{self, Settings};
@@ -18,7 +18,7 @@ pub struct Case {
     pub id: String,
     /// The metric.
     pub func: String,
-    /// What is judged.
+    /// The result to score.
     #[serde(default)]
     pub result: Value,
     /// What it should be; absent or null, the metric is called without.
@@ -52,12 +52,12 @@ pub fn score_values(
     settings: &Settings,
 ) -> Result<f64, MetricError> {
     let options: Map<String, Value> = serde_json::from_str(options)
-        .map_err(|error| MetricError::raises(format!("options are no JSON object: {error}")))?;
+        .map_err(|error| MetricError::raises(format!("options are not a JSON object: {error}")))?;
     let expected = expected.map(state_of_argument);
     metrics::score(func, &state_of_argument(result), expected.as_ref(), &options, settings)
 }
 
-/// A path of a file that is there; else JSON; else a path at which nothing is.
+/// The path of an existing file; else JSON; else a path without a file.
 pub fn state_of_argument(value: &str) -> State {
     let path = Path::new(value);
     if path.is_file() {
@@ -100,7 +100,7 @@ fn file_of(value: &Value) -> Option<&str> {
     object.get("file")?.as_str()
 }
 
-/// A file with the tables of its sheets, `<name>-<sheet>.csv`, if they lie beside it.
+/// A file with the tables of its sheets, `<name>-<sheet>.csv`, if they are beside it.
 fn file_state(path: &Path) -> State {
     let Ok(bytes) = fs::read(path) else { return State::Absent(path.display().to_string()) };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What a getter hands to a metric: nothing, JSON, or a file with its name, its bytes and the files beside it.
+//! What a getter passes to a metric: nothing, JSON, or a file with its name, its bytes and the files beside it.
 //!
-//! OSWorld hands paths around. Here a file is a value, so that every metric is a pure function; the name stays,
+//! OSWorld passes paths. Here a file is a value, so that every metric is a pure function; the name stays,
 //! because some metrics look at its ending, and so do the neighbours, because one looks for `<book>-<sheet>.csv`.
 
 use crate::error::MetricError;
@@ -28,7 +28,7 @@ impl FileState {
         Self { name: name.into(), bytes: bytes.into(), siblings: Arc::default() }
     }
 
-    /// Whether its name has this ending, letter by letter, as Python's `endswith` asks.
+    /// Whether its name has this extension, case-sensitive, as Python's `endswith`.
     pub fn has_ending(&self, ending: &str) -> bool {
         self.name.rsplit_once('.').is_some_and(|(_, last)| last == ending)
     }
@@ -42,7 +42,7 @@ impl FileState {
     }
 }
 
-/// The state of a thing in the guest, or what is expected of it.
+/// The state of something in the guest, or the expected state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
     /// Python's `None`: the getter found nothing.
@@ -51,7 +51,7 @@ pub enum State {
     Json(Value),
     /// A file.
     File(FileState),
-    /// A path at which there is no file: opening it raises, unlike `None`, which most metrics ask for first.
+    /// A path at which there is no file: opening it raises, unlike `None`, which most metrics check first.
     Absent(String),
     /// Several, in order.
     Many(Vec<State>),

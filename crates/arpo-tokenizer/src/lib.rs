@@ -1,7 +1,7 @@
-//! Text to tokens and back, and a conversation to the text a model was trained on: `tokenizer.json` and the
-//! checkpoint's own chat template.
+//! The tokenizer of a checkpoint (`tokenizer.json`), and its chat template, which renders a conversation as the text
+//! the model was trained on.
 //!
-//! A crate of its own because the tokenizer's generic code takes minutes to compile, and no tensor is needed for it.
+//! A crate of its own because the tokenizer's generic code takes minutes to compile and needs no tensors.
 
 pub mod train;
 
@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer as HuggingFaceTokenizer;
 
-/// What cannot be tokenised, or with what.
+/// Errors of tokenizer files and inputs.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// A file is missing, or does not say what it should.
+    /// A file is missing or invalid.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
@@ -53,7 +53,7 @@ impl Tokenizer {
         Ok(Self { inner, template: chat_template(side_files, folder)? })
     }
 
-    /// The tokens of a text; special tokens written out in it become such tokens, nothing is added.
+    /// The tokens of a text. Special tokens in the text are recognised; none are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let encoded = self.inner.encode_fast(text, false);
         let encoded = encoded
@@ -61,33 +61,36 @@ impl Tokenizer {
         Ok(encoded.get_ids().to_vec())
     }
 
-    /// The text of tokens, special ones left out if asked.
+    /// The text of tokens, optionally without special tokens.
     pub fn decode(&self, tokens: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let decoded = self.inner.decode(tokens, skip_special);
-        decoded.map_err(|error| TokenizerError::Input(format!("tokens that have no text: {error}")))
+        decoded.map_err(|error| TokenizerError::Input(format!("tokens that cannot be decoded: {error}")))
     }
 
-    /// The number of a token by its text.
+    /// The id of a token, by its text.
     pub fn token(&self, text: &str) -> Option<u32> {
         self.inner.token_to_id(text)
     }
 
-    /// Numbers from here on have no text.
+    /// The size of the vocabulary: ids from here on have no text.
     pub fn size(&self) -> u32 {
         self.inner.get_vocab_size(true) as u32
     }
 
-    /// A conversation as the model was trained to read it. With `open_turn` the agent's next turn is opened.
-    pub fn render(&self, messages: &[Message], open_turn: bool) -> Result<String, TokenizerError> {
+    /// Renders a conversation with the chat template. `add_generation_prompt` opens the agent's next turn.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<String, TokenizerError> {
         let messages: Vec<TemplateValue> = messages.iter().map(template_message).collect();
         let mut environment = Environment::new();
-        // as transformers sets Jinja up
+        // as transformers configures Jinja
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         syntax
             .map(|syntax| environment.set_syntax(syntax))
             .and_then(|()| {
-                environment
-                    .render_str(&self.template, context! { messages, add_generation_prompt => open_turn })
+                environment.render_str(&self.template, context! { messages, add_generation_prompt })
             })
             .map_err(|error| TokenizerError::Input(format!("the chat template fails: {error}")))
     }

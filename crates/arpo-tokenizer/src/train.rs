@@ -1,7 +1,7 @@
-//! A tokenizer of one's own: byte-level pairs learnt from text, for models too small for a published vocabulary.
+//! Training a tokenizer: byte-level BPE learnt from text, for models too small for a published vocabulary.
 //!
-//! Digits stay alone, so that coordinates are spelled; the fixed parts of actions (`click(start_box='(`) stay together,
-//! so that each can become one token.
+//! Digits are separate tokens, so that coordinates are spelled digit by digit; the fixed parts of actions
+//! (`click(start_box='(`) stay together, so that each can become one token.
 
 use crate::TokenizerError;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, PreTokenizerWrapper, SplitDelimiterBehavior, TokenizerBuilder};
 
-/// Special tokens, in the order of their numbers.
+/// Special tokens, in the order of their ids.
 pub const SPECIAL_TOKENS: [&str; 9] = [
     "<|endoftext|>",
     "<|im_start|>",
@@ -25,11 +25,11 @@ pub const SPECIAL_TOKENS: [&str; 9] = [
     "<|vision_end|>",
 ];
 
-/// Pieces that may become one token.
+/// Text pieces that may become one token.
 const PIECES: &str =
     r" ?[a-z_]+\((?:[a-z_]+='\(?)?|\)'(?:, [a-z_]+='\(?)?\)?|'\)|\d| ?[\p{L}_]+:?|\s|[^\s\p{L}\p{N}]";
 
-/// Messages between role tokens, pictures between vision tokens.
+/// Messages between role tokens, images between vision tokens.
 const CHAT_TEMPLATE: &str = "\
 {% for message in messages %}<|im_start|>{{ message['role'] }}
 {% for part in message['content'] %}{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>\
@@ -37,18 +37,18 @@ const CHAT_TEMPLATE: &str = "\
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}";
 
-/// Learns a vocabulary of at most `size` tokens from texts, and returns the tokenizer's files by name.
+/// Trains a vocabulary of at most `size` tokens on texts, and returns the tokenizer's files by name.
 pub fn train(
     texts: impl Iterator<Item = String> + Send,
     size: usize,
 ) -> Result<BTreeMap<String, Vec<u8>>, TokenizerError> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        TokenizerError::Input(format!("no tokenizer could be learnt: {error}"))
+    let failed = |error: &dyn std::fmt::Display| {
+        TokenizerError::Input(format!("the tokenizer cannot be trained: {error}"))
     };
     let special: Vec<AddedToken> =
         SPECIAL_TOKENS.iter().map(|&token| AddedToken::from(token, true)).collect();
     let pieces = Split::new(SplitPattern::Regex(PIECES.into()), SplitDelimiterBehavior::Isolated, false)
-        .map_err(|error| wrong(&error))?;
+        .map_err(|error| failed(&error))?;
     let bytes = ByteLevel::new(false, false, false);
     let mut trainer = BpeTrainerBuilder::new()
         .vocab_size(size)
@@ -67,9 +67,9 @@ pub fn train(
         .with_post_processor(Some(bytes))
         .with_decoder(Some(bytes))
         .build()
-        .map_err(|error| wrong(&error))?;
-    tokenizer.train(&mut trainer, texts).map_err(|error| wrong(&error))?;
-    let text = tokenizer.to_string(true).map_err(|error| wrong(&error))?;
+        .map_err(|error| failed(&error))?;
+    tokenizer.train(&mut trainer, texts).map_err(|error| failed(&error))?;
+    let text = tokenizer.to_string(true).map_err(|error| failed(&error))?;
     let config = serde_json::json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|im_end|>",
@@ -92,7 +92,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn fixed_parts_are_one_token_and_anything_can_be_written() {
+    fn fixed_parts_are_one_token_and_any_text_round_trips() {
         let text =
             |number: usize| format!("Open Settings\nAction: click(start_box='({number},{})')", number + 7);
         let files = train((0..200).map(text), 400).unwrap();
@@ -104,8 +104,8 @@ mod tests {
         for (number, token) in SPECIAL_TOKENS.iter().enumerate() {
             assert_eq!(tokenizer.token(token), Some(number as u32));
         }
-        for strange in ["größe 七 🙂", "type(content='it''s')", "", "\n\n x", "a  b"] {
-            assert_eq!(tokenizer.decode(&tokenizer.encode(strange).unwrap(), false).unwrap(), strange);
+        for text in ["größe 七 🙂", "type(content='it''s')", "", "\n\n x", "a  b"] {
+            assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap(), false).unwrap(), text);
         }
     }
 }

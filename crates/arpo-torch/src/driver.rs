@@ -1,10 +1,10 @@
-//! What the NVIDIA driver says of its devices, asked directly: it answers also where libtorch has no CUDA half,
-//! and that difference is what a user needs to hear.
+//! The NVIDIA driver's devices, queried directly: this works also where libtorch was built without CUDA, and that
+//! difference is what a user needs to know.
 
 use libloading::os::unix::Library;
 use std::ffi::{CStr, c_char, c_int};
 
-/// What the driver says.
+/// What the driver reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
     /// The CUDA version it supports, as (major, minor).
@@ -25,27 +25,27 @@ pub struct GpuDevice {
 }
 
 impl GpuDevice {
-    /// It computes in bf16, as models of billions of parameters are here: since Ampere.
+    /// Whether it computes in bf16, which large models use here: since Ampere.
     pub fn has_bf16(&self) -> bool {
         self.compute_capability >= (8, 0)
     }
 }
 
-/// Why the driver cannot be asked.
+/// Why the driver cannot be queried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// There is no driver.
-    #[error("no NVIDIA driver (libcuda.so.1 is not there)")]
-    Absent,
-    /// It is there and refuses.
-    #[error("the NVIDIA driver answers {call} with error {code}")]
-    Refused {
+    #[error("no NVIDIA driver (libcuda.so.1 not found)")]
+    NotInstalled,
+    /// A call failed.
+    #[error("the NVIDIA driver's {call} returned error {code}")]
+    Failed {
         /// The call.
         call: &'static str,
-        /// The driver's number for what is wrong.
+        /// The driver's error code.
         code: i32,
     },
-    /// It is there, but not as expected.
+    /// The library lacks a call.
     #[error("the NVIDIA driver has no {0}")]
     MissingCall(&'static str),
 }
@@ -53,10 +53,10 @@ pub enum DriverError {
 /// Long enough for every device name, by the driver's documentation.
 const NAME_BYTES: u16 = 256;
 
-/// Asks the driver.
-pub fn ask() -> Result<Driver, DriverError> {
-    // SAFETY: libcuda's initialisers have no preconditions; it is only opened here, and closed again after.
-    let library = unsafe { Library::new("libcuda.so.1") }.map_err(|_| DriverError::Absent)?;
+/// Queries the driver.
+pub fn query() -> Result<Driver, DriverError> {
+    // SAFETY: libcuda's initialisers have no preconditions; it is closed again at the end of this function.
+    let library = unsafe { Library::new("libcuda.so.1") }.map_err(|_| DriverError::NotInstalled)?;
     let calls = Calls { library: &library };
     calls.init()?;
     let version = calls.int("cuDriverGetVersion")?;
@@ -85,15 +85,15 @@ impl Calls<'_> {
     fn init(&self) -> Result<(), DriverError> {
         // SAFETY: CUresult cuInit(unsigned int Flags), which is 0.
         let code = unsafe { self.find::<unsafe extern "C" fn(u32) -> c_int>("cuInit")?(0) };
-        accepted("cuInit", code)
+        check("cuInit", code)
     }
 
-    /// A call that answers with one number.
+    /// A call that returns one integer.
     fn int(&self, call: &'static str) -> Result<c_int, DriverError> {
-        let mut answer = 0;
+        let mut value = 0;
         // SAFETY: CUresult call(int *answer); the pointer is valid for the call.
-        let code = unsafe { self.find::<unsafe extern "C" fn(*mut c_int) -> c_int>(call)?(&raw mut answer) };
-        accepted(call, code).map(|()| answer)
+        let code = unsafe { self.find::<unsafe extern "C" fn(*mut c_int) -> c_int>(call)?(&raw mut value) };
+        check(call, code).map(|()| value)
     }
 
     fn device(&self, ordinal: c_int) -> Result<GpuDevice, DriverError> {
@@ -105,7 +105,7 @@ impl Calls<'_> {
                 ordinal,
             )
         };
-        accepted("cuDeviceGet", code)?;
+        check("cuDeviceGet", code)?;
 
         let mut name = [0; NAME_BYTES as usize];
         // SAFETY: CUresult cuDeviceGetName(char *name, int len, CUdevice dev); `name` holds `len` bytes.
@@ -116,7 +116,7 @@ impl Calls<'_> {
                 handle,
             )
         };
-        accepted("cuDeviceGetName", code)?;
+        check("cuDeviceGetName", code)?;
         let name = CStr::from_bytes_until_nul(&name).map_or_else(|_| "?".into(), CStr::to_string_lossy);
 
         let mut memory_bytes: usize = 0;
@@ -127,7 +127,7 @@ impl Calls<'_> {
                 handle,
             )
         };
-        accepted("cuDeviceTotalMem_v2", code)?;
+        check("cuDeviceTotalMem_v2", code)?;
         let compute_capability =
             (self.attribute(handle, CAPABILITY_MAJOR)?, self.attribute(handle, CAPABILITY_MINOR)?);
         Ok(GpuDevice { name: name.into_owned(), memory_bytes: memory_bytes as u64, compute_capability })
@@ -144,12 +144,12 @@ impl Calls<'_> {
                 device,
             )
         };
-        accepted(call, code).map(|()| value)
+        check(call, code).map(|()| value)
     }
 }
 
-fn accepted(call: &'static str, code: c_int) -> Result<(), DriverError> {
-    if code == 0 { Ok(()) } else { Err(DriverError::Refused { call, code }) }
+fn check(call: &'static str, code: c_int) -> Result<(), DriverError> {
+    if code == 0 { Ok(()) } else { Err(DriverError::Failed { call, code }) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an agent is besides its weights: how it reads, how it is spoken to, how it answers.
+//! An agent without its weights: tokenizer, image processor, conversation style and special tokens.
 
 use crate::TrainError;
 use arpo_agent::conversation::ConversationStyle;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 /// An agent without weights.
 #[derive(Debug)]
 pub struct Agent {
-    /// Its words.
+    /// Tokenizer.
     pub tokenizer: Arc<Tokenizer>,
-    /// Its eyes.
+    /// Image processor.
     pub processor: ImageProcessor,
-    /// How it is spoken to.
+    /// Prompt format.
     pub style: ConversationStyle,
-    /// Ends its responses.
+    /// Ends a response.
     pub end_token: u32,
-    /// Stands for a feature of a picture.
+    /// Placeholder for one image feature.
     pub image_token: u32,
-    /// Patches along a side of a feature.
+    /// Patches along each side of a feature (the spatial merge size).
     pub merge: usize,
-    /// Tokens it may not say: pictures', roles', and those without a text.
+    /// Tokens it may not generate: image and role tokens, and ids without text.
     pub forbidden: Vec<u32>,
 }
 
-/// Tokens that open and close messages and pictures; of these only the end of a message may be said.
+/// Tokens that structure messages and images. `<|im_end|>` is not among them: the agent may generate it.
 const STRUCTURE: [&str; 6] =
     ["<|endoftext|>", "<|im_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"];
 
@@ -43,14 +43,21 @@ impl Agent {
     ) -> Result<Self, TrainError> {
         let tokenizer = Arc::new(Tokenizer::new(side_files, folder)?);
         let processor = side_files.get("preprocessor_config.json").ok_or_else(|| {
-            TrainError::Options(format!("{}: preprocessor_config.json is missing", folder.display()))
+            TrainError::Configuration(format!("{}: preprocessor_config.json is missing", folder.display()))
         })?;
         let processor = ImageProcessor::parse(processor)
-            .map_err(|problem| TrainError::Options(format!("preprocessor_config.json: {problem}")))?;
+            .map_err(|problem| TrainError::Configuration(format!("preprocessor_config.json: {problem}")))?;
+        let (size, vision) = (processor.patch_size(), &config.vision);
+        if (size.patch as i64, size.merge as i64) != (vision.patch, vision.merge) {
+            return Err(TrainError::Configuration(format!(
+                "preprocessor_config.json: patches of {} pixels merged by {}: expected {} and {}, as config.json has them",
+                size.patch, size.merge, vision.patch, vision.merge
+            )));
+        }
         let end_token = tokenizer
             .token("<|im_end|>")
-            .ok_or_else(|| TrainError::Options("the tokenizer has no <|im_end|>".into()))?;
-        // models are often wider than their vocabulary
+            .ok_or_else(|| TrainError::Configuration("the tokenizer has no <|im_end|>".into()))?;
+        // embedding tables are often larger than the tokenizer's vocabulary
         let without_text = tokenizer.size()..config.text.vocabulary as u32;
         let forbidden =
             STRUCTURE.iter().filter_map(|text| tokenizer.token(text)).chain(without_text).collect();
@@ -66,7 +73,7 @@ impl Agent {
     }
 }
 
-/// How the pocket agent is spoken to: in few words.
+/// The short prompt format of the pocket agent.
 pub fn pocket_style() -> ConversationStyle {
     ConversationStyle {
         system: "GUI agent".into(),

@@ -1,4 +1,4 @@
-//! The models that can be trained: a Hugging Face folder, or the small one that the program carries in itself.
+//! The models that can be trained: a Hugging Face folder, or the small one embedded in the program.
 
 use crate::TrainError;
 use arpo_model::checkpoint::{self, Checkpoint};
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tch::{Device, Kind};
 
-/// The name of the carried model.
+/// The name of the embedded model.
 pub const POCKET: &str = "pocket";
 
-macro_rules! carried {
+macro_rules! embedded {
     ($($name:literal),*) => {
         [$(($name, include_bytes!(concat!("../../../models/pocket/", $name)).as_slice())),*]
     };
 }
 
-/// Its files; `models/README.md` says how it was made.
-static POCKET_FILES: [(&str, &[u8]); 6] = carried![
+/// Its files; `models/README.md` describes how it was made.
+static POCKET_FILES: [(&str, &[u8]); 6] = embedded![
     "chat_template.jinja",
     "config.json",
     "model.safetensors",
@@ -33,12 +33,12 @@ pub fn dimensions(base: &str) -> Result<ModelConfig, TrainError> {
     }
     let file =
         POCKET_FILES.iter().find(|(name, _)| *name == "config.json").map_or(&[][..], |(_, bytes)| bytes);
-    let value = serde_json::from_slice(file).map_err(|error| TrainError::Options(error.to_string()))?;
-    config::parse(value).map_err(TrainError::Options)
+    let value = serde_json::from_slice(file).map_err(|error| TrainError::Configuration(error.to_string()))?;
+    config::parse(value).map_err(TrainError::Configuration)
 }
 
-/// Looks through a model without reading its weights: its dimensions and its other files; an error if something is
-/// missing.
+/// Checks a model without reading its weights and returns its dimensions and its other files; an error if something
+/// is missing.
 pub fn check(base: &str) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
     if base == POCKET {
         let files = POCKET_FILES.iter().map(|&(name, bytes)| (name.to_owned(), bytes.to_vec())).collect();
@@ -50,8 +50,8 @@ pub fn check(base: &str) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), Tra
 fn folder_of(base: &str) -> Result<&Path, TrainError> {
     let folder = Path::new(base);
     if !folder.is_dir() {
-        return Err(TrainError::Options(format!(
-            "model {base:?} is not there: expected {POCKET:?} or the folder of a Qwen2.5-VL checkpoint"
+        return Err(TrainError::Configuration(format!(
+            "model {base:?} does not exist: expected {POCKET:?} or the folder of a Qwen2.5-VL checkpoint"
         )));
     }
     Ok(folder)
@@ -60,7 +60,7 @@ fn folder_of(base: &str) -> Result<&Path, TrainError> {
 /// Reads a model by its name or folder.
 pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainError> {
     if base == POCKET {
-        return Ok(checkpoint::load_carried(&POCKET_FILES, kind, device)?);
+        return Ok(checkpoint::load_embedded(&POCKET_FILES, kind, device)?);
     }
     Ok(checkpoint::load(folder_of(base)?, kind, device)?)
 }

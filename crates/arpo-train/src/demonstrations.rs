@@ -1,5 +1,5 @@
-//! What is imitated: whole episodes of the oracle, and questions about single screens. Made on the fly, each named by a
-//! number, so that any number of threads makes the same ones.
+//! Demonstrations for supervised training: whole episodes of the oracle, and grounding questions about single screens.
+//! Generated on the fly, each from its number, so that the result does not depend on the number of threads.
 
 use crate::TrainError;
 use crate::agent::Agent;
@@ -12,7 +12,7 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::ImageRef;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{Answer, questions};
+use arpo_env::grounding::{GroundingAnswer, questions};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
 use image::RgbImage;
@@ -20,47 +20,47 @@ use rand::RngExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Questions about one screen at most.
+/// Most questions about one screen.
 const QUESTIONS: usize = 8;
 
-/// Oracle actions before questions are asked, at most.
+/// Most oracle actions before the screen that questions are about.
 const STEPS_BEFORE_QUESTIONS: usize = 3;
 
-/// Actions of a demonstrated episode at most; the oracle needs 12.
+/// Most actions of a demonstrated episode; the oracle needs 12.
 const LONGEST_EPISODE: usize = 16;
 
-/// Something to imitate.
+/// A conversation to train on.
 #[derive(Debug, Clone)]
 pub struct Demonstration {
-    /// Its tokens, with the agent's marked.
+    /// Its tokens, and which of them are the agent's.
     pub assembled: Assembled,
     /// Its screenshots, in order.
     pub screens: Vec<Arc<RgbImage>>,
 }
 
-/// Seconds a call of the embedded desktop may take; it takes thousandths.
+/// A generous deadline for a call of the embedded desktop, which takes milliseconds.
 pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
 
-/// The oracle's words.
-pub fn words(action: &Action) -> String {
+/// The response text for an action of the oracle.
+pub fn response_text(action: &Action) -> String {
     render::response(None, std::slice::from_ref(action))
 }
 
-/// The tokens of a response that comes to its end.
+/// The tokens of a complete response, with its end token.
 pub fn response_tokens(agent: &Agent, text: &str) -> Result<Vec<u32>, TrainError> {
     let mut tokens = agent.tokenizer.encode(text)?;
     tokens.push(agent.end_token);
     Ok(tokens)
 }
 
-/// What the oracle was asked, saw and did.
+/// An episode of the oracle.
 #[derive(Debug, Clone)]
 pub struct OracleEpisode {
-    /// The task in words.
+    /// The task's instruction.
     pub instruction: String,
-    /// Before each action.
+    /// The screen before each action.
     pub screens: Vec<Arc<RgbImage>>,
     /// In order.
     pub actions: Vec<Action>,
@@ -108,13 +108,13 @@ pub fn episode(
     let turns: Vec<Turn> = actions
         .iter()
         .zip(&screens)
-        .map(|(action, screen)| Turn { screenshot: reference(screen), response: words(action) })
+        .map(|(action, screen)| Turn { screenshot: reference(screen), response: response_text(action) })
         .collect();
     let messages = conversation(&instruction, &turns, None, &agent.style);
     demonstration(agent, &messages, screens)
 }
 
-/// Questions about a screen that the oracle passes through.
+/// Questions about a screen on the oracle's way.
 pub fn grounding(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
@@ -132,13 +132,13 @@ pub fn grounding(
         screen = desktop.step(&action, deadline())?.screen;
     }
     let text = |role, text: String| Message { role, content: Content::Text(text) };
-    let picture = Message { role: Role::User, content: Content::Image(reference(&screen.image)) };
-    let mut messages = vec![text(Role::System, agent.style.system.clone()), picture];
+    let image = Message { role: Role::User, content: Content::Image(reference(&screen.image)) };
+    let mut messages = vec![text(Role::System, agent.style.system.clone()), image];
     for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
         messages.push(text(Role::User, question.text));
         let answer = match question.answer {
-            Answer::Act(action) => words(&action),
-            Answer::Label(label) => label,
+            GroundingAnswer::Act(action) => response_text(&action),
+            GroundingAnswer::Label(label) => label,
         };
         messages.push(text(Role::Assistant, answer));
     }
@@ -154,8 +154,8 @@ fn demonstration(
         .iter()
         .filter(|message| message.role == Role::Assistant)
         .map(|message| match &message.content {
-            Content::Text(words) => response_tokens(agent, words),
-            Content::Image(_) => Err(TrainError::Options("the agent does not show pictures".into())),
+            Content::Text(text) => response_tokens(agent, text),
+            Content::Image(_) => Err(TrainError::Internal("a response that holds an image".into())),
         })
         .collect::<Result<Vec<_>, _>>()?;
     let grids = screens
@@ -166,7 +166,7 @@ fn demonstration(
     Ok(Demonstration { assembled, screens })
 }
 
-/// A picture's place in a conversation; which picture it is, its order says.
+/// Stands for a screen in a conversation. Screens are matched by their order, so no digest is needed.
 pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
     ImageRef { digest: String::new(), width: screen.width(), height: screen.height() }
 }

@@ -1,8 +1,8 @@
-//! From a conversation to one token sequence with the agent's tokens marked.
+//! From a conversation to one token sequence and the spans of the agent's tokens in it.
 //!
-//! What the agent said stands in the sequence as the tokens it drew, not as its text tokenised again: the two can
-//! differ, and the sequence must be what was sampled from. So the template is rendered with a mark in place of each
-//! response, cut at the marks, and the pieces between are tokenised.
+//! The agent's responses enter the sequence as the tokens that were sampled, not as their text tokenised again: the two
+//! can differ, and training must see the sequence that was sampled. So the template is rendered with a mark in place of
+//! each response and split at the marks, and the pieces between are tokenised.
 
 use crate::TrainError;
 use crate::agent::Agent;
@@ -10,15 +10,15 @@ use arpo_agent::conversation::{Content, Message, Role};
 use arpo_core::trajectory::TokenSpan;
 use arpo_image::Grid;
 
-/// Stands for a response in a rendered conversation; no text has it.
+/// Stands for a response in a rendered conversation; occurs in no real text.
 const MARK: &str = "\u{f8ff}response\u{f8ff}";
 
 /// A conversation in tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
-    /// All tokens, a placeholder for every feature of every picture.
+    /// All tokens, with a placeholder for every feature of every image.
     pub tokens: Vec<u32>,
-    /// The agent's responses in them, in order.
+    /// The spans of the agent's responses, in order.
     pub spans: Vec<TokenSpan>,
 }
 
@@ -33,9 +33,9 @@ impl Assembled {
     }
 }
 
-/// Puts a conversation together. `responses` are the tokens of the agent's messages, in order, each with its end token
-/// if it came to its end; the words of those messages are not looked at. `grids` are the pictures' sizes. With
-/// `open_turn` the agent's next turn is opened.
+/// Tokenises a conversation. `responses` are the tokens of the agent's messages, in order, each with its end token if
+/// it is complete; the text of those messages is not used. `grids` are the sizes of the images. With `open_turn` the
+/// agent's next turn is opened.
 pub fn assemble(
     agent: &Agent,
     messages: &[Message],
@@ -57,13 +57,13 @@ pub fn assemble(
     for (number, piece) in rendered.split(MARK).enumerate() {
         if number > 0 {
             let response =
-                responses.next().ok_or_else(|| TrainError::Options("a message without tokens".into()))?;
+                responses.next().ok_or_else(|| TrainError::Internal("a message without tokens".into()))?;
             let start = assembled.tokens.len();
             assembled.tokens.extend(response.as_ref());
             assembled.spans.push(TokenSpan { start, end: assembled.tokens.len() });
         }
         let mut tokens = agent.tokenizer.encode(piece)?.into_iter().peekable();
-        // a response that came to its end has its end token already
+        // a complete response already has its end token
         let ended = assembled.tokens.last() == Some(&agent.end_token);
         if number > 0 && ended && tokens.peek() == Some(&agent.end_token) {
             tokens.next();
@@ -71,7 +71,7 @@ pub fn assemble(
         for token in tokens {
             let times = if token == agent.image_token {
                 let grid =
-                    grids.next().ok_or_else(|| TrainError::Options("a picture without a size".into()))?;
+                    grids.next().ok_or_else(|| TrainError::Internal("an image without a size".into()))?;
                 grid.features(agent.merge)
             } else {
                 1

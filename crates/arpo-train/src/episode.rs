@@ -1,8 +1,8 @@
-//! An episode: what is to be played, what has happened so far, and what it was in the end.
+//! An episode: its plan, its history while it runs, and its trajectory.
 
 use crate::TrainError;
 use crate::dialogue::Assembled;
-use crate::policy::Answer;
+use crate::policy::Response;
 use arpo_agent::geometry::Size;
 use arpo_core::action::{Action, ModelBox};
 use arpo_core::task::Task;
@@ -16,30 +16,30 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An episode to play.
+/// An episode to collect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodePlan {
     /// Unique in its run.
     pub id: EpisodeId,
-    /// What is asked.
+    /// Its task.
     pub task: Arc<Task>,
-    /// Of the desktop: distractors, places, looks.
+    /// Seed of the desktop: distractors, positions, looks.
     pub world_seed: u64,
-    /// Of the agent's words.
+    /// Seed of the sampled tokens.
     pub sampling_seed: u64,
-    /// Turns at most.
+    /// Most turns.
     pub max_steps: usize,
 }
 
-/// What has happened in an episode: screens and answers by turns. Cloning it copies no pixels and no words.
+/// The screens and responses of an episode so far. Cloning it copies neither pixels nor text.
 #[derive(Debug, Clone)]
 pub struct History {
-    /// What is played.
+    /// Its plan.
     pub plan: Arc<EpisodePlan>,
-    /// What was seen; one more than answers while the agent is to answer.
+    /// Screens; one more than responses while a response is pending.
     pub screens: Vec<Screenshot>,
-    /// What was said.
-    pub answers: Vec<Arc<Answer>>,
+    /// Responses.
+    pub responses: Vec<Arc<Response>>,
 }
 
 /// Where an episode's time went.
@@ -49,13 +49,13 @@ pub struct EpisodeTimings {
     pub total: Duration,
     /// In calls of the desktop.
     pub desktop: Duration,
-    /// Between questions and answers.
+    /// Between requests and responses.
     pub policy: Duration,
 }
 
-/// An episode that was played.
+/// A completed episode.
 #[derive(Debug, Clone)]
-pub struct PlayedEpisode {
+pub struct CompletedEpisode {
     /// The episode as it is stored and trained on.
     pub trajectory: Trajectory,
     /// What the agent saw, one screen for each step.
@@ -64,18 +64,18 @@ pub struct PlayedEpisode {
     pub timings: EpisodeTimings,
 }
 
-/// Turns that were said in one sequence, as a policy writes them down.
+/// Turns that were sampled in one sequence, as a policy transcribes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranscriptSlice {
-    /// The whole sequence, with the words of earlier slices, and all the agent's words in it.
+    /// The whole sequence, with the text of earlier slices, and the spans of all responses in it.
     pub assembled: Assembled,
-    /// The turns that were said in it.
+    /// The turns that were sampled in it.
     pub turns: Range<usize>,
     /// The first turn whose screen is in it.
     pub first_live: usize,
 }
 
-/// How an episode ended, before it is written down.
+/// An ended episode, before it becomes a trajectory.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
     pub(crate) history: History,
@@ -86,28 +86,28 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Writes it down. A last screen that was not answered is left out.
-    pub(crate) fn played(
+    /// Turns it into a trajectory. A last screen without a response is left out.
+    pub(crate) fn completed(
         mut self,
         version: PolicyVersion,
         transcribe: impl FnOnce(&History) -> Result<Vec<TranscriptSlice>, TrainError>,
-    ) -> Result<PlayedEpisode, TrainError> {
-        let History { plan, screens, answers } = &mut self.history;
-        screens.truncate(answers.len());
+    ) -> Result<CompletedEpisode, TrainError> {
+        let History { plan, screens, responses } = &mut self.history;
+        screens.truncate(responses.len());
         let plan = Arc::clone(plan);
         let transcript = transcribe(&self.history)?;
         let spans = transcript.iter().flat_map(|slice| &slice.assembled.spans[slice.turns.clone()]);
-        let History { screens, answers, .. } = self.history;
-        // a step that could not be carried out before the desktop failed has no actions
-        self.actions.resize(answers.len(), vec![]);
+        let History { screens, responses, .. } = self.history;
+        // a step that was not executed before the desktop failed has no actions
+        self.actions.resize(responses.len(), vec![]);
         let steps = screens
             .iter()
-            .zip(&answers)
+            .zip(&responses)
             .zip(self.actions)
             .zip(spans)
-            .map(|(((screen, answer), actions), &span)| Step {
+            .map(|(((screen, response), actions), &span)| Step {
                 observation: Observation { screenshot: reference(screen) },
-                response: answer.text.clone(),
+                response: response.text.clone(),
                 actions,
                 span,
             })
@@ -120,21 +120,21 @@ impl Ended {
         let trajectory = Trajectory {
             id: plan.id.clone(),
             task: plan.task.id.clone(),
-            policy_version: answers.iter().map(|answer| answer.version).min().unwrap_or(version),
+            policy_version: responses.iter().map(|response| response.version).min().unwrap_or(version),
             slices: transcript.into_iter().map(slice).collect(),
             steps,
-            sampler_logp: answers.iter().flat_map(|answer| &answer.logp).copied().collect(),
+            sampler_logp: responses.iter().flat_map(|response| &response.logp).copied().collect(),
             score: self.score,
             well_formed: !matches!(self.outcome, Outcome::Unparsable { .. }),
             outcome: self.outcome,
         };
         trajectory.check()?;
         let screens = screens.into_iter().map(|screen| screen.image).collect();
-        Ok(PlayedEpisode { trajectory, screens, timings: self.timings })
+        Ok(CompletedEpisode { trajectory, screens, timings: self.timings })
     }
 }
 
-/// A screenshot named by its pixels.
+/// A screenshot with the digest of its pixels.
 pub(crate) fn screenshot(image: Arc<RgbImage>) -> Screenshot {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -144,13 +144,13 @@ pub(crate) fn screenshot(image: Arc<RgbImage>) -> Screenshot {
     Screenshot { digest: format!("{:016x}{:016x}", half(0), half(1)).into(), image }
 }
 
-/// A screenshot as a trajectory names it.
+/// A trajectory's reference to a screenshot.
 pub(crate) fn reference(screen: &Screenshot) -> ImageRef {
     let (width, height) = screen.image.dimensions();
     ImageRef { digest: screen.digest.to_string(), width, height }
 }
 
-/// An action in pixels of the screen, from one in pixels of the picture that the agent saw.
+/// Converts an action from pixels of the image that the agent saw to pixels of the screen.
 pub(crate) fn on_screen(action: &Action, seen: Size, screen: Size) -> Action {
     let mut action = action.clone();
     if seen == screen {
@@ -158,13 +158,9 @@ pub(crate) fn on_screen(action: &Action, seen: Size, screen: Size) -> Action {
     }
     let across = f64::from(screen.width) / f64::from(seen.width);
     let down = f64::from(screen.height) / f64::from(seen.height);
-    let scale = |place: &mut ModelBox| {
-        *place = ModelBox {
-            x1: place.x1 * across,
-            y1: place.y1 * down,
-            x2: place.x2 * across,
-            y2: place.y2 * down,
-        };
+    let scale = |area: &mut ModelBox| {
+        *area =
+            ModelBox { x1: area.x1 * across, y1: area.y1 * down, x2: area.x2 * across, y2: area.y2 * down };
     };
     match &mut action {
         Action::Click { start_box }
@@ -196,26 +192,26 @@ mod tests {
     use arpo_core::action::Direction;
 
     #[test]
-    fn places_are_found_on_the_screen() {
+    fn coordinates_are_scaled_to_the_screen() {
         let (seen, screen) = (Size { width: 56, height: 28 }, Size { width: 112, height: 84 });
         let drag =
             Action::Drag { start_box: ModelBox::point(1.0, 2.0), end_box: ModelBox::point(10.0, 20.0) };
-        let moved =
+        let scaled =
             Action::Drag { start_box: ModelBox::point(2.0, 6.0), end_box: ModelBox::point(20.0, 60.0) };
-        assert_eq!(on_screen(&drag, seen, screen), moved);
+        assert_eq!(on_screen(&drag, seen, screen), scaled);
         assert_eq!(on_screen(&drag, seen, seen), drag);
-        let place =
+        let scroll =
             |x, y| Action::Scroll { start_box: Some(ModelBox::point(x, y)), direction: Direction::Down };
-        assert_eq!(on_screen(&place(3.0, 3.0), seen, screen), place(6.0, 9.0));
+        assert_eq!(on_screen(&scroll(3.0, 3.0), seen, screen), scroll(6.0, 9.0));
         assert_eq!(on_screen(&Action::Wait {}, seen, screen), Action::Wait {});
     }
 
     #[test]
-    fn equal_pixels_have_equal_names() {
-        let picture = |grey, width| Arc::new(RgbImage::from_pixel(width, 12 / width, image::Rgb([grey; 3])));
-        let name = |image| screenshot(image).digest;
-        assert_eq!(name(picture(7, 4)), name(picture(7, 4)));
-        assert_ne!(name(picture(7, 4)), name(picture(8, 4)));
-        assert_ne!(name(picture(7, 4)), name(picture(7, 3)));
+    fn equal_pixels_have_equal_digests() {
+        let pixels = |grey, width| Arc::new(RgbImage::from_pixel(width, 12 / width, image::Rgb([grey; 3])));
+        let digest = |image| screenshot(image).digest;
+        assert_eq!(digest(pixels(7, 4)), digest(pixels(7, 4)));
+        assert_ne!(digest(pixels(7, 4)), digest(pixels(8, 4)));
+        assert_ne!(digest(pixels(7, 4)), digest(pixels(7, 3)));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong while collecting or learning.
+//! Errors of collecting and learning.
 
 use crate::run::RunError;
 use arpo_core::trajectory::TrajectoryError;
@@ -8,7 +8,7 @@ use arpo_image::ImageError;
 use arpo_model::ModelError;
 use arpo_tokenizer::TokenizerError;
 
-/// Why collecting or learning cannot go on.
+/// Why collecting or learning cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     /// The model, or a file of it.
@@ -26,15 +26,15 @@ pub enum TrainError {
     /// An environment that should not fail.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
-    /// No desktop can be had any more.
-    #[error("none of {desktops} desktops can be had any more; the last failure: {reason}")]
+    /// All desktops are in quarantine.
+    #[error("all {desktops} desktops are quarantined; the last failure: {reason}")]
     NoDesktop {
-        /// How many there should be.
+        /// How many there are.
         desktops: usize,
-        /// What the last one said.
+        /// Why the last one failed.
         reason: String,
     },
-    /// An episode that contradicts itself.
+    /// An inconsistent episode.
     #[error(transparent)]
     Trajectory(#[from] TrajectoryError),
     /// The run folder.
@@ -43,17 +43,26 @@ pub enum TrainError {
     /// The device, or the machine, has no more memory.
     #[error("out of memory while {phase}: {problem}; expected {advice}")]
     OutOfMemory {
-        /// What was done.
+        /// What was running.
         phase: &'static str,
         /// What would help.
         advice: &'static str,
-        /// What libtorch said.
+        /// libtorch's message.
         problem: String,
     },
-    /// The run was asked to stop, and what was under way is given up.
+    /// A stop was requested, and running work was abandoned.
     #[error("stopped on request")]
     Interrupted,
-    /// Options that contradict each other.
+    /// An invalid configuration, or an invalid file that it names.
     #[error("{0}")]
-    Options(String),
+    Configuration(String),
+    /// A server that does not respond, or a desktop's provider.
+    #[error("{0}")]
+    Service(String),
+    /// The system refused a file or a thread.
+    #[error("{0}")]
+    Io(String),
+    /// A defect of this program.
+    #[error("internal error: {0}")]
+    Internal(String),
 }

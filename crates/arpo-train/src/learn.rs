@@ -1,53 +1,53 @@
-//! The updates of one iteration: samples shared out among updates, the clipped loss over each update's batch, one
-//! optimiser step each. A sample without advantage counts in its batch and costs no pass. An episode that several samples
-//! have in common is computed once, and their coefficients are added: the gradient is the same, and a policy that is sure
-//! of itself often does the same thing twice.
+//! The updates of one iteration: samples divided into mini-batches, the clipped loss over each mini-batch, one optimiser
+//! step each. A sample with advantage 0 counts in its mini-batch's normaliser but is not computed. An episode that
+//! several samples share is computed once, and their coefficients are added: the gradient is the same, and a
+//! low-entropy policy often repeats an episode.
 //!
-//! Old log-probabilities: those of the first update's samples are the ones its own forward pass finds, because nothing
-//! has moved yet; only samples of later updates need a pass beforehand, and with `loss.old = "sampler"` only the
-//! replayed ones among them.
+//! Old log-probabilities: the first update takes them from its own forward pass, because the weights have not changed
+//! yet; only samples of later updates need a forward pass beforehand, and with `loss.old = "sampler"` only the replayed
+//! ones among them.
 //!
-//! Updates can be stopped between any two micro-batches: the update under way moves nothing, and [`Updates`] says how to
-//! go on with it later.
+//! Updates can be stopped between any two micro-batches: an interrupted update changes no weights, and [`Updates`] holds
+//! what is needed to continue later.
 
 use crate::TrainError;
-use crate::layout::Layout;
-use crate::lesson::{Sample, updates};
+use crate::batch::{Sample, mini_batches};
+use crate::learner::{Learner, Scorer, SpanLoss};
+use crate::screens::Screens;
 use arpo_core::config::Config;
 use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
 use arpo_core::replay::Origin;
 use arpo_core::trajectory::{Slice, Step, Trajectory};
-use arpo_model::learner::Learner;
-use arpo_model::learner::step::Updater;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The updates of an iteration, as far as they are made; enough to go on with them in another process.
+/// The progress of an iteration's updates; enough to continue them in another process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {
-    /// Those gone through, skipped ones included.
+    /// Updates done, skipped ones included.
     done: usize,
-    /// What the samples' ratios start from; none where the first pass is yet to find it. Empty before the first update.
+    /// Old log-probabilities of each sample; `None` if its first forward pass will provide them. Empty before the first
+    /// update.
     old: Vec<Option<Vec<f32>>>,
-    /// Its loss and gradient norm are sums.
+    /// Here, loss and gradient norm are sums.
     report: LearnReport,
-    /// Sum of the entropies, and how many they are.
+    /// Sum of the entropies, and their number.
     entropy: (f64, usize),
 }
 
 impl Updates {
-    /// Made or skipped so far.
+    /// Updates made or skipped so far.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Those skipped so far.
+    /// Updates skipped so far.
     pub fn skipped(&self) -> usize {
         self.report.skipped
     }
 
-    /// How they went.
+    /// Their statistics.
     pub fn report(&self) -> LearnReport {
         let over = |sum: f64, count: usize| sum / count.max(1) as f64;
         LearnReport {
@@ -59,25 +59,25 @@ impl Updates {
     }
 }
 
-/// How an iteration's updates went.
+/// Statistics of an iteration's updates.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnReport {
     /// Optimiser steps.
     pub updates: usize,
-    /// Optimiser steps that were skipped because a loss or gradient was no number.
+    /// Optimiser steps that were skipped because a loss or gradient was not finite.
     pub skipped: usize,
     /// Mean loss of the updates made.
     pub loss: f64,
     /// Mean norm of their gradients before clipping.
     pub gradient_norm: f64,
-    /// Sums over the trained tokens of trajectories with an advantage; others are not gone through.
+    /// Sums over the trained tokens of trajectories with an advantage; the others are not computed.
     pub statistics: LossStatistics,
-    /// Mean entropy of the distributions the trained tokens were taken from.
+    /// Mean entropy of the distributions of the trained tokens.
     pub entropy: f64,
-    /// Between sampler and learner, before anything moved.
+    /// Between sampler and learner, before the weights changed.
     pub mismatch: Mismatch,
-    /// Tokens gone through, the prompts' and pictures' included; of equal episodes one counts.
+    /// Tokens computed, those of prompts and images included; duplicate episodes count once.
     pub tokens: usize,
     /// The last learning rate.
     pub learning_rate: f64,
@@ -111,90 +111,94 @@ impl Mismatch {
     }
 }
 
-/// Where an iteration stands in its run.
+/// The position of an iteration in its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RunPosition {
     /// The iteration.
     pub iteration: u64,
     /// Updates made before it.
     pub updates_before: u64,
 }
 
-/// Makes those of an iteration's updates that are not made yet; interrupted, the rest of them is left for another time. A
-/// `reference` is the model that `loss.kl_coefficient` ties the policy to.
+/// Makes the remaining updates of an iteration. If interrupted, it can be called again for the rest.
 pub fn learn(
-    updater: &mut Updater,
-    reference: Option<&Learner>,
+    learner: &mut dyn Learner,
     samples: &[Sample],
     progress: &mut Updates,
-    layout: &Layout,
-    place: Place,
+    screens: &Screens,
+    position: RunPosition,
     config: &Config,
 ) -> Result<LearnReport, TrainError> {
     let plan: Vec<Vec<usize>> = (0..config.optimiser.epochs)
-        .flat_map(|epoch| updates(samples.len(), epoch, place.iteration, config))
+        .flat_map(|epoch| mini_batches(samples.len(), epoch, position.iteration, config))
         .collect();
     if progress.done >= plan.len() {
         return Ok(progress.report());
     }
     let trajectories: Vec<&Trajectory> =
         samples.iter().map(|sample| sample.member.trajectory.as_ref()).collect();
-    let tied_to = match reference {
-        Some(reference) => layout.scores(reference, &trajectories)?,
-        None => vec![],
+    let reference = if config.loss.kl_coefficient > 0.0 {
+        learner.log_probs(Scorer::Reference, &trajectories, screens)?
+    } else {
+        vec![]
     };
     let mut old = if progress.old.is_empty() {
-        old_before(updater, samples, &trajectories, layout, &plan, config)?
+        old_log_probs(learner, samples, &trajectories, screens, &plan, config)?
     } else {
         let known = std::mem::take(&mut progress.old).into_iter();
-        known.zip(&trajectories).map(|(known, trajectory)| Old::from_known(known, trajectory)).collect()
+        known
+            .zip(&trajectories)
+            .map(|(known, trajectory)| OldLogProbs::from_known(known, trajectory))
+            .collect()
     };
-    for (number, batch) in plan.iter().enumerate().skip(progress.done) {
-        let lengths: Vec<usize> = batch.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
+    for (number, mini_batch) in plan.iter().enumerate().skip(progress.done) {
+        let lengths: Vec<usize> =
+            mini_batch.iter().map(|&sample| trajectories[sample].trained_tokens()).collect();
         let scales = token_scales(&lengths, config.loss.normaliser, config.loss.constant_tokens);
-        let update = place.updates_before + number as u64;
+        let update = position.updates_before + number as u64;
         let share_of_run =
-            (place.iteration as f64 + number as f64 / plan.len() as f64) / config.iterations as f64;
+            (position.iteration as f64 + number as f64 / plan.len() as f64) / config.iterations as f64;
         let rate = config.optimiser.learning_rate_at(update, share_of_run);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
-        let counted: Vec<(usize, f64)> = batch.iter().copied().zip(scales).collect();
-        let chosen: Vec<(usize, f64)> =
-            counted.into_iter().filter(|&(sample, _)| pulls(&samples[sample], config)).collect();
-        let alike = alike(chosen.iter().map(|&(sample, _)| trajectories[sample]));
-        let together: Vec<&Trajectory> = alike.iter().map(|same| trajectories[chosen[same[0]].0]).collect();
-        let result = layout.update(updater, &together, rate, |part, new| {
-            let (mut value, mut coefficients) = (0.0, vec![0.0; new.len()]);
-            for &at in &alike[part.trajectory] {
-                let (sample, scale) = chosen[at];
+        let scaled: Vec<(usize, f64)> = mini_batch.iter().copied().zip(scales).collect();
+        let computed: Vec<(usize, f64)> =
+            scaled.into_iter().filter(|&(sample, _)| has_gradient(&samples[sample], config)).collect();
+        let duplicates = group_duplicates(computed.iter().map(|&(sample, _)| trajectories[sample]));
+        let distinct: Vec<&Trajectory> =
+            duplicates.iter().map(|same| trajectories[computed[same[0]].0]).collect();
+        let result = learner.update(&distinct, screens, rate, &mut |span, new| {
+            let mut loss = SpanLoss { value: 0.0, coefficients: vec![0.0; new.len()] };
+            for &at in &duplicates[span.trajectory] {
+                let (sample, scale) = computed[at];
                 let member = &samples[sample].member;
-                let said = part.trained.clone();
+                let tokens = span.trained.clone();
                 if number == 0 && member.origin == (Origin::Fresh {}) {
-                    mismatch.add(&member.trajectory.sampler_logp[said.clone()], new);
+                    mismatch.add(&member.trajectory.sampler_logp[tokens.clone()], new);
                 }
-                // in a later update only if the first was skipped, and then nothing has moved since
-                if let Old::FirstPass(own) = &mut old[sample]
-                    && own.get(said.start).is_some_and(|logp| logp.is_nan())
+                // happens in a later update only if the first was skipped: then the weights are still the same
+                if let OldLogProbs::FirstPass(own) = &mut old[sample]
+                    && own.get(tokens.start).is_some_and(|logp| logp.is_nan())
                 {
-                    own[said.clone()].copy_from_slice(new);
+                    own[tokens.clone()].copy_from_slice(new);
                 }
-                let tokens = PolicySample {
+                let policy_sample = PolicySample {
                     advantage: samples[sample].advantage,
                     new_logp: new,
-                    old_logp: &old[sample].logp()[said.clone()],
-                    reference_logp: tied_to.get(sample).map(|logp| &logp[said.clone()]),
-                    behaviour: member.behaviour(&config.loss, &config.replay).map(|all| all.of(said)),
+                    old_logp: &old[sample].logp()[tokens.clone()],
+                    reference_logp: reference.get(sample).map(|logp| &logp[tokens.clone()]),
+                    behaviour: member.behaviour(&config.loss, &config.replay).map(|all| all.of(tokens)),
                 };
-                let (one, gradient, sums) = sample_loss(&tokens, scale, &config.loss);
-                value += one;
+                let (value, gradient, sums) = sample_loss(&policy_sample, scale, &config.loss);
+                loss.value += value;
                 statistics.add(&sums);
-                coefficients.iter_mut().zip(gradient).for_each(|(all, one)| *all += one);
+                loss.coefficients.iter_mut().zip(gradient).for_each(|(all, one)| *all += one);
             }
-            (value, coefficients)
+            loss
         });
         let made = match result {
             Err(TrainError::Interrupted) => {
-                progress.old = old.into_iter().map(Old::known).collect();
+                progress.old = old.into_iter().map(OldLogProbs::known).collect();
                 return Err(TrainError::Interrupted);
             }
             made => made?,
@@ -204,7 +208,7 @@ pub fn learn(
             report.updates += 1;
             report.loss += made.loss;
             report.gradient_norm += made.gradient_norm.unwrap_or(0.0);
-            for value in made.scores.iter().flat_map(|scores| &scores.entropy).flatten() {
+            for value in &made.entropy {
                 progress.entropy = (progress.entropy.0 + f64::from(*value), progress.entropy.1 + 1);
             }
             report.statistics.add(&statistics);
@@ -212,38 +216,38 @@ pub fn learn(
                 report.mismatch = mismatch;
             }
         } else {
-            // what it saw may hold what is no number, which no file could keep
+            // its statistics may not be finite, which JSON cannot hold
             report.skipped += 1;
         }
-        report.tokens += together.iter().map(|trajectory| trajectory.tokens()).sum::<usize>();
+        report.tokens += distinct.iter().map(|trajectory| trajectory.tokens()).sum::<usize>();
         report.learning_rate = rate;
         progress.done += 1;
     }
     Ok(progress.report())
 }
 
-/// Whether a sample adds anything to the gradient. One that does not counts in its batch and needs no pass: with an
-/// advantage of 0 every coefficient is 0, unless a reference model holds it.
-fn pulls(sample: &Sample, config: &Config) -> bool {
+/// Whether a sample contributes to the gradient. With an advantage of 0 every coefficient is 0, unless there is a KL
+/// term; such a sample counts in its mini-batch but is not computed.
+fn has_gradient(sample: &Sample, config: &Config) -> bool {
     sample.advantage != 0.0 || config.loss.kl_coefficient > 0.0
 }
 
-/// The log-probabilities that a sample's ratios start from.
-enum Old {
+/// The old log-probabilities of a sample, the denominators of its ratios.
+enum OldLogProbs {
     /// Known beforehand.
     Known(Vec<f32>),
-    /// Those of its first forward pass, before anything has moved; no numbers until then.
+    /// Taken from its first forward pass, while the weights are still the same; NaN until then.
     FirstPass(Vec<f32>),
 }
 
-impl Old {
+impl OldLogProbs {
     fn logp(&self) -> &[f32] {
         match self {
             Self::Known(logp) | Self::FirstPass(logp) => logp,
         }
     }
 
-    /// As it can be written down: a file has no room for what is no number.
+    /// In a form that can be saved: JSON has neither NaN nor infinity.
     fn known(self) -> Option<Vec<f32>> {
         match self {
             Self::Known(logp) | Self::FirstPass(logp) => {
@@ -260,53 +264,54 @@ impl Old {
     }
 }
 
-/// What makes an episode what it is: its sequences, and the screen and the words of each step.
-type Episode<'t> = (&'t [Slice], Vec<(&'t str, usize, usize)>);
+/// What identifies an episode: its token sequences, and the screen and span of each step.
+type EpisodeKey<'t> = (&'t [Slice], Vec<(&'t str, usize, usize)>);
 
-/// Which trajectories are the same episode, step for step, in the order they first come.
-fn alike<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usize>> {
-    let mut places: HashMap<Episode, usize> = HashMap::new();
-    let mut alike: Vec<Vec<usize>> = vec![];
+/// Indices of the trajectories that are the same episode, step for step, in the order in which they first occur.
+fn group_duplicates<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> Vec<Vec<usize>> {
+    let mut known: HashMap<EpisodeKey, usize> = HashMap::new();
+    let mut groups: Vec<Vec<usize>> = vec![];
     for (at, trajectory) in trajectories.enumerate() {
         let step =
             |step: &'t Step| (step.observation.screenshot.digest.as_str(), step.span.start, step.span.end);
         let steps = trajectory.steps.iter().map(step).collect();
-        let place = *places.entry((&trajectory.slices, steps)).or_insert_with(|| {
-            alike.push(vec![]);
-            alike.len() - 1
+        let group = *known.entry((&trajectory.slices, steps)).or_insert_with(|| {
+            groups.push(vec![]);
+            groups.len() - 1
         });
-        alike[place].push(at);
+        groups[group].push(at);
     }
-    alike
+    groups
 }
 
 /// Old log-probabilities of all samples; those that cannot take them from the first forward pass are computed.
-fn old_before(
-    updater: &Updater,
+fn old_log_probs(
+    learner: &mut dyn Learner,
     samples: &[Sample],
     trajectories: &[&Trajectory],
-    layout: &Layout,
+    screens: &Screens,
     plan: &[Vec<usize>],
     config: &Config,
-) -> Result<Vec<Old>, TrainError> {
+) -> Result<Vec<OldLogProbs>, TrainError> {
     let first: &[usize] = plan.first().map_or(&[], Vec::as_slice);
     let mut missing = vec![];
-    let mut old: Vec<Old> = samples
+    let mut old: Vec<OldLogProbs> = samples
         .iter()
         .enumerate()
         .map(|(number, Sample { member, .. })| {
             if member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler {
-                return Old::Known(member.trajectory.sampler_logp.clone());
+                return OldLogProbs::Known(member.trajectory.sampler_logp.clone());
             }
-            if !first.contains(&number) && pulls(&samples[number], config) {
+            if !first.contains(&number) && has_gradient(&samples[number], config) {
                 missing.push(number);
             }
-            Old::FirstPass(vec![f32::NAN; trajectories[number].trained_tokens()])
+            OldLogProbs::FirstPass(vec![f32::NAN; trajectories[number].trained_tokens()])
         })
         .collect();
-    let missed: Vec<&Trajectory> = missing.iter().map(|&sample| trajectories[sample]).collect();
-    for (sample, logp) in missing.into_iter().zip(layout.scores(updater.learner(), &missed)?) {
-        old[sample] = Old::Known(logp);
+    let to_compute: Vec<&Trajectory> = missing.iter().map(|&sample| trajectories[sample]).collect();
+    let computed = learner.log_probs(Scorer::Policy, &to_compute, screens)?;
+    for (sample, logp) in missing.into_iter().zip(computed) {
+        old[sample] = OldLogProbs::Known(logp);
     }
     Ok(old)
 }
@@ -316,10 +321,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_probability_that_is_no_number_is_not_written_down() {
-        assert_eq!(Old::FirstPass(vec![-1.0, -2.0]).known(), Some(vec![-1.0, -2.0]));
+    fn a_non_finite_log_probability_is_not_saved() {
+        assert_eq!(OldLogProbs::FirstPass(vec![-1.0, -2.0]).known(), Some(vec![-1.0, -2.0]));
         for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(Old::Known(vec![-1.0, odd]).known(), None);
+            assert_eq!(OldLogProbs::Known(vec![-1.0, odd]).known(), None);
         }
     }
 }

@@ -2,30 +2,37 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how a conversation becomes tokens, which of them are the agent's | [`dialogue`] |
+//! | how a conversation becomes tokens, and which of them are trained | [`dialogue`] |
 //! | what the agent is made of besides its weights | [`agent`] |
-//! | how episodes are played on many desktops | [`collect`] |
-//! | what an episode is while it is played, and after | [`episode`] |
-//! | who answers: the engine, a script | [`policy`] |
-//! | what is imitated: oracle episodes, questions about screens | [`demonstrations`] |
+//! | the environments port: tasks and desktops of a suite | [`environments`] |
+//! | the rollout-policy port: the engine, a chat server, a script | [`policy`] |
+//! | the learner port: micro-batches, updates | [`learner`] |
+//! | how episodes are collected on many desktops | [`collect`] |
+//! | an episode while it is collected, and after | [`episode`] |
+//! | replay, rewards and advantages: from groups to a batch | [`batch`] |
+//! | the updates of an iteration | [`learn`] |
+//! | demonstrations: oracle episodes, questions about screens | [`demonstrations`] |
 //! | supervised training | [`supervised`] |
-//! | what a run leaves on disk and goes on from | [`run`] |
-//! | what a run needs of its device, and what happens where that is not enough | [`memory_plan`], [`memory`] |
+//! | rejection sampling, DPO, KTO | [`offline`] |
+//! | the training loop | [`trainer`] |
+//! | the run folder, checkpoints, resuming | [`run`] |
+//! | the memory that a run needs, and errors when it runs out | [`memory_plan`], [`memory`] |
 
 pub mod agent;
 pub mod base_model;
+pub mod batch;
 pub mod collect;
 pub mod demonstrations;
 pub mod dialogue;
+pub mod environments;
 pub mod episode;
 mod error;
-pub mod layout;
+mod images;
 pub mod learn;
-pub mod lesson;
+pub mod learner;
 pub mod memory;
 pub mod memory_plan;
 pub mod offline;
-mod pictures;
 pub mod policy;
 pub mod run;
 pub mod screens;

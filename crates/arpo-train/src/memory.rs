@@ -1,4 +1,4 @@
-//! How much memory this process holds, how much there is to have, and what happens when it runs out.
+//! How much memory this process uses, how much is available, and errors when it runs out.
 
 use crate::TrainError;
 use std::cell::Cell;
@@ -10,8 +10,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something that may run out of memory, on the device or on the host: libtorch then panics, and here that becomes
-/// an error which says what was done and what would help.
+/// Runs work that may run out of memory, on the device or on the host. libtorch then panics; this turns the panic into an
+/// error that names the phase and what would help.
 pub fn guarded<T>(
     phase: &'static str,
     advice: &'static str,
@@ -27,37 +27,37 @@ pub fn guarded<T>(
     })
 }
 
-/// What libtorch said, if it was that there is no more memory.
+/// libtorch's message, if the panic is about memory.
 fn out_of_memory(panic: &(dyn std::any::Any + Send)) -> Option<String> {
     let text =
         panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied())?;
-    let said = [
+    let messages = [
         "CUDA out of memory",
         "can't allocate memory",
         "CUDNN_STATUS_ALLOC_FAILED",
         "CUBLAS_STATUS_ALLOC_FAILED",
     ];
-    let start = said.iter().find_map(|words| text.find(words))?;
-    // the first sentence; behind it come advice for Python and a list of C++ frames
+    let start = messages.iter().find_map(|message| text.find(message))?;
+    // the first sentence; advice for Python and a C++ stack trace follow it
     let rest = text[start..].lines().next().unwrap_or_default();
     let end = rest.find(". GPU").or(rest.find(". Error code")).unwrap_or(rest.len());
     Some(rest[..end].trim_end_matches(['.', '"', ')']).to_owned())
 }
 
-/// A panic that becomes an error is not told of twice.
+/// A panic that becomes an error is not printed as well.
 fn quiet_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let loud = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !(GUARDED.get() && out_of_memory(info.payload()).is_some()) {
-                loud(info);
+                default_hook(info);
             }
         }));
     });
 }
 
-/// Resident memory in MiB; `None` where the system does not say.
+/// Resident memory in MiB; `None` if the system does not report it.
 pub fn resident_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -65,7 +65,7 @@ pub fn resident_mib() -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// Memory that could be had, in GiB; `None` where the system does not say.
+/// Available memory in GiB; `None` if the system does not report it.
 pub fn available_gib() -> Option<f64> {
     let table = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -90,8 +90,8 @@ mod tests {
         assert!(problem.starts_with(expected) && !problem.contains('\n'), "{problem}");
         assert!(problem.ends_with("expected a smaller `model.activation_gib`"), "{problem}");
         let on_a_gpu = "Torch(\"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139 GiB\nException\")";
-        let said = out_of_memory(&on_a_gpu.to_owned());
-        assert_eq!(said.as_deref(), Some("CUDA out of memory. Tried to allocate 2.00 GiB"));
+        let message = out_of_memory(&on_a_gpu.to_owned());
+        assert_eq!(message.as_deref(), Some("CUDA out of memory. Tried to allocate 2.00 GiB"));
     }
 
     #[test]

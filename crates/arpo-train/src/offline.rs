@@ -2,21 +2,21 @@
 //! over a failure of the same task) and KTO (successes are desirable, failures undesirable).
 
 use crate::TrainError;
-use crate::layout::Layout;
-use crate::lesson::mean;
+use crate::batch::mean;
+use crate::learner::{Learner, Scorer, SpanLoss};
+use crate::screens::Screens;
 use arpo_core::config::Config;
 use arpo_core::loss::offline::{OfflineSample, dpo_loss, kto_loss, kto_reference_point};
 use arpo_core::loss::token_scales;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{TokenId, Trajectory};
-use arpo_model::learner::step::Updater;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How episodes are learnt from.
+/// The training method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Imitate the successes.
@@ -27,7 +27,7 @@ pub enum Method {
     Kto,
 }
 
-/// What an epoch came to.
+/// Statistics of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epoch {
     /// From 1.
@@ -40,22 +40,22 @@ pub struct Epoch {
     pub gradient_norm: f64,
 }
 
-/// Episodes with what is needed to learn from them by a method.
+/// Episodes prepared for a method.
 #[derive(Debug)]
 pub struct Offline<'a> {
     method: Method,
     config: &'a Config,
     trajectories: Vec<&'a Trajectory>,
-    /// What is learnt from together: one trajectory, or a success and a failure.
+    /// Indices of the trajectories in each sample: one trajectory, or a success and a failure.
     units: Vec<Vec<usize>>,
-    /// Log-probabilities of each trajectory under the model at the beginning.
+    /// Log-probabilities of each trajectory under the initial model.
     reference: Vec<Vec<f32>>,
-    /// For KTO: each trajectory after another task's prompt, and its log-probabilities at the beginning.
+    /// For KTO: each trajectory after another task's prompt, and its log-probabilities under the initial model.
     mismatched: Vec<(Trajectory, Vec<f32>)>,
 }
 
-/// A loss that is known before the update, and dL/dlogp, one number for all tokens of a trajectory.
-struct Pull {
+/// A loss that is known before the update, and dL/dlogp, one value for all tokens of a trajectory.
+struct KnownLoss {
     loss: f64,
     gradients: Vec<f64>,
 }
@@ -65,12 +65,12 @@ fn sum(logp: &[f32]) -> f64 {
 }
 
 impl<'a> Offline<'a> {
-    /// Looks through the episodes; the updater's model is the reference.
+    /// Sorts the episodes; the learner's model as it is now is the reference.
     pub fn new(
         method: Method,
         episodes: &'a [Arc<Trajectory>],
-        updater: &Updater,
-        layout: &Layout,
+        learner: &mut dyn Learner,
+        screens: &Screens,
         image_token: u32,
         config: &'a Config,
     ) -> Result<Self, TrainError> {
@@ -84,7 +84,7 @@ impl<'a> Offline<'a> {
             Method::Kto => all.map(|at| vec![at]).collect::<Vec<_>>(),
         };
         if units.is_empty() {
-            return Err(TrainError::Options(format!(
+            return Err(TrainError::Configuration(format!(
                 "nothing to learn from in {} episodes: expected {}",
                 trajectories.len(),
                 match method {
@@ -94,23 +94,24 @@ impl<'a> Offline<'a> {
                 }
             )));
         }
-        let learner = updater.learner();
-        let reference =
-            if method == Method::Rejection { vec![] } else { layout.scores(learner, &trajectories)? };
+        let reference = match method {
+            Method::Rejection => vec![],
+            Method::Dpo | Method::Kto => learner.log_probs(Scorer::Policy, &trajectories, screens)?,
+        };
         let mismatched =
             if method == Method::Kto { mismatched(&trajectories, image_token, config.seed) } else { vec![] };
         let views: Vec<&Trajectory> = mismatched.iter().collect();
-        let scores = layout.scores(learner, &views)?;
+        let scores = learner.log_probs(Scorer::Policy, &views, screens)?;
         let mismatched = mismatched.into_iter().zip(scores).collect();
         Ok(Self { method, config, trajectories, units, reference, mismatched })
     }
 
-    /// Goes through everything once; `progress` hears of the updates made and of all.
+    /// One pass over all episodes; `progress` gets the updates made and their total.
     pub fn epoch(
         &self,
         number: usize,
-        updater: &mut Updater,
-        layout: &Layout,
+        learner: &mut dyn Learner,
+        screens: &Screens,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Epoch, TrainError> {
         let mut order: Vec<usize> = (0..self.units.len()).collect();
@@ -125,7 +126,7 @@ impl<'a> Offline<'a> {
             let update = (number - 1) * per_epoch + count;
             let share = update as f64 / (self.config.offline.epochs * per_epoch) as f64;
             let rate = self.config.optimiser.learning_rate_at(update as u64, share);
-            let report = self.update(&units, rate, updater, layout)?;
+            let report = self.update(&units, rate, learner, screens)?;
             losses.push(report.0);
             norms.push(report.1);
             progress(count + 1, per_epoch);
@@ -139,72 +140,72 @@ impl<'a> Offline<'a> {
         &self,
         units: &[&Vec<usize>],
         rate: f64,
-        updater: &mut Updater,
-        layout: &Layout,
+        learner: &mut dyn Learner,
+        screens: &Screens,
     ) -> Result<(f64, f64), TrainError> {
-        let numbers: Vec<usize> = units.iter().flat_map(|unit| unit.iter().copied()).collect();
-        let together: Vec<&Trajectory> = numbers.iter().map(|&at| self.trajectories[at]).collect();
-        let Pull { loss, gradients } = self.pull(units, &numbers, &together, updater, layout)?;
-        let report = layout.update(updater, &together, rate, |part, new| {
-            let gradient = gradients[part.trajectory];
-            // imitation is the sum itself; of the others the loss is known already
+        let indices: Vec<usize> = units.iter().flat_map(|unit| unit.iter().copied()).collect();
+        let together: Vec<&Trajectory> = indices.iter().map(|&at| self.trajectories[at]).collect();
+        let KnownLoss { loss, gradients } = self.known_loss(units, &indices, &together, learner, screens)?;
+        let report = learner.update(&together, screens, rate, &mut |span, new| {
+            let gradient = gradients[span.trajectory];
+            // for rejection sampling the loss is this sum; for DPO and KTO it is already known
             let value = if self.method == Method::Rejection { gradient * sum(new) } else { 0.0 };
-            (value, vec![gradient as f32; new.len()])
+            SpanLoss { value, coefficients: vec![gradient as f32; new.len()] }
         })?;
         Ok((loss + report.loss, report.gradient_norm.unwrap_or(0.0)))
     }
 
-    /// Where each trajectory of an update is pulled. DPO and KTO see whole trajectories, pairs of them even, which are too
-    /// long to be gone through together: so their log-probabilities are computed in a pass before.
-    fn pull(
+    /// The loss of an update, known before it. The losses of DPO and KTO need the log-probabilities of whole trajectories
+    /// or pairs of them, which are too long for one micro-batch: so these are computed in a pass before the update.
+    fn known_loss(
         &self,
         units: &[&Vec<usize>],
-        numbers: &[usize],
+        indices: &[usize],
         together: &[&Trajectory],
-        updater: &Updater,
-        layout: &Layout,
-    ) -> Result<Pull, TrainError> {
+        learner: &mut dyn Learner,
+        screens: &Screens,
+    ) -> Result<KnownLoss, TrainError> {
         if self.method == Method::Rejection {
             let lengths: Vec<usize> = together.iter().map(|one| one.trained_tokens()).collect();
             let scales =
                 token_scales(&lengths, self.config.loss.normaliser, self.config.loss.constant_tokens);
-            return Ok(Pull { loss: 0.0, gradients: scales.into_iter().map(|scale| -scale).collect() });
+            return Ok(KnownLoss { loss: 0.0, gradients: scales.into_iter().map(|scale| -scale).collect() });
         }
-        let new = layout.scores(updater.learner(), together)?;
-        let point = self.reference_point(numbers, updater, layout)?;
+        let new = learner.log_probs(Scorer::Policy, together, screens)?;
+        let point = self.reference_point(indices, learner, screens)?;
         let sample =
-            |at: usize| OfflineSample { new_logp: &new[at], reference_logp: &self.reference[numbers[at]] };
+            |at: usize| OfflineSample { new_logp: &new[at], reference_logp: &self.reference[indices[at]] };
         let share = 1.0 / units.len() as f64;
-        let mut pull = Pull { loss: 0.0, gradients: Vec::with_capacity(numbers.len()) };
+        let mut known = KnownLoss { loss: 0.0, gradients: Vec::with_capacity(indices.len()) };
         let members = units.first().map_or(1, |unit| unit.len());
-        for first in (0..numbers.len()).step_by(members) {
+        for first in (0..indices.len()).step_by(members) {
             if self.method == Method::Dpo {
                 let loss = dpo_loss(&sample(first), &sample(first + 1), &self.config.offline.dpo);
-                pull.loss += share * loss.value;
-                pull.gradients.extend([share * loss.chosen_gradient, share * loss.rejected_gradient]);
+                known.loss += share * loss.value;
+                known.gradients.extend([share * loss.chosen_gradient, share * loss.rejected_gradient]);
             } else {
                 let desirable = together[first].score > self.config.replay.success_above;
                 let (loss, gradient) = kto_loss(&sample(first), desirable, point, &self.config.offline.kto);
-                pull.loss += share * loss;
-                pull.gradients.push(share * gradient);
+                known.loss += share * loss;
+                known.gradients.push(share * gradient);
             }
         }
-        Ok(pull)
+        Ok(known)
     }
 
-    /// KTO's: how far the model has moved on trajectories after prompts that are not theirs.
+    /// KTO's reference point: how far the model has moved on trajectories with mismatched prompts.
     fn reference_point(
         &self,
-        numbers: &[usize],
-        updater: &Updater,
-        layout: &Layout,
+        indices: &[usize],
+        learner: &mut dyn Learner,
+        screens: &Screens,
     ) -> Result<f64, TrainError> {
         if self.method != Method::Kto {
             return Ok(0.0);
         }
-        let views: Vec<&Trajectory> = numbers.iter().map(|&at| &self.mismatched[at].0).collect();
-        let scores = layout.scores(updater.learner(), &views)?;
-        let samples: Vec<OfflineSample> = numbers
+        let views: Vec<&Trajectory> = indices.iter().map(|&at| &self.mismatched[at].0).collect();
+        let scores = learner.log_probs(Scorer::Policy, &views, screens)?;
+        let samples: Vec<OfflineSample> = indices
             .iter()
             .zip(&scores)
             .map(|(&at, new_logp)| OfflineSample { new_logp, reference_logp: &self.mismatched[at].1 })
@@ -213,7 +214,7 @@ impl<'a> Offline<'a> {
     }
 }
 
-/// Each success with a failure of its task, drawn at random; as many pairs as there are of the more frequent kind.
+/// Pairs each success with a random failure of its task; as many pairs as there are of the more frequent kind.
 fn pairs(trajectories: &[&Trajectory], succeeded: impl Fn(&usize) -> bool, seed: u64) -> Vec<Vec<usize>> {
     let mut by_task: BTreeMap<&TaskId, [Vec<usize>; 2]> = BTreeMap::new();
     for (at, trajectory) in trajectories.iter().enumerate() {
@@ -233,12 +234,12 @@ fn pairs(trajectories: &[&Trajectory], succeeded: impl Fn(&usize) -> bool, seed:
     pairs
 }
 
-/// Every trajectory after the words of another task: what stands before the first picture is exchanged.
+/// Every trajectory with the prompt of another task: the tokens before the first image are exchanged.
 fn mismatched(trajectories: &[&Trajectory], image_token: u32, seed: u64) -> Vec<Trajectory> {
     let prompt = |trajectory: &Trajectory| -> Vec<TokenId> {
         let first = trajectory.slices.first().map_or(&[][..], |slice| &slice.tokens);
-        let picture = first.iter().position(|token| token.0 == image_token).unwrap_or(0);
-        first[..picture.min(trajectory.steps.first().map_or(0, |step| step.span.start))].to_vec()
+        let image = first.iter().position(|token| token.0 == image_token).unwrap_or(0);
+        first[..image.min(trajectory.steps.first().map_or(0, |step| step.span.start))].to_vec()
     };
     let mut random = stream(seed, Purpose::Batches, 0, 2);
     let exchanged = |trajectory: &&Trajectory| {
@@ -249,18 +250,18 @@ fn mismatched(trajectories: &[&Trajectory], image_token: u32, seed: u64) -> Vec<
             return changed;
         }
         let other = others[random.random_range(0..others.len())];
-        let (mut own, mut words) = (prompt(trajectory), prompt(other));
-        // what both end with stays: it opens the first picture, which later slices have left out
-        while !own.is_empty() && own.last() == words.last() {
+        let (mut own, mut replacement) = (prompt(trajectory), prompt(other));
+        // the common suffix stays: it opens the first image, which later slices leave out
+        while !own.is_empty() && own.last() == replacement.last() {
             own.pop();
-            words.pop();
+            replacement.pop();
         }
         for slice in &mut changed.slices {
-            slice.tokens.splice(..own.len(), words.iter().copied());
+            slice.tokens.splice(..own.len(), replacement.iter().copied());
         }
         for step in &mut changed.steps {
-            step.span.start = step.span.start - own.len() + words.len();
-            step.span.end = step.span.end - own.len() + words.len();
+            step.span.start = step.span.start - own.len() + replacement.len();
+            step.span.end = step.span.end - own.len() + replacement.len();
         }
         changed
     };
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_come_before_the_same_episode() {
+    fn the_prompt_is_exchanged_and_the_episode_stays() {
         let all = [trajectory("a", 1.0, &[5]), trajectory("b", 0.0, &[6, 6])];
         let views: Vec<&Trajectory> = all.iter().collect();
         let changed = mismatched(&views, 9, 0);
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn which_words_come_before_depends_on_the_seed() {
+    fn exchanged_prompts_depend_on_the_seed() {
         let all: Vec<Trajectory> =
             (0..12).map(|task| trajectory(&format!("t{task}"), 1.0, &[10 + task])).collect();
         let views: Vec<&Trajectory> = all.iter().collect();

@@ -1,8 +1,8 @@
 //! The screenshots that trajectories refer to, each once, by their digests.
 //!
-//! Those of the iteration under way are in memory. Of those that the replay buffer keeps only so many bytes are; the
-//! others lie in the run folder as PNG and are read when they are needed: a thousand stored episodes at 1080p would be
-//! 96 GB in memory.
+//! Those of the current iteration are in memory. Of those in the replay buffer, only a limited number of bytes is; the
+//! others are in the run folder as PNG and are read on demand: a thousand stored episodes at 1080p would be 96 GB in
+//! memory.
 
 use crate::TrainError;
 use crate::run::screens::ScreenStore;
@@ -12,20 +12,20 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Screenshots in memory, and where the others are.
+/// Screenshots in memory and on disk.
 #[derive(Debug, Default)]
 pub struct Screens {
     memory: Mutex<Memory>,
-    /// Where those lie that are not in memory.
+    /// The screenshots on disk.
     store: Option<Arc<ScreenStore>>,
-    /// Bytes that [`Screens::keep_only`] leaves in memory, if the others have a place.
+    /// Bytes that [`Screens::keep_only`] leaves in memory, if there is a store.
     budget: usize,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     by_digest: HashMap<String, Kept>,
-    /// Digests by when they were last used, the longest ago first.
+    /// Digests by time of last use, least recently used first.
     by_use: BTreeMap<u64, String>,
     bytes: usize,
     clock: u64,
@@ -64,7 +64,7 @@ impl Memory {
         Some(kept.screen)
     }
 
-    /// What is too much for a budget, the longest unused, taken out.
+    /// Removes and returns the least recently used screenshots beyond a budget.
     fn overflow(&mut self, budget: usize) -> Vec<(String, Arc<RgbImage>)> {
         let mut overflow = vec![];
         while self.bytes > budget
@@ -78,12 +78,12 @@ impl Memory {
 }
 
 impl Screens {
-    /// With a store for what is more than so many bytes.
+    /// With a store for screenshots beyond `budget` bytes.
     pub fn with_store(store: Arc<ScreenStore>, budget: usize) -> Self {
         Self { store: Some(store), budget, ..Self::default() }
     }
 
-    /// Keeps the screenshots of a trajectory's steps.
+    /// Adds the screenshots of a trajectory's steps.
     pub fn add(&mut self, trajectory: &Trajectory, screens: &[Arc<RgbImage>]) {
         let mut memory = self.memory();
         for (step, screen) in trajectory.steps.iter().zip(screens) {
@@ -96,24 +96,24 @@ impl Screens {
         steps.iter().map(|step| self.get(&step.observation.screenshot)).collect()
     }
 
-    /// One screenshot, read from the store if it is not in memory. It is not kept: what is trained on is needed once.
+    /// One screenshot, read from the store if it is not in memory. It is then not cached: training needs it only once.
     pub fn get(&self, screenshot: &ImageRef) -> Result<Arc<RgbImage>, TrainError> {
         if let Some(screen) = self.memory().get(&screenshot.digest) {
             return Ok(screen);
         }
-        let lost = || TrainError::Options(format!("screenshot {} is lost", screenshot.digest));
-        let store = self.store.as_ref().ok_or_else(lost)?;
+        let missing = || TrainError::Io(format!("screenshot {} is missing", screenshot.digest));
+        let store = self.store.as_ref().ok_or_else(missing)?;
         Ok(Arc::new(store.get(screenshot)?))
     }
 
-    /// Puts a screenshot into the store, unless it is there.
+    /// Puts a screenshot into the store, unless it is already there.
     pub fn put(&self, digest: &str, store: &ScreenStore) -> Result<(), TrainError> {
-        // what is not in memory has been put there before
+        // a screenshot that is not in memory is already in the store
         let screen = self.memory().get(digest);
         screen.map_or(Ok(()), |screen| Ok(store.put(digest, &screen)?))
     }
 
-    /// Forgets what none of these trajectories shows. Of the rest what is more than the budget goes to the store.
+    /// Drops the screenshots that none of these trajectories shows, and moves those beyond the budget to the store.
     pub fn keep_only<'a>(
         &mut self,
         trajectories: impl Iterator<Item = &'a Trajectory>,
@@ -129,11 +129,11 @@ impl Screens {
         let Some(store) = &self.store else { return Ok(()) };
         let overflow = memory.overflow(self.budget);
         drop(memory);
-        // a screen of 1080p takes a core some 30 ms
+        // in parallel, because encoding a 1080p screen takes about 30 ms
         Ok(overflow.par_iter().try_for_each(|(digest, screen)| store.put(digest, screen))?)
     }
 
-    /// How many are in memory.
+    /// Number of screenshots in memory.
     pub fn len(&self) -> usize {
         self.memory().by_digest.len()
     }
@@ -182,23 +182,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_the_budget_comes_back_from_disk() {
+    fn screenshots_beyond_the_budget_are_read_from_disk() {
         let folder = std::env::temp_dir().join(format!("arpo-screens-{}", std::process::id()));
         let store = Arc::new(ScreenStore::new(&folder));
         let mut screens = Screens::with_store(Arc::clone(&store), 3 * 600);
         let stored = trajectory(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let other = trajectory(&[100, 101]);
         for one in [&stored, &other] {
-            let pictures: Vec<_> = one
+            let images: Vec<_> = one
                 .steps
                 .iter()
                 .map(|step| step.observation.screenshot.digest[6..].parse().unwrap())
                 .map(screen)
                 .collect();
-            screens.add(one, &pictures);
+            screens.add(one, &images);
         }
-        assert_eq!(screens.len(), 10, "an iteration's are all in memory");
-        // the last two looked at stay, beside the newest
+        assert_eq!(screens.len(), 10, "those of an iteration are all in memory");
+        // the two used last and the newest stay
         screens.of(&stored.steps[..2]).unwrap();
         screens.keep_only([&stored].into_iter()).unwrap();
         assert_eq!((screens.len(), screens.memory().bytes), (3, 1800));

@@ -1,10 +1,10 @@
-//! Where the reference's answers lie: `$ARPO_GOLDEN_DIR`, or the project's own set.
+//! The golden files of the reference: in `$ARPO_GOLDEN_DIR`, or the project's own set.
 
 use std::path::PathBuf;
 
 /// The folder.
 pub(crate) fn folder() -> PathBuf {
-    // a relative path is meant from the project's root, where one types it
+    // a relative path is relative to the project's root
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
 }

@@ -1,12 +1,12 @@
-//! Parsing, coordinates and code against the released agent's own answers (`actions.json`, `prompt.txt`).
+//! Parsing, coordinates and code against the results of the released agent (`actions.json`, `prompt.txt`).
 //!
-//! Three of its answers are no rules, and ours differ: coordinates still wrapped in box tokens and `press` made
-//! it crash, scrolling sideways did nothing (`docs/design.md` has the whole list). And its code puts text between quotes without escaping it, where
-//! ours is a string literal of the same text.
+//! Three of its results are bugs, and ours differ: coordinates still wrapped in box tokens and `press` crash it, and
+//! horizontal scrolling does nothing (`docs/design.md` has the whole list). Also, it puts text between quotes without
+//! escaping it, where our code has a string literal of the same text.
 
 use crate::golden::text;
 use arpo_agent::conversation::{ConversationStyle, with_box_tokens};
-use arpo_agent::geometry::{PixelLimits, ScreenMap, Size, UITARS_LIMITS, smart_resize};
+use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, ScreenMap, Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::{Response, parse};
 use arpo_agent::pyautogui::{Command, commands};
 use arpo_agent::window::ScreenshotWindow;
@@ -64,23 +64,23 @@ fn map() -> ScreenMap {
     ScreenMap::new(Size { width: 1920, height: 1080 }, UITARS_LIMITS).unwrap()
 }
 
-/// An action in the reference's words.
+/// An action in the reference's format.
 fn structure(action: &Action) -> Structure {
-    let place = |place: &ModelBox| json!(map().fractions(place));
+    let fractions = |model_box: &ModelBox| json!(map().fractions(model_box));
     let scroll = |direction: &Direction| json!(format!("{direction:?}").to_lowercase());
     let (name, inputs) = match action {
-        Action::Click { start_box } => ("click", json!({"start_box": place(start_box)})),
-        Action::LeftDouble { start_box } => ("left_double", json!({"start_box": place(start_box)})),
-        Action::RightSingle { start_box } => ("right_single", json!({"start_box": place(start_box)})),
-        Action::Hover { start_box } => ("hover", json!({"start_box": place(start_box)})),
+        Action::Click { start_box } => ("click", json!({"start_box": fractions(start_box)})),
+        Action::LeftDouble { start_box } => ("left_double", json!({"start_box": fractions(start_box)})),
+        Action::RightSingle { start_box } => ("right_single", json!({"start_box": fractions(start_box)})),
+        Action::Hover { start_box } => ("hover", json!({"start_box": fractions(start_box)})),
         Action::Drag { start_box, end_box } => {
-            ("drag", json!({"start_box": place(start_box), "end_box": place(end_box)}))
+            ("drag", json!({"start_box": fractions(start_box), "end_box": fractions(end_box)}))
         }
         Action::Select { start_box, end_box } => {
-            ("select", json!({"start_box": place(start_box), "end_box": place(end_box)}))
+            ("select", json!({"start_box": fractions(start_box), "end_box": fractions(end_box)}))
         }
         Action::Scroll { start_box: Some(start_box), direction } => {
-            ("scroll", json!({"start_box": place(start_box), "direction": scroll(direction)}))
+            ("scroll", json!({"start_box": fractions(start_box), "direction": scroll(direction)}))
         }
         Action::Scroll { start_box: None, direction } => ("scroll", json!({"direction": scroll(direction)})),
         Action::Hotkey { keys } => ("hotkey", json!({"key": keys.join(" ")})),
@@ -103,13 +103,13 @@ fn structure(action: &Action) -> Structure {
     Structure { action_type: name.to_owned(), inputs }
 }
 
-/// The reference drops empty inputs, except where a space slipped in before them.
+/// The reference drops empty inputs, except where they follow a space.
 fn without_empty(mut structure: Structure) -> Structure {
     structure.inputs.retain(|_, value| value != "");
     structure
 }
 
-/// Whether the reference's error on this response is a crash that ours must not repeat.
+/// Whether the reference's error on this response is a crash that we must not reproduce.
 fn is_crash_of_the_reference(case: &Case) -> bool {
     let error = case.error.as_deref();
     let action = case.response.rsplit("Action:").next().unwrap_or("");
@@ -124,8 +124,8 @@ fn lines(command: &Command) -> Vec<String> {
     body.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// Our statements in the reference's words: text between quotes without escapes but `\'`, which makes lines
-/// of its own out of line breaks.
+/// Our statements in the reference's format: text between quotes without escapes but `\'`, so that line breaks split the
+/// statement.
 fn as_the_reference_writes_it(statements: &[String], actions: &[Action], number: usize) -> Vec<String> {
     let Action::Type { content } = &actions[number] else { return statements.to_vec() };
     let written = content.trim_end_matches('\n').replace('\'', "\\'");
@@ -198,8 +198,8 @@ fn golden_responses() {
     }
 }
 
-/// Our text literals are what they should be, not merely like the reference's: read back by our own parser,
-/// whose strings are Python's.
+/// Our text literals are correct, not merely similar to the reference's: our own parser, whose strings are Python's, reads
+/// them back.
 #[test]
 fn golden_typed_text_is_a_literal_of_itself() {
     for case in golden().cases {
@@ -227,7 +227,7 @@ fn golden_typed_text_is_a_literal_of_itself() {
 fn golden_smart_resize() {
     for ResizeCase { height, width, min_pixels, max_pixels, out } in golden().smart_resize {
         let limits = PixelLimits { min: min_pixels, max: max_pixels };
-        let resized = smart_resize(Size { width, height }, limits).unwrap();
+        let resized = smart_resize(Size { width, height }, SIDE_FACTOR, limits).unwrap();
         assert_eq!([resized.height, resized.width], out, "{width}x{height} within {limits:?}");
     }
 }
@@ -241,7 +241,7 @@ fn golden_box_tokens() {
 
 #[test]
 fn golden_prompt() {
-    // letter by letter: ARPO's `verl/trainer/gui_agent.py` has both, the first with its mistake
+    // exactly as in ARPO's `verl/trainer/gui_agent.py`, the first with its mistake
     let style = ConversationStyle::uitars(ScreenshotWindow::new(15, 0));
     assert_eq!(style.system, "Your are a helpful assistant.");
     assert_eq!(style.template, text("prompt.txt"));

@@ -7,11 +7,11 @@ use arpo_agent::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 use serde_json::{Value, json};
 
-fn picture(number: usize) -> ImageRef {
+fn screenshot_ref(number: usize) -> ImageRef {
     ImageRef { digest: format!("screen_{number}.png"), width: 28, height: 28 }
 }
 
-/// A message in the golden file's words.
+/// A message in the golden file's format.
 fn as_json(message: &Message) -> Value {
     let content = match &message.content {
         Content::Text(text) => json!({"type": "text", "text": text}),
@@ -30,13 +30,13 @@ fn golden_conversation_is_built_from_its_turns() {
         models += 1;
         let golden: Value = serde_json::from_str(&text).unwrap();
         let messages = golden["messages"].as_array().unwrap();
-        let said = |role: &str| -> Vec<String> {
+        let texts = |role: &str| -> Vec<String> {
             let by_role = messages.iter().filter(|message| message["role"] == role);
             by_role.filter_map(|message| message["content"][0]["text"].as_str().map(str::to_owned)).collect()
         };
         let turns: Vec<Turn> = (0..)
-            .zip(said("assistant"))
-            .map(|(number, response)| Turn { screenshot: picture(number), response })
+            .zip(texts("assistant"))
+            .map(|(number, response)| Turn { screenshot: screenshot_ref(number), response })
             .collect();
         let style = ConversationStyle {
             system: prompt::SYSTEM_CORRECTED.into(),
@@ -44,7 +44,7 @@ fn golden_conversation_is_built_from_its_turns() {
             restore_box_tokens: false,
             ..ConversationStyle::uitars(ScreenshotWindow::new(turns.len(), 0))
         };
-        let built = conversation(&said("user").concat(), &turns, None, &style);
+        let built = conversation(&texts("user").concat(), &turns, None, &style);
         assert_eq!(&built.iter().map(as_json).collect::<Vec<_>>(), messages);
         let shown: Vec<&str> = built
             .iter()

@@ -24,30 +24,32 @@ fn tensor(path: &Path, name: &str) -> Vec<u64> {
     rest[offset(0)..offset(1)].chunks_exact(width).map(number).collect()
 }
 
-/// The tokenizer's vocabulary: text by number, special tokens included.
+/// The tokenizer's vocabulary: text by token id, special tokens included.
 fn vocabulary(path: &Path) -> BTreeMap<u32, String> {
     let tokenizer: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let mut words = BTreeMap::new();
+    let mut vocabulary_text = BTreeMap::new();
     for (word, id) in tokenizer["model"]["vocab"].as_object().unwrap() {
-        words.insert(id.as_u64().unwrap() as u32, word.clone());
+        vocabulary_text.insert(id.as_u64().unwrap() as u32, word.clone());
     }
     for added in tokenizer["added_tokens"].as_array().unwrap() {
-        words.insert(added["id"].as_u64().unwrap() as u32, added["content"].as_str().unwrap().to_owned());
+        vocabulary_text
+            .insert(added["id"].as_u64().unwrap() as u32, added["content"].as_str().unwrap().to_owned());
     }
-    words
+    vocabulary_text
 }
 
-/// The marks of an agent's turn, found in the conversation itself: from `<|im_start|>` to the line break (which
-/// byte-level tokenizers write as Ċ), where what lies between reads "assistant".
-fn marks(tokens: &[TokenId], words: &BTreeMap<u32, String>) -> TurnMarks {
-    let id = |text: &str| TokenId(*words.iter().find(|(_, word)| *word == text).unwrap().0);
+/// The marks of an agent's turn, found in the conversation itself: from `<|im_start|>` to the line break (which byte-level
+/// tokenizers write as Ċ), with "assistant" in between.
+fn marks(tokens: &[TokenId], vocabulary_text: &BTreeMap<u32, String>) -> TurnMarks {
+    let id = |text: &str| TokenId(*vocabulary_text.iter().find(|(_, word)| *word == text).unwrap().0);
     let (start, end, line_break) = (id("<|im_start|>"), id("<|im_end|>"), id("Ċ"));
     let header = (0..tokens.len())
         .filter(|&at| tokens[at] == start)
         .find_map(|at| {
             let length = tokens[at..].iter().position(|&token| token == line_break)?;
             let header = &tokens[at..=at + length];
-            let role: String = header[1..length].iter().map(|token| words[&token.0].as_str()).collect();
+            let role: String =
+                header[1..length].iter().map(|token| vocabulary_text[&token.0].as_str()).collect();
             (role == "assistant").then(|| header.to_vec())
         })
         .expect("a turn of the agent");

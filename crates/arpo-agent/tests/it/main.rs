@@ -1,4 +1,4 @@
-//! Tests of the public interface: against the reference's own answers, by properties, and by a million inputs.
+//! Tests of the public interface: against golden files of the reference, by properties, and with a million inputs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What is rendered is read back, whatever it is; places end where they should.
+//! Rendered actions parse back to themselves, and coordinates are mapped correctly.
 
 use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, ScreenMap, Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::parse;
@@ -6,7 +6,7 @@ use arpo_agent::render;
 use arpo_core::action::{Action, Direction, ModelBox};
 use proptest::prelude::*;
 
-/// Text with everything that could break a parser in it.
+/// Text with everything that could break a parser.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -64,15 +64,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_rendered_is_read_back(actions in prop::collection::vec(any_action(), 1..4)) {
+    fn rendered_actions_parse_back(actions in prop::collection::vec(any_action(), 1..4)) {
         let text = render::response(None, &actions);
         let read = parse(&text);
         prop_assert_eq!(read.as_ref().map(|response| &response.actions), Ok(&actions), "{}", text);
     }
 
     #[test]
-    fn thoughts_are_read_back(thought in any_text(), action in any_action()) {
-        // the marker ends a thought wherever it stands
+    fn rendered_thoughts_parse_back(thought in any_text(), action in any_action()) {
+        // the marker ends a thought wherever it is
         let thought = thought.replace(':', "").trim().to_owned();
         let text = render::response(Some(&thought), std::slice::from_ref(&action));
         let read = parse(&text).unwrap();
@@ -83,18 +83,18 @@ proptest! {
     #[test]
     fn resized_images_keep_the_rules(width in 1u32..5000, height in 1u32..5000, min in 1u64..100_000, spare in 1u64..20_000_000) {
         let limits = PixelLimits { min, max: min + spare };
-        if let Ok(resized) = smart_resize(Size { width, height }, limits) {
+        if let Ok(resized) = smart_resize(Size { width, height }, SIDE_FACTOR, limits) {
             prop_assert!(resized.width % SIDE_FACTOR == 0 && resized.height % SIDE_FACTOR == 0);
             prop_assert!(resized.width > 0 && resized.height > 0);
             let pixels = u64::from(resized.width) * u64::from(resized.height);
             let smallest = u64::from(SIDE_FACTOR.pow(2));
-            // a side is at least 28, so that very narrow images may stay above the limit
+            // a side is at least 28, so very narrow images may stay above the limit
             let narrow = resized.width == SIDE_FACTOR || resized.height == SIDE_FACTOR;
             prop_assert!(pixels <= limits.max.max(smallest) || narrow, "{pixels} pixels within {limits:?}");
-            // room for whole multiples of 28 between the limits is not promised; below the lower one it never ends
+            // there may be no multiples of 28 between the limits; but the result is never below the lower one
             prop_assert!(pixels >= limits.min || limits.max < 2 * limits.min || pixels > limits.max / 4);
             let ratio = |size: Size| f64::from(size.width) / f64::from(size.height);
-            // within one multiple of 28 on either side the proportions hold
+            // the proportions hold within one multiple of 28 on either side
             let factor = f64::from(SIDE_FACTOR);
             let (w, h) = (f64::from(resized.width), f64::from(resized.height));
             let original = ratio(Size { width, height });
@@ -104,9 +104,9 @@ proptest! {
     }
 
     #[test]
-    fn pixels_are_on_the_screen(place in any_box(), width in 28u32..4000, height in 28u32..4000) {
+    fn pixels_are_on_the_screen(model_box in any_box(), width in 28u32..4000, height in 28u32..4000) {
         let map = ScreenMap::new(Size { width, height }, UITARS_LIMITS).unwrap();
-        let (x, y) = map.to_pixel(&place);
+        let (x, y) = map.to_pixel(&model_box);
         prop_assert!(x < width && y < height);
     }
 }

@@ -1,5 +1,5 @@
-//! A million responses, many of them broken, without a panic: calls with pieces of real ones in them, then cut and
-//! changed. The same check as the fuzz target `parse_response`, bounded and repeatable.
+//! A million random responses, many of them malformed, without a panic: calls made of real fragments, then truncated and
+//! mutated. The same check as the fuzz target `parse_response`, bounded and reproducible.
 
 use arpo_agent::geometry::{ScreenMap, Size, UITARS_LIMITS};
 use arpo_agent::parse::parse;
@@ -55,12 +55,12 @@ const PIECES: [&str; 34] = [
     "import os",
 ];
 
-fn pieces(random: &mut impl Rng, most: usize) -> String {
-    let count = random.random_range(0..=most);
+fn pieces(random: &mut impl Rng, max: usize) -> String {
+    let count = random.random_range(0..=max);
     (0..count).filter_map(|_| PIECES.choose(random).copied()).collect()
 }
 
-/// A call, often a right one: `name(argument='pieces', ...)`.
+/// A call, often a valid one: `name(argument='pieces', ...)`.
 fn call(random: &mut impl Rng) -> String {
     let name = NAMES.choose(random).copied().unwrap_or_default();
     let count = random.random_range(0..3);
@@ -85,7 +85,7 @@ fn response(random: &mut impl Rng) -> String {
     let calls: Vec<String> = (0..count).map(|_| call(random)).collect();
     let mut text = format!("{}Action: {}", pieces(random, 2), calls.join("\n\n"));
     if random.random_bool(0.2) {
-        // cut off, and something else put there
+        // truncated, with something else appended
         let cut = random.random_range(0..=text.len());
         let cut = (0..=cut).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(cut);
@@ -94,7 +94,7 @@ fn response(random: &mut impl Rng) -> String {
     text
 }
 
-/// Statements stay on their lines, and only the statements we write are there.
+/// Every statement stays on one line, and there are no other statements than ours.
 fn is_ours(line: &str) -> bool {
     ["import pyautogui", "import time", "pyautogui.", "time.sleep(0.5)", "# "]
         .iter()

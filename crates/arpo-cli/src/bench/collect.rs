@@ -1,8 +1,7 @@
-//! `arpo bench collect`: episodes a minute and how busy desktops and policy are, with desktops as slow and as uneven as
-//! real ones, each on its own against all in lock-step.
+//! `arpo bench collect`: episodes per minute and the utilisation of desktops and policy, with desktops as slow and as
+//! uneven as real ones, in arrival order and in lock-step.
 //!
-//! Only the waiting is real: desktops and policy do nothing but take the time that is drawn for them, all of it scaled
-//! down by the same factor.
+//! Desktops and policy are simulated: they only sleep for a random time, scaled down by a common factor.
 
 use super::write_json;
 use crate::Failure;
@@ -10,9 +9,9 @@ use arpo_core::action::Action;
 use arpo_core::config::{Config, Order};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::{Task, TaskId};
-use arpo_env::environment::{Environment, EnvironmentError, Screen, Stepped, ends_episode};
+use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult, ends_episode};
 use arpo_train::TrainError;
-use arpo_train::collect::{CollectOptions, CollectReport, Collector, GroupPlan, PlanOptions};
+use arpo_train::collect::{CollectOptions, CollectReport, Collector, GroupSize, Planner, Worlds};
 use arpo_train::episode::History;
 use arpo_train::policy::ScriptedPolicy;
 use clap::{Args, value_parser};
@@ -24,37 +23,37 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What `arpo bench collect` takes.
+/// The arguments of `arpo bench collect`.
 #[derive(Args)]
 pub(crate) struct CollectArguments {
-    /// Desktops at once
+    /// Desktops in parallel
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
     desktops: u16,
     /// Episodes to collect, of 5 to 15 steps
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = value_parser!(u32).range(1..=100_000))]
     episodes: u32,
-    /// Mean seconds of a step
+    /// Mean duration of a step
     #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
     step: f64,
-    /// Mean seconds of a reset
+    /// Mean duration of a reset
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
     reset: f64,
-    /// Mean seconds of an evaluation
+    /// Mean duration of an evaluation
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     evaluate: f64,
-    /// Standard deviation of the logarithm of these times: 0 is even, 1 has a heavy tail
+    /// Standard deviation of the logarithm of these durations: 0 for constant ones, 1 for a heavy tail
     #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
     spread: f64,
-    /// Seconds of a pass of the policy, whatever is in it
+    /// Duration of a pass of the policy, whatever the batch
     #[arg(long, value_name = "SECONDS", default_value_t = 0.05)]
     pass: f64,
-    /// Passes of an answer: one for each token
+    /// Passes per response: one for each token
     #[arg(long, value_name = "N", default_value_t = 10)]
     passes: usize,
-    /// Everything is so many times faster than it would be
+    /// Speed-up of the simulated time
     #[arg(long, value_name = "FACTOR", default_value_t = 100.0)]
     faster: f64,
-    /// Names every draw
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON
@@ -65,7 +64,7 @@ pub(crate) struct CollectArguments {
 #[derive(Serialize)]
 struct Row {
     order: Order,
-    /// Of the time that is played, not of the time it took.
+    /// In simulated time, not in real time.
     episodes_per_minute: f64,
     #[serde(flatten)]
     report: CollectReport,
@@ -74,11 +73,11 @@ struct Row {
 #[derive(Serialize)]
 struct Report {
     rows: Vec<Row>,
-    /// Throughput of arrival over that of lock-step.
+    /// Throughput of arrival order divided by that of lock-step.
     ratio: f64,
 }
 
-/// Mean seconds of the calls, already scaled, and how uneven they are.
+/// Mean durations of the calls in seconds, already scaled, and their spread.
 #[derive(Clone, Copy)]
 struct Times {
     reset: f64,
@@ -87,7 +86,7 @@ struct Times {
     spread: f64,
 }
 
-/// A desktop that does nothing but take its time.
+/// A simulated desktop that only sleeps.
 struct SlowDesktop {
     times: Times,
     seed: u64,
@@ -96,12 +95,11 @@ struct SlowDesktop {
 }
 
 impl SlowDesktop {
-    /// Waits for a time whose logarithm is normally distributed, with this mean. The same episode takes the same times
-    /// in every order.
-    fn take(&mut self, mean: f64) {
+    /// Sleeps for a log-normal time with this mean. The same episode has the same durations in every order.
+    fn sleep(&mut self, mean: f64) {
         let mut rng = stream(self.seed, Purpose::Environment, self.calls, 5);
         self.calls += 1;
-        // Box and Muller's way from two even draws to a normal one
+        // Box-Muller transform
         let (radius, angle): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
         let spread = self.times.spread;
@@ -112,17 +110,17 @@ impl SlowDesktop {
 impl Environment for SlowDesktop {
     fn reset(&mut self, _: &Task, seed: u64, _: Instant) -> Result<Screen, EnvironmentError> {
         (self.seed, self.calls) = (seed, 0);
-        self.take(self.times.reset);
+        self.sleep(self.times.reset);
         Ok(self.screen.clone())
     }
 
-    fn step(&mut self, action: &Action, _: Instant) -> Result<Stepped, EnvironmentError> {
-        self.take(self.times.step);
-        Ok(Stepped { screen: self.screen.clone(), terminated: ends_episode(action), truncated: false })
+    fn step(&mut self, action: &Action, _: Instant) -> Result<StepResult, EnvironmentError> {
+        self.sleep(self.times.step);
+        Ok(StepResult { screen: self.screen.clone(), terminated: ends_episode(action), truncated: false })
     }
 
     fn evaluate(&mut self, _: Instant) -> Result<f64, EnvironmentError> {
-        self.take(self.times.evaluate);
+        self.sleep(self.times.evaluate);
         Ok(1.0)
     }
 }
@@ -137,13 +135,13 @@ pub(crate) fn run(arguments: &CollectArguments, out: &mut impl Write) -> Result<
         let episodes = arguments.episodes;
         writeln!(
             out,
-            "{episodes} episodes of 5 to 15 steps on {desktops} desktops, {faster} times faster than real"
+            "{episodes} episodes of 5 to 15 steps on {desktops} desktops, {faster} times faster than real time"
         )?;
         writeln!(
             out,
             "  step {step} s, reset {reset} s, evaluation {evaluate} s on average, spread {spread}"
         )?;
-        writeln!(out, "  an answer takes {passes} passes of {pass} s")?;
+        writeln!(out, "  a response takes {passes} passes of {pass} s")?;
     }
     let mut rows = Vec::new();
     for order in [Order::LockStep, Order::Arrival] {
@@ -156,10 +154,17 @@ pub(crate) fn run(arguments: &CollectArguments, out: &mut impl Write) -> Result<
                 Order::LockStep => "lock-step",
             };
             let percent = |share: f64| share * 100.0;
-            let (busy, thinking) = (percent(report.desktop_utilisation), percent(report.policy_utilisation));
+            let (busy, generating) =
+                (percent(report.desktop_utilisation), percent(report.policy_utilisation));
             let until_last = percent(report.desktop_utilisation_until_last);
-            write!(out, "  {name:9}  {episodes_per_minute:5.1} episodes/min  policy busy {thinking:4.1} %")?;
-            writeln!(out, "  desktops busy {busy:4.1} % ({until_last:4.1} % until the last began)")?;
+            write!(
+                out,
+                "  {name:9}  {episodes_per_minute:5.1} episodes/min  policy busy {generating:4.1} %"
+            )?;
+            writeln!(
+                out,
+                "  desktops busy {busy:4.1} % ({until_last:4.1} % until the last episode started)"
+            )?;
             out.flush()?;
         }
         rows.push(Row { order, episodes_per_minute, report });
@@ -168,7 +173,7 @@ pub(crate) fn run(arguments: &CollectArguments, out: &mut impl Write) -> Result<
     if arguments.json {
         return write_json(&Report { rows, ratio }, out);
     }
-    writeln!(out, "  arrival collects {ratio:.2} times as much as lock-step")?;
+    writeln!(out, "  arrival order collects {ratio:.2} times as much as lock-step")?;
     Ok(())
 }
 
@@ -187,14 +192,14 @@ fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, 
     };
     let script = |history: &History| {
         let last = 4 + history.plan.sampling_seed % 11;
-        let ends = history.answers.len() as u64 >= last;
+        let ends = history.responses.len() as u64 >= last;
         Ok(if ends { "Action: finished()" } else { "Action: wait()" }.to_owned())
     };
     let pass = Duration::from_secs_f64(arguments.pass / faster);
-    let mut policy = ScriptedPolicy::new(script, pass).with_passes(arguments.passes);
+    let mut policy = ScriptedPolicy::new(script, pass).with_steps(arguments.passes);
     let options = CollectOptions { order, ..CollectOptions::from(&Config::default()) };
     let mut collector = Collector::new(Arc::new(factory), usize::from(arguments.desktops), options);
-    let plan = PlanOptions { seed: arguments.seed, iteration: 0, group_size: 1, refills: 0, max_steps: 15 };
+    let planner = Planner { seed: arguments.seed, step: 0, worlds: Worlds::Own, faulty: false };
     let group = |number: u32| {
         let task = Task {
             id: TaskId::new(format!("slow {number}")),
@@ -203,7 +208,7 @@ fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, 
             setup: serde_json::Value::Null,
             evaluator: serde_json::Value::Null,
         };
-        GroupPlan::new(Arc::new(task), number as usize, &plan)
+        planner.group(&Arc::new(task), u64::from(number), GroupSize::new(1, 0, 15))
     };
     let groups = (0..arguments.episodes).map(group).collect();
     Ok(collector.collect(&mut policy, groups, &mut |_| {})?.report)

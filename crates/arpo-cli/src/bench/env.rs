@@ -1,4 +1,4 @@
-//! `arpo bench env`: how many steps a second the embedded desktop makes on one core, at each size of screen.
+//! `arpo bench env`: steps per second of the embedded desktop on one core, at each screen size.
 
 use super::write_json;
 use crate::Failure;
@@ -9,10 +9,10 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 use std::io::Write;
 
-/// What `arpo bench env` takes.
+/// The arguments of `arpo bench env`.
 #[derive(Args)]
 pub(crate) struct EnvArguments {
-    /// Seconds to play on each screen
+    /// Seconds to measure at each screen size
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=600))]
     seconds: u16,
     /// Print JSON
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &EnvArguments, out: &mut impl Write) -> Result<(), 
     ];
     let mut reports = Vec::new();
     if !arguments.json {
-        writeln!(out, "whole episodes of the oracle with detours, one core")?;
+        writeln!(out, "complete episodes of the oracle with detours, one core")?;
     }
     for (suite, options) in screens {
         let (width, height) = (options.width, options.height);

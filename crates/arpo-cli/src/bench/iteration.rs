@@ -1,14 +1,13 @@
-//! `arpo bench iteration`: whole iterations of training, from collecting to the update, with a model of any size that
-//! knows nothing.
+//! `arpo bench iteration`: complete training iterations, from collection to update, with a model of any size and random
+//! weights.
 //!
-//! What it says is dictated by actors who know the desktop, and computed and scored token by token as if it had been
-//! drawn. So episodes have their full length, half of each group can succeed, and everything takes the time it would
-//! take with a trained model.
+//! Its responses are forced to those of scripted policies, and computed token by token as if they had been sampled. So
+//! episodes have their full length, half of each group can succeed, and everything takes as long as with a trained model.
 
-use super::{ModelName, number_kind, timed, warn_without_kernels, write_json};
+use super::{ModelName, compute_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
-use arpo_agent::geometry::{Size, smart_resize};
+use arpo_agent::geometry::Size;
 use arpo_agent::render;
 use arpo_core::action::Action;
 use arpo_core::config::{Config, Moments, OptimiserConfig};
@@ -19,7 +18,7 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, ends_episode};
 use arpo_env::look::ScreenOptions;
 use arpo_env::policies::Scripted;
-use arpo_env::tasks::{Part, Suite};
+use arpo_env::tasks::{Split, Suite};
 use arpo_model::checkpoint::Weights;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
@@ -27,15 +26,16 @@ use arpo_tokenizer::Tokenizer;
 use arpo_torch::shim::cuda_peak_bytes;
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
-use arpo_train::collect::{CollectOptions, CollectReport, Collected, Collector, GroupPlan, PlanOptions};
+use arpo_train::batch::{RolloutGroup, assemble};
+use arpo_train::collect::{
+    CollectOptions, CollectReport, Collected, Collector, GroupPlan, GroupSize, Planner, Worlds,
+};
 use arpo_train::episode::History;
-use arpo_train::layout::Layout;
-use arpo_train::learn::{Place, Updates, learn};
-use arpo_train::lesson::{Rollouts, lesson};
+use arpo_train::learn::{RunPosition, Updates, learn};
+use arpo_train::learner::LocalLearner;
 use arpo_train::memory_plan::{MemoryPlan, Work, fitting};
-use arpo_train::policy::EnginePolicy;
 use arpo_train::policy::scripted::{Script, following};
-use arpo_train::run::stop::StopSwitch;
+use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup;
 use clap::{Args, value_parser};
@@ -44,52 +44,52 @@ use std::io::Write;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-/// Chance of a mistake before each action of those who solve the task.
+/// Probability of a mistake before each action of the policy that solves the task.
 const MISTAKES: f64 = 0.25;
 
-/// What `arpo bench iteration` takes.
+/// The arguments of `arpo bench iteration`.
 #[derive(Args)]
 pub(crate) struct IterationArguments {
-    /// Where to compute
+    /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
-    /// Whose shapes, and whose screens: 1920x1080 for the published 7B, 168x140 for the quick preset's
+    /// The model's shapes and screens: 1920x1080 for the published 7B, 168x140 for the pocket model
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
     /// Iterations
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
     iterations: u64,
-    /// Groups in an iteration
+    /// Groups per iteration
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..=128))]
     tasks: u16,
-    /// Episodes in a group
+    /// Episodes per group
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(2..=64))]
     group_size: u16,
-    /// Turns of every episode
+    /// Turns per episode
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = value_parser!(u16).range(1..=100))]
     turns: u16,
-    /// Tokens of a thought before every action
+    /// Tokens of the thought before every action
     #[arg(long, value_name = "N", default_value_t = 100)]
     thought: usize,
     /// Train only the language model
     #[arg(long)]
     freeze_vision: bool,
-    /// GiB for keys and values: what the device has for the 7B, if not given, else 1
+    /// GiB for the KV cache [default: what is free for the 7B, else 1]
     #[arg(long)]
     cache_gib: Option<f64>,
-    /// GiB that may be kept between the learner's passes: what the device has for the 7B, if not given, else 2
+    /// GiB for activations kept between the passes [default: what is free for the 7B, else 2]
     #[arg(long)]
     activation_gib: Option<f64>,
-    /// GiB of the device that may be used; without it all
+    /// Limit for the memory used on the device, in GiB; 0 for all of it
     #[arg(long, default_value_t = 0.0)]
     memory_gib: f64,
-    /// Screenshots seen at once; without it all of an episode
+    /// Maximum number of screenshots in the context [default: all of an episode]
     #[arg(long)]
     screenshots: Option<usize>,
-    /// The optimiser's moments in the machine's memory
+    /// Keep the optimiser's moments in host memory
     #[arg(long)]
     moments_on_host: bool,
-    /// Episodes under way at once at most; without it as many as the cache holds
+    /// Maximum number of concurrent episodes; 0 for as many as the cache holds
     #[arg(long, default_value_t = 0)]
     running: usize,
     /// Print JSON
@@ -103,24 +103,24 @@ struct Row {
     collect_seconds: f64,
     learn_seconds: f64,
     score: f64,
-    /// Prompt tokens, those of screenshots included, that the engine computed and that it found in its cache.
+    /// Prompt tokens, including those of screenshots, that the engine computed and that it found in its cache.
     prompt_computed: u64,
     prompt_found: u64,
-    /// Of what a cache without limit would have found.
+    /// Share of the tokens that an unlimited cache would have found.
     found_share: f64,
-    /// Episodes that were learnt from, and their tokens.
+    /// Episodes that were trained on, and their tokens.
     learnt_episodes: usize,
     learnt_tokens: usize,
     updates: usize,
     /// Mean difference between the sampler's log-probabilities and the learner's.
     mismatch: f64,
-    /// The most in use, and taken, so far: until the end of collecting, and of learning.
+    /// Peak memory so far: at the end of collection, and of training.
     collecting_memory: Option<Peak>,
     learning_memory: Option<Peak>,
     collected: CollectReport,
 }
 
-/// The most memory of the device so far, in GiB.
+/// Peak memory of the device so far, in GiB.
 #[derive(Clone, Copy, Serialize)]
 struct Peak {
     used: f64,
@@ -148,7 +148,7 @@ pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Resul
     warn_without_kernels(device);
     let mut bench = Bench::new(arguments, device)?;
     let mut report = Report {
-        parameters: bench.updater.learner().model().weights().count(),
+        parameters: bench.learner.updater().learner().model().weights().count(),
         screen: [bench.screen.width, bench.screen.height],
         rows: vec![],
     };
@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Resul
         let Report { parameters, screen: [width, height], .. } = report;
         writeln!(
             out,
-            "{parameters} parameters, episodes of {} screens of {width}x{height}\n{}",
+            "{parameters} parameters, episodes of {} screenshots of {width}x{height}\n{}",
             arguments.turns, bench.plan
         )?;
     }
@@ -170,18 +170,17 @@ pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Resul
     if arguments.json { write_json(&report, out) } else { Ok(()) }
 }
 
-/// What a run is made of, without its folder.
+/// The components of a run, without its folder.
 struct Bench {
     config: Config,
-    agent: Arc<Agent>,
     screen: ScreenOptions,
     tasks: Vec<Arc<Task>>,
     device: Device,
     plan: MemoryPlan,
-    /// Memory that is not to be used.
-    held_back: Option<Tensor>,
+    /// Memory held back from use.
+    reserved: Option<Tensor>,
     policy: EnginePolicy,
-    updater: Updater,
+    learner: LocalLearner,
     collector: Collector,
     replay: ReplayBuffer,
     screens: Screens,
@@ -190,62 +189,67 @@ struct Bench {
 impl Bench {
     fn new(arguments: &IterationArguments, device: Device) -> Result<Self, Failure> {
         let config = config(arguments);
-        // the words of the small model that the program carries serve any
-        let carried =
+        // the tokenizer of the built-in model works for any size
+        let built_in =
             base_model::load(base_model::POCKET, Kind::Float, Device::Cpu).map_err(Failure::failed)?;
         let mut dimensions = arguments.model.config();
-        dimensions.image_token = carried.config.image_token;
-        dimensions.video_token = carried.config.video_token;
-        dimensions.vision_start_token = carried.config.vision_start_token;
-        dimensions.vision_end_token = carried.config.vision_end_token;
-        let agent = setup::agent(&config, &dimensions, &carried.side_files).map_err(Failure::failed)?;
+        dimensions.image_token = built_in.config.image_token;
+        dimensions.video_token = built_in.config.video_token;
+        dimensions.vision_start_token = built_in.config.vision_start_token;
+        dimensions.vision_end_token = built_in.config.vision_end_token;
+        let agent = setup::agent(&config, &dimensions, &built_in.side_files).map_err(Failure::failed)?;
         let agent = Arc::new(agent);
         let (suite, screen) = match arguments.model {
             ModelName::Pocket => (Suite::Pocket, ScreenOptions::pocket()),
             ModelName::SevenBillion => (Suite::Desktop, ScreenOptions::desktop(1920, 1080)),
         };
         let freeze = arguments.freeze_vision;
-        let weights = Weights::random(&dimensions, number_kind(device), device)
+        let weights = Weights::random(&dimensions, compute_kind(device), device)
             .with_gradients(|layout| !(freeze && layout.is_vision()));
         let size = Size { width: screen.width, height: screen.height };
-        let place = setup::memory_place(device);
-        let plan = fitting(&dimensions, &config, size, place, Work::Training).map_err(Failure::failed)?;
-        let held_back = setup::held_back(&config, device).map_err(Failure::failed)?;
+        let memory = setup::device_memory(device);
+        let plan = fitting(&dimensions, &config, size, memory, Work::Training).map_err(Failure::failed)?;
+        let reserved = setup::reserved_memory(&config, device).map_err(Failure::failed)?;
         let policy = setup::policy_within(&plan, &config, &dimensions, &weights, &agent, PolicyVersion(0))
             .dictated(script(arguments, &screen, &agent)?);
         let moments = plan.moments;
         let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
-        let learner = setup::learner(&config, &dimensions, weights, &agent);
+        let features = config.model.freeze_vision.then(|| policy.engine().features());
+        let model = setup::learner(&config, &dimensions, weights, &agent);
         let of_factory = screen.clone();
         let factory =
             move |_| Ok(Box::new(EmbeddedDesktop::new(of_factory.clone())?) as Box<dyn Environment>);
         let options = CollectOptions::from(&config);
         Ok(Self {
-            tasks: suite.tasks(Part::Train).iter().map(|task| Arc::new(task.clone())).collect(),
+            tasks: suite.tasks(Split::Train).iter().map(|task| Arc::new(task.clone())).collect(),
             collector: Collector::new(Arc::new(factory), config.collect.desktops, options),
-            updater: Updater::new(learner, optimiser, None),
+            learner: LocalLearner::new(
+                Updater::new(model, optimiser, None),
+                agent.processor.clone(),
+                config.model.micro_batch_tokens,
+            )
+            .with_features(features),
             replay: ReplayBuffer::default(),
             screens: Screens::default(),
             config,
-            agent,
             screen,
             device,
             plan,
-            held_back,
+            reserved,
             policy,
         })
     }
 
     fn iterate(&mut self, iteration: u64) -> Result<Row, Failure> {
         let version = PolicyVersion(iteration);
-        self.policy.refresh(version).map_err(Failure::failed)?;
+        self.policy.publish(WeightUpdate::InPlace, version).map_err(Failure::failed)?;
         let before = self.policy.engine().counts();
         let plans = self.plans(iteration);
         let (collected, collect_seconds) =
             timed(self.device, || self.collector.collect(&mut self.policy, plans, &mut |_| {}));
         let Collected { groups, report } = collected.map_err(Failure::failed)?;
-        self.policy.rest().map_err(Failure::failed)?;
-        let held = self.held_back.as_ref().map_or(0.0, |held| held.numel() as f64 / f64::from(1 << 30));
+        self.policy.release_memory().map_err(Failure::failed)?;
+        let held = self.reserved.as_ref().map_or(0.0, |held| held.numel() as f64 / f64::from(1 << 30));
         let peak =
             |device| Peak::of(device).map(|peak| Peak { used: peak.used - held, taken: peak.taken - held });
         let collecting_memory = peak(self.device);
@@ -253,38 +257,33 @@ impl Bench {
         let groups = groups
             .into_iter()
             .map(|group| {
-                let keep = |episode: arpo_train::episode::PlayedEpisode| {
+                let keep = |episode: arpo_train::episode::CompletedEpisode| {
                     self.screens.add(&episode.trajectory, &episode.screens);
                     Arc::new(episode.trajectory)
                 };
-                Rollouts { task: group.task, trajectories: group.episodes.into_iter().map(keep).collect() }
+                RolloutGroup {
+                    task: group.task,
+                    trajectories: group.episodes.into_iter().map(keep).collect(),
+                }
             })
             .collect();
-        let lesson = lesson(groups, &mut self.replay, version, iteration, &self.config);
-        let features = self.config.model.freeze_vision.then(|| self.policy.engine().features());
-        let layout = Layout {
-            screens: &self.screens,
-            processor: &self.agent.processor,
-            features: features.as_ref(),
-            micro_batch_tokens: self.config.model.micro_batch_tokens,
-            stop: &StopSwitch::default(),
-        };
-        let place = Place { iteration, updates_before: iteration };
+        let batch = assemble(groups, &mut self.replay, version, iteration, &self.config);
+        let position = RunPosition { iteration, updates_before: iteration };
         let (learnt, learn_seconds) = timed(self.device, || {
             let updates = &mut Updates::default();
-            learn(&mut self.updater, None, &lesson.samples, updates, &layout, place, &self.config)
+            learn(&mut self.learner, &batch.samples, updates, &self.screens, position, &self.config)
         });
         let learnt = learnt.map_err(Failure::failed)?;
         self.screens.keep_only(self.replay.iter().map(Arc::as_ref)).map_err(Failure::failed)?;
-        let drawn = after.drawn - before.drawn;
+        let drawn = after.sampled - before.sampled;
         Ok(Row {
             collect_seconds,
             learn_seconds,
-            score: lesson.report.score,
+            score: batch.report.score,
             prompt_computed: (after.computed - before.computed).saturating_sub(drawn),
-            prompt_found: after.found - before.found,
+            prompt_found: after.cache_hits - before.cache_hits,
             found_share: report.found_share(),
-            learnt_episodes: lesson.samples.len(),
+            learnt_episodes: batch.samples.len(),
             learnt_tokens: learnt.tokens,
             updates: learnt.updates,
             mismatch: learnt.mismatch.mean(),
@@ -294,19 +293,14 @@ impl Bench {
         })
     }
 
-    /// Groups of tasks in turn, in which the one half solves the task and the other does anything.
+    /// Groups of consecutive tasks, in which one half solves the task and the other acts randomly.
     fn plans(&self, iteration: u64) -> Vec<GroupPlan> {
         let collect = &self.config.collect;
-        let options = PlanOptions {
-            seed: 0,
-            iteration,
-            group_size: collect.group_size,
-            refills: 0,
-            max_steps: collect.max_steps,
-        };
+        let planner = Planner { seed: 0, step: iteration, worlds: Worlds::Own, faulty: false };
+        let size = GroupSize::new(collect.group_size, 0, collect.max_steps);
         let group = |number: usize| {
-            let place = (iteration as usize * collect.tasks + number) % self.tasks.len();
-            let mut group = GroupPlan::new(Arc::clone(&self.tasks[place]), number, &options);
+            let task = &self.tasks[(iteration as usize * collect.tasks + number) % self.tasks.len()];
+            let mut group = planner.group(task, number as u64, size);
             for (index, episode) in group.episodes.iter_mut().enumerate() {
                 episode.sampling_seed = episode.sampling_seed & !1 | index as u64 & 1;
             }
@@ -342,23 +336,23 @@ fn config(arguments: &IterationArguments) -> Config {
     config
 }
 
-/// What everybody says: even seeds solve the task with mistakes, odd ones do anything; nobody ends early.
+/// The forced responses: even seeds solve the task with mistakes, odd ones act randomly; no episode ends early.
 fn script(arguments: &IterationArguments, screen: &ScreenOptions, agent: &Agent) -> Result<Script, Failure> {
     let whole = Size { width: screen.width, height: screen.height };
-    let seen = smart_resize(whole, agent.processor.limits).map_err(Failure::failed)?;
+    let seen = agent.processor.resized_size(whole).map_err(Failure::failed)?;
     let thought = filler(&agent.tokenizer, arguments.thought)?;
     let make = |seed: u64| {
         if seed.is_multiple_of(2) { Scripted::clumsy(seed, MISTAKES) } else { Scripted::random(seed) }
     };
-    let say = move |history: &History, action: Action| {
-        let last = history.answers.len() + 1 == history.plan.max_steps;
+    let respond = move |history: &History, action: Action| {
+        let last = history.responses.len() + 1 == history.plan.max_steps;
         let action = if ends_episode(&action) && !last { Action::Wait {} } else { action };
         render::response((!thought.is_empty()).then_some(thought.as_str()), &[action])
     };
-    Ok(following(screen.clone(), seen, make, say))
+    Ok(following(screen.clone(), seen, make, respond))
 }
 
-/// Words of about so many tokens.
+/// Text of at least `tokens` tokens.
 fn filler(tokenizer: &Tokenizer, tokens: usize) -> Result<String, Failure> {
     let mut text = String::new();
     while tokenizer.encode(&text).map_err(Failure::failed)?.len() < tokens {
@@ -373,7 +367,7 @@ fn print(number: u64, row: &Row, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "iteration {number}: {:.1} s", row.collect_seconds + row.learn_seconds)?;
     writeln!(
         out,
-        "  collect {:8.1} s  {} episodes, {} steps, {} tokens said; prompts: {} tokens computed, {} found, {:.1} % of what could be",
+        "  collect {:8.1} s  {} episodes, {} steps, {} tokens generated; prompts: {} tokens computed, {} from the cache, {:.1} % of an unlimited cache",
         row.collect_seconds,
         collected.episodes,
         collected.steps,
@@ -404,7 +398,7 @@ fn print(number: u64, row: &Row, out: &mut impl Write) -> Result<(), Failure> {
         if let Some(Peak { used, taken }) = peak {
             writeln!(
                 out,
-                "  memory  {used:8.1} GiB used, {taken:.1} GiB taken at most until the end of {phase}"
+                "  memory  {used:8.1} GiB used, {taken:.1} GiB reserved at the peak until the end of {phase}"
             )?;
         }
     }

@@ -1,4 +1,4 @@
-//! `arpo bench`: how fast a part is, on this machine, with random weights and inputs.
+//! `arpo bench`: benchmarks on this machine, with random weights and inputs.
 
 mod collect;
 mod env;
@@ -7,7 +7,6 @@ mod iteration;
 mod kernels;
 mod preprocess;
 mod rollout;
-mod single_token;
 mod sums;
 mod update;
 mod vision;
@@ -22,32 +21,32 @@ use std::io::Write;
 use std::time::Instant;
 use tch::{Device, Kind};
 
-/// What `arpo bench` takes.
+/// The arguments of `arpo bench`.
 #[derive(Args)]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]
-    part: Part,
+    benchmark: Benchmark,
 }
 
 #[derive(Subcommand)]
-enum Part {
-    /// One update of all parameters from one episode
+enum Benchmark {
+    /// One optimiser update from one episode
     Update(update::UpdateArguments),
-    /// One step of agents with screenshots behind them: encode, read, answer
+    /// One agent step with earlier screenshots in the context: encode, prefill, decode
     Rollout(rollout::RolloutArguments),
-    /// Whole iterations, from collecting to the update, of a model that is told what to say
+    /// Complete training iterations, from collection to update, with forced responses
     Iteration(iteration::IterationArguments),
-    /// From patches to features
+    /// The vision tower: patches to features
     Vision(vision::VisionArguments),
-    /// From a screenshot to patches, on one core
+    /// Image preprocessing: a screenshot to patches, on one core
     Preprocess(preprocess::PreprocessArguments),
-    /// Steps of the embedded desktop, on one core
+    /// The embedded desktop: steps per second, on one core
     Env(env::EnvArguments),
-    /// Episodes on slow and uneven desktops: each on its own against all in lock-step
+    /// Collection on slow and uneven simulated desktops: arrival order against lock-step
     Collect(collect::CollectArguments),
-    /// Gradients of many micro-batches added up, against sums in f32
+    /// Gradient accumulation over many micro-batches, against sums in f32
     Sums(sums::SumsArguments),
-    /// Our own CUDA kernels against their plain versions: the same gradients, and how fast
+    /// Our CUDA kernels against their plain versions: agreement and speed
     Kernels(kernels::KernelsArguments),
 }
 
@@ -74,7 +73,7 @@ impl ModelName {
         }
     }
 
-    /// Its size in patches after the resize.
+    /// The size of a screenshot in patches, after the resize.
     fn grid(self) -> Grid {
         match self {
             Self::Pocket => Grid { height: 8, width: 12 },
@@ -84,20 +83,20 @@ impl ModelName {
 }
 
 pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<(), Failure> {
-    match &arguments.part {
-        Part::Update(arguments) => update::run(arguments, out),
-        Part::Rollout(arguments) => rollout::run(arguments, out),
-        Part::Iteration(arguments) => iteration::run(arguments, out),
-        Part::Vision(arguments) => vision::run(arguments, out),
-        Part::Preprocess(arguments) => preprocess::run(arguments, out),
-        Part::Env(arguments) => env::run(arguments, out),
-        Part::Collect(arguments) => collect::run(arguments, out),
-        Part::Sums(arguments) => sums::run(arguments, out),
-        Part::Kernels(arguments) => kernels::run(arguments, out),
+    match &arguments.benchmark {
+        Benchmark::Update(arguments) => update::run(arguments, out),
+        Benchmark::Rollout(arguments) => rollout::run(arguments, out),
+        Benchmark::Iteration(arguments) => iteration::run(arguments, out),
+        Benchmark::Vision(arguments) => vision::run(arguments, out),
+        Benchmark::Preprocess(arguments) => preprocess::run(arguments, out),
+        Benchmark::Env(arguments) => env::run(arguments, out),
+        Benchmark::Collect(arguments) => collect::run(arguments, out),
+        Benchmark::Sums(arguments) => sums::run(arguments, out),
+        Benchmark::Kernels(arguments) => kernels::run(arguments, out),
     }
 }
 
-/// Runs something and returns its result and its seconds, the device's work included.
+/// Runs `work` and returns its result and its duration in seconds, including the work on the device.
 fn timed<T>(device: Device, work: impl FnOnce() -> T) -> (T, f64) {
     synchronise(device);
     let started = Instant::now();
@@ -112,20 +111,20 @@ fn synchronise(device: Device) {
     }
 }
 
-/// What numbers are computed in: f32 on the CPU, bf16 on a GPU.
-fn number_kind(device: Device) -> Kind {
+/// The data type of weights and activations: f32 on the CPU, bf16 on a GPU.
+fn compute_kind(device: Device) -> Kind {
     if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 }
 }
 
 fn warn_without_kernels(device: Device) {
     if device != Device::Cpu
-        && let Some(slower) = own_kernels::slower()
+        && let Some(message) = own_kernels::missing_kernels()
     {
-        let _ = writeln!(std::io::stderr(), "warning: {slower}");
+        let _ = writeln!(std::io::stderr(), "warning: {message}");
     }
 }
 
-/// The most memory libtorch had taken on the device so far.
+/// Peak memory reserved by libtorch on the device so far, in GiB.
 fn device_memory_gib(device: Device) -> Option<f64> {
     let Device::Cuda(number) = device else { return None };
     let (_, reserved) = cuda_peak_bytes(number).ok()?;

@@ -1,8 +1,8 @@
-//! `arpo bench rollout`: one step of agents that have screenshots behind them (look at a new one, answer), with the
-//! cache of the steps before and without.
+//! `arpo bench rollout`: one agent step with earlier screenshots in the context (encode a new one, generate a response),
+//! with the KV cache of the earlier steps and without.
 
-use super::episode::MadeTurns;
-use super::{ModelName, device_memory_gib, number_kind, warn_without_kernels, write_json};
+use super::episode::SyntheticTurns;
+use super::{ModelName, compute_kind, device_memory_gib, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::trajectory::PolicyVersion;
@@ -20,31 +20,31 @@ use std::sync::Arc;
 use std::time::Instant;
 use tch::Kind;
 
-/// What `arpo bench rollout` takes.
+/// The arguments of `arpo bench rollout`.
 #[derive(Args)]
 pub(crate) struct RolloutArguments {
-    /// Where to compute
+    /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
-    /// Whose shapes
+    /// The model's shapes
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
-    /// Episodes at once
+    /// Concurrent episodes
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 32])]
     episodes: Vec<usize>,
-    /// Screenshots behind each
+    /// Earlier screenshots in the context
     #[arg(long, default_value_t = 14)]
     behind: usize,
-    /// Tokens of an answer
+    /// Tokens of a response
     #[arg(long, default_value_t = 100)]
     tokens: usize,
-    /// Leave out the comparison with reading everything again
+    /// Skip the comparison without the cache
     #[arg(long)]
     without_whole: bool,
-    /// Without our own CUDA kernels
+    /// Do not use our own CUDA kernels
     #[arg(long)]
     plain: bool,
-    /// GB/s that reading memory reaches on the device, for the share of it
+    /// Memory bandwidth of the device in GB/s, for the reported share
     #[arg(long, default_value_t = 4300.0)]
     bandwidth: f64,
     /// Print JSON
@@ -79,25 +79,26 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     kernels::use_plain_versions(arguments.plain);
     warn_without_kernels(device);
     let config = arguments.model.config();
-    let kind = number_kind(device);
-    let most = arguments.episodes.iter().copied().max().unwrap_or(1);
-    let whole = MadeTurns::new(&config, arguments.model.grid(), arguments.behind + 1, 0, true).tokens.len();
+    let kind = compute_kind(device);
+    let max_episodes = arguments.episodes.iter().copied().max().unwrap_or(1);
+    let whole =
+        SyntheticTurns::new(&config, arguments.model.grid(), arguments.behind + 1, 0, true).tokens.len();
     let page_tokens = 64;
-    let pages = (whole + arguments.tokens).div_ceil(page_tokens) * most;
+    let pages = (whole + arguments.tokens).div_ceil(page_tokens) * max_episodes;
     let options = EngineOptions {
-        fixed_vision: false,
+        frozen_vision: false,
         cache_bytes: pages as u64 * token_bytes(&config, kind) * page_tokens as u64,
         feature_bytes: 0,
         page_tokens,
-        most_running: most,
-        prompt_tokens: 16_384,
+        max_running: max_episodes,
+        max_prefill_tokens: 16_384,
         forbidden: vec![config.image_token, config.video_token],
     };
     let weights = Weights::random(&config, kind, device);
     let mut engine =
         Engine::new(Model::new(config, weights), ImageProcessor::published(), options, PolicyVersion(0));
-    // once to warm up: kernels are compiled, memory is taken
-    for (episodes, behind) in [(most, 1), (1, arguments.behind)] {
+    // warm-up: compiles kernels and reserves memory
+    for (episodes, behind) in [(max_episodes, 1), (1, arguments.behind)] {
         measure(arguments, &mut engine, episodes, behind, false)?;
     }
     let mut reports = Vec::new();
@@ -120,8 +121,8 @@ fn measure(
 ) -> Result<Report, Failure> {
     let (config, grid) = (engine.model().config().clone(), arguments.model.grid());
     let prompt =
-        |episode: usize, turns: usize| MadeTurns::new(&config, grid, turns, episode as u32, true).tokens;
-    let requests = |turns: usize, tokens: usize, said: &[(Vec<u32>, Vec<f32>)]| -> Vec<Request> {
+        |episode: usize, turns: usize| SyntheticTurns::new(&config, grid, turns, episode as u32, true).tokens;
+    let requests = |turns: usize, tokens: usize, forced: &[(Vec<u32>, Vec<f32>)]| -> Vec<Request> {
         let request = |episode: usize| Request {
             tokens: prompt(episode, turns),
             screenshots: (0..turns).map(|turn| screenshot(arguments.model, episode, turn)).collect(),
@@ -134,30 +135,30 @@ fn measure(
                 seed: episode as u64,
                 turn: turns as u64,
             },
-            dictated: said.get(episode).map(|(tokens, _)| tokens.clone()).unwrap_or_default(),
+            forced: forced.get(episode).map(|(tokens, _)| tokens.clone()).unwrap_or_default(),
         };
         (0..episodes).map(request).collect()
     };
     let now = behind + 1;
     let tokens_behind = prompt(0, behind).len();
     let new_tokens = prompt(0, now).len() - tokens_behind;
-    forget(engine)?;
+    clear_cache(engine)?;
     if behind > 0 {
-        answer(engine, requests(behind, 1, &[]), episodes)?;
+        generate(engine, requests(behind, 1, &[]), episodes)?;
     }
-    let step = answer(engine, requests(now, arguments.tokens, &[]), episodes)?;
+    let step = generate(engine, requests(now, arguments.tokens, &[]), episodes)?;
     let again = if with_whole {
-        forget(engine)?;
-        // the same words, or after the first other one there would be nothing to compare
-        Some(answer(engine, requests(now, arguments.tokens, &step.logp), episodes)?)
+        clear_cache(engine)?;
+        // force the same tokens, or after the first difference there would be nothing to compare
+        Some(generate(engine, requests(now, arguments.tokens, &step.logp), episodes)?)
     } else {
         None
     };
     let kind = engine.model().weights().kind();
     let text = &engine.model().config().text;
-    // every number of the language model but its embedding, and the keys and values half way through the answer
+    // all weights of the language model but its embedding, and the KV cache half way through the response
     let layer = 2 * text.hidden * text.heads * text.head_width()
-        + 2 * text.hidden * text.key_value_heads * text.head_width()
+        + 2 * text.hidden * text.kv_heads * text.head_width()
         + 3 * text.hidden * text.intermediate;
     let weights = (text.layers as i64 * layer + text.hidden * text.vocabulary) as f64;
     let length = (tokens_behind + new_tokens + arguments.tokens / 2) as f64;
@@ -183,11 +184,11 @@ fn measure(
     })
 }
 
-/// Bytes of a token's keys and values.
+/// Bytes of a token in the KV cache.
 fn token_bytes(config: &ModelConfig, kind: Kind) -> u64 {
     let text = &config.text;
-    let numbers = 2 * text.layers as i64 * text.key_value_heads * text.head_width();
-    numbers as u64 * kind.elt_size_in_bytes() as u64
+    let values = 2 * text.layers as i64 * text.kv_heads * text.head_width();
+    values as u64 * kind.elt_size_in_bytes() as u64
 }
 
 fn screenshot(model: ModelName, episode: usize, turn: usize) -> Screenshot {
@@ -195,48 +196,48 @@ fn screenshot(model: ModelName, episode: usize, turn: usize) -> Screenshot {
     Screenshot { digest: number.to_string().into(), image: Arc::new(model.screenshot(number)) }
 }
 
-/// The same weights as new ones: the cache is empty after it.
-fn forget(engine: &mut Engine) -> Result<(), Failure> {
+/// Empties the cache by updating to the same weights.
+fn clear_cache(engine: &mut Engine) -> Result<(), Failure> {
     let weights = engine.model().weights().share();
     engine.update(&weights, PolicyVersion(0)).map_err(Failure::failed)
 }
 
-struct Answered {
+struct Generated {
     seconds: f64,
     first_token: f64,
-    /// Median over the passes that only decoded.
+    /// Median over the passes that only decode.
     decode: f64,
     /// Each episode's tokens and log-probabilities.
     logp: Vec<(Vec<u32>, Vec<f32>)>,
 }
 
-fn answer(engine: &mut Engine, requests: Vec<Request>, episodes: usize) -> Result<Answered, Failure> {
+fn generate(engine: &mut Engine, requests: Vec<Request>, episodes: usize) -> Result<Generated, Failure> {
     let started = Instant::now();
     let mut ids = Vec::new();
     for request in requests {
         ids.push(engine.submit(request).map_err(Failure::failed)?);
     }
-    let (mut passes, mut first_token, mut answers) = (Vec::new(), None, Vec::new());
-    while engine.unanswered() > 0 {
+    let (mut passes, mut first_token, mut responses) = (Vec::new(), None, Vec::new());
+    while engine.pending() > 0 {
         let (begun, before) = (Instant::now(), engine.counts());
-        answers.extend(engine.pass().map_err(Failure::failed)?);
+        responses.extend(engine.pass().map_err(Failure::failed)?);
         let new = engine.counts();
-        // a pass ends with reading the tokens it drew, so the device is done
+        // a pass ends with reading its sampled tokens, so the device is done
         if new.computed - before.computed == episodes as u64 {
             passes.push(begun.elapsed().as_secs_f64());
         }
-        if new.drawn - before.drawn == episodes as u64 {
+        if new.sampled - before.sampled == episodes as u64 {
             first_token.get_or_insert(started.elapsed().as_secs_f64());
         }
     }
     let seconds = started.elapsed().as_secs_f64();
     passes.sort_by(f64::total_cmp);
-    answers.sort_by_key(|(id, _)| *id);
-    Ok(Answered {
+    responses.sort_by_key(|(id, _)| *id);
+    Ok(Generated {
         seconds,
         first_token: first_token.unwrap_or(seconds),
         decode: passes.get(passes.len() / 2).copied().unwrap_or(f64::NAN),
-        logp: answers.into_iter().map(|(_, answer)| (answer.tokens, answer.logp)).collect(),
+        logp: responses.into_iter().map(|(_, response)| (response.tokens, response.logp)).collect(),
     })
 }
 
@@ -251,19 +252,19 @@ fn print(report: &Report, bandwidth: f64, out: &mut impl Write) -> Result<(), Fa
     let Report { episodes, tokens_behind, new_tokens, answer_tokens, .. } = report;
     writeln!(
         out,
-        "{episodes} episodes, {tokens_behind} tokens behind each; {new_tokens} new, {answer_tokens} drawn"
+        "{episodes} episodes, {tokens_behind} tokens in the context of each; {new_tokens} new, {answer_tokens} generated"
     )?;
     writeln!(out, "  {:<18} {:9.4} s", "first token", report.first_token_seconds)?;
     writeln!(
         out,
         "  {:<18} {:9.5} s, {:.0} tokens/s, {:.3} GB read, {:.0} % of {bandwidth} GB/s",
-        "a token for each",
+        "one decode step",
         report.decode_seconds,
         report.decode_tokens_per_second,
         report.decode_gigabytes,
         100.0 * report.decode_bandwidth_share
     )?;
-    writeln!(out, "  {:<18} {:9.4} s", "whole step", report.step_seconds)?;
+    writeln!(out, "  {:<18} {:9.4} s", "complete step", report.step_seconds)?;
     if let (Some(whole), Some(times)) = (report.whole_seconds, report.times_faster) {
         writeln!(out, "  {:<18} {whole:9.4} s, {times:.1} times as long", "without the cache")?;
     }

@@ -1,13 +1,13 @@
-//! `arpo bench update`: the learner's step on one whole episode.
+//! `arpo bench update`: the learner's step on one complete episode.
 
-use super::episode::MadeEpisode;
-use super::{ModelName, device_memory_gib, number_kind, timed, warn_without_kernels, write_json};
+use super::episode::SyntheticEpisode;
+use super::{ModelName, compute_kind, device_memory_gib, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
 use arpo_model::learner::adamw::{AdamW, Update};
-use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, Picture};
+use arpo_model::learner::{ImageInput, Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_torch::kernels;
@@ -17,28 +17,28 @@ use serde::Serialize;
 use std::io::Write;
 use tch::Tensor;
 
-/// What `arpo bench update` takes.
+/// The arguments of `arpo bench update`.
 #[derive(Args)]
 pub(crate) struct UpdateArguments {
-    /// Where to compute
+    /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
-    /// Whose shapes: the published 7B, or the 1.7 million parameters of the quick preset
+    /// The model's shapes: the published 7B, or the pocket model of the quick preset
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
     /// Screenshots in the episode
     #[arg(long, default_value_t = 15)]
     pictures: usize,
-    /// Updates measured, after one that is not
+    /// Measured updates, after one warm-up
     #[arg(long, default_value_t = 3)]
     updates: usize,
     /// Train only the language model
     #[arg(long)]
     freeze_vision: bool,
-    /// Without our own CUDA kernels
+    /// Do not use our own CUDA kernels
     #[arg(long)]
     plain: bool,
-    /// GiB that may be kept between the passes
+    /// GiB for activations kept between the passes
     #[arg(long, default_value_t = 44)]
     activation_gib: u64,
     /// Print JSON
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let device = arguments.device.device()?;
     kernels::use_plain_versions(arguments.plain);
     warn_without_kernels(device);
-    let kind = number_kind(device);
+    let kind = compute_kind(device);
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
     let weights =
@@ -79,20 +79,20 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         forbidden: vec![config.image_token, config.video_token],
         activation_bytes: arguments.activation_gib << 30,
         logit_rows: 512,
-        length_step: 1,
-        share_beginnings: false,
+        pad_to_multiple: 1,
+        share_prefixes: false,
     };
-    let made = MadeEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
+    let synthetic = SyntheticEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
     let learner = Learner::new(Model::new(config, weights), options);
     let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
-    let coefficients = made.coefficients();
+    let coefficients = synthetic.coefficients();
     let trained_tokens = coefficients[0].len();
-    let episodes = [made.episode()];
-    let batch = MicroBatch { episodes: &episodes, pictures: &made.pictures };
+    let episodes = [synthetic.episode()];
+    let batch = MicroBatch { episodes: &episodes, images: &synthetic.images };
     let mut seconds = [0.0; 4];
     let mut resident_early = None;
     for update in 0..=arguments.updates {
-        let ((), encode) = timed(device, || encode(&learner, &made.pictures));
+        let ((), encode) = timed(device, || encode(&learner, &synthetic.images));
         let (pass, forward) = timed(device, || learner.forward(batch));
         let pass = pass.map_err(Failure::failed)?;
         let (done, backward) = timed(device, || pass.backward(&coefficients));
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let update_seconds = forward_seconds + backward_seconds + optimiser_seconds;
     let report = Report {
         parameters: learner.model().weights().count(),
-        tokens: made.tokens.len(),
+        tokens: synthetic.tokens.len(),
         pictures: arguments.pictures,
         trained_tokens,
         freeze_vision: freeze,
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         backward_seconds,
         optimiser_seconds,
         update_seconds,
-        tokens_per_second: made.tokens.len() as f64 / update_seconds,
+        tokens_per_second: synthetic.tokens.len() as f64 / update_seconds,
         device_memory_gib: device_memory_gib(device),
         resident_mib: resident_early.zip(resident_mib()).map(|(early, late)| [early, late]),
     };
@@ -131,9 +131,9 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
 }
 
 /// The vision tower's forward pass alone.
-fn encode(learner: &Learner, pictures: &[Picture]) {
-    let pixels: Vec<&Tensor> = pictures.iter().filter_map(Picture::pixels).collect();
-    let grids: Vec<Grid> = pictures.iter().map(|picture| picture.grid).collect();
+fn encode(learner: &Learner, images: &[ImageInput]) {
+    let pixels: Vec<&Tensor> = images.iter().filter_map(ImageInput::pixels).collect();
+    let grids: Vec<Grid> = images.iter().map(|image| image.grid).collect();
     let _ = tch::no_grad(|| learner.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
 }
 
@@ -161,7 +161,11 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
         writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;
     }
     if let Some([early, late]) = report.resident_mib {
-        writeln!(out, "  {:<15} {early:9.1} MiB after a tenth, {late:.1} at the end", "resident")?;
+        writeln!(
+            out,
+            "  {:<15} {early:9.1} MiB after a tenth of the updates, {late:.1} at the end",
+            "resident"
+        )?;
     }
     Ok(())
 }

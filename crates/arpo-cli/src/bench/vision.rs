@@ -1,6 +1,6 @@
 //! `arpo bench vision`: the vision tower's forward pass, as the rollout engine runs it.
 
-use super::{ModelName, number_kind, timed, warn_without_kernels, write_json};
+use super::{ModelName, compute_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_model::checkpoint::Weights;
@@ -10,19 +10,19 @@ use serde::Serialize;
 use std::io::Write;
 use tch::{Kind, Tensor};
 
-/// What `arpo bench vision` takes.
+/// The arguments of `arpo bench vision`.
 #[derive(Args)]
 pub(crate) struct VisionArguments {
-    /// Where to compute
+    /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
-    /// Whose shapes
+    /// The model's shapes
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
-    /// Screenshots encoded together
+    /// Screenshots per batch
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     pictures: Vec<usize>,
-    /// Passes measured, after one that is not
+    /// Measured passes, after one warm-up
     #[arg(long, default_value_t = 5)]
     passes: usize,
     /// Print JSON
@@ -42,14 +42,14 @@ pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(
     let device = arguments.device.device()?;
     warn_without_kernels(device);
     let (config, grid) = (arguments.model.config(), arguments.model.grid());
-    let patch_numbers = config.vision.patch_numbers();
-    let weights = Weights::random(&config, number_kind(device), device);
+    let patch_values = config.vision.patch_values();
+    let weights = Weights::random(&config, compute_kind(device), device);
     let model = Model::new(config, weights);
     let mut reports = Vec::new();
     for &pictures in &arguments.pictures {
         let grids = vec![grid; pictures];
         let patches = grid.patches() * pictures;
-        let pixels = Tensor::randn([patches as i64, patch_numbers], (Kind::Float, device));
+        let pixels = Tensor::randn([patches as i64, patch_values], (Kind::Float, device));
         let pass = || timed(device, || tch::no_grad(|| model.vision().forward(&pixels, &grids))).1;
         pass();
         let seconds = (0..arguments.passes).map(|_| pass()).sum::<f64>() / arguments.passes as f64;

@@ -1,7 +1,7 @@
-//! `arpo doctor`: what this machine has, in plain words; what is missing, and the command that adds it.
+//! `arpo doctor`: what this machine has, what is missing, and the command that installs it.
 //!
-//! Nothing is believed from its mere presence: libtorch multiplies matrices, the Docker engine answers, programs
-//! tell their version. Every question has a deadline.
+//! Everything is tested, not just located: libtorch multiplies matrices, the Docker engine responds, programs print their
+//! version. Every check has a deadline.
 
 mod docker;
 mod programs;
@@ -16,13 +16,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What has not answered by then is broken. Ray needs seconds to import itself.
+/// A check that takes longer counts as broken. Ray needs seconds to import itself.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What `arpo doctor` takes.
+/// The arguments of `arpo doctor`.
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
-    /// With any of these: also what memory the configuration needs, and whether the device has it
+    /// With any of these: also print the memory plan of the configuration, and whether it fits
     #[command(flatten)]
     layers: Layers,
     /// Print JSON
@@ -30,29 +30,29 @@ pub(crate) struct DoctorArguments {
     json: bool,
 }
 
-/// How it stands with one thing.
+/// The status of a requirement.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    /// There, and tried.
+    /// Present, and tested.
     Usable,
-    /// Not there; not everybody needs it.
+    /// Not present; not everybody needs it.
     Missing,
-    /// There, and does not work.
+    /// Present, but does not work.
     Broken,
 }
 
-/// One thing a run may need.
+/// One requirement that a run may have.
 #[derive(Serialize)]
 struct Finding {
     name: &'static str,
     status: Status,
-    /// What is there, or why not.
+    /// What was found, or the problem.
     detail: String,
     /// What it is for, where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     needed_for: Option<&'static str>,
-    /// What would add or mend it.
+    /// The command that installs or repairs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
 }
@@ -85,10 +85,10 @@ impl Finding {
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
-    /// The embedded default can run.
+    /// The default preset can run.
     ready: bool,
     findings: Vec<Finding>,
-    /// What a preset needs of the device, in lines.
+    /// The memory plan of a preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<String>,
 }
@@ -96,7 +96,7 @@ struct Report {
 pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(), Failure> {
     let layers = &arguments.layers;
     let config = if layers.is_empty() { None } else { Some(layers.resolve()?) };
-    let mut report = examine();
+    let mut report = inspect();
     let memory = config.as_ref().filter(|_| report.ready).map(memory::of);
     report.memory = config.as_ref().filter(|_| report.ready).map(memory::report);
     let fits = memory.is_none_or(|memory| memory.problem.is_none());
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(
     if report.ready && fits { Ok(()) } else { Err(Failure::Reported) }
 }
 
-fn examine() -> Report {
+fn inspect() -> Report {
     let (torch, ready) = torch::libtorch();
     let findings = vec![
         torch,
@@ -121,15 +121,15 @@ fn examine() -> Report {
     Report { version: env!("CARGO_PKG_VERSION"), ready, findings, memory: None }
 }
 
-/// Asks on a thread of its own, which is left behind if no answer comes: drivers, sockets and name servers can hang
-/// in ways that no timeout of theirs covers.
-fn within_deadline(name: &'static str, question: impl FnOnce() -> Finding + Send + 'static) -> Finding {
+/// Runs a check on its own thread, which is abandoned after the deadline: drivers, sockets and name servers can hang in
+/// ways that no timeout of theirs covers.
+fn within_deadline(name: &'static str, check: impl FnOnce() -> Finding + Send + 'static) -> Finding {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(question()));
+    thread::spawn(move || sender.send(check()));
     receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| Finding {
         name,
         status: Status::Broken,
-        detail: format!("no answer after {} s", DEADLINE.as_secs()),
+        detail: format!("no response after {} s", DEADLINE.as_secs()),
         needed_for: None,
         command: None,
     })
@@ -148,13 +148,13 @@ fn print(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
             writeln!(out, "  {:<19} needed for {needed_for}", "")?;
         }
         if let Some(command) = &finding.command {
-            writeln!(out, "  {:<19} to add it: {command}", "")?;
+            writeln!(out, "  {:<19} to install it: {command}", "")?;
         }
     }
     let verdict = if report.ready {
-        "ready: this machine can run the embedded default"
+        "ready: this machine can run the default preset"
     } else {
-        "not ready: the embedded default needs libtorch"
+        "not ready: the default preset needs libtorch"
     };
     writeln!(out, "{verdict}")?;
     for line in report.memory.iter().flat_map(|memory| memory.lines()) {

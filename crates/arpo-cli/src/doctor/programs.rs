@@ -1,17 +1,17 @@
-//! Questions to the machine and to programs that may be installed.
+//! Checks of the machine and of programs that may be installed.
 
 use super::Finding;
 use std::io::ErrorKind;
 use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
-/// What the finding is called.
+/// Name of the finding.
 pub(super) const CHROMIUM: &str = "Chromium";
 
-/// What the finding is called.
+/// Name of the finding.
 pub(super) const RAY: &str = "Ray";
 
-/// Under these names Chromium is installed.
+/// Names under which Chromium may be installed.
 const CHROMIUM_PROGRAMS: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
@@ -29,9 +29,9 @@ pub(super) fn chromium() -> Finding {
     let command = "apt-get install chromium";
     for program in CHROMIUM_PROGRAMS {
         match version(program) {
-            Answer::Absent => {}
-            Answer::Version(version) => return Finding::usable(name, version),
-            Answer::Broken(problem) => return Finding::broken(name, problem, needed_for, command),
+            VersionCheck::Absent => {}
+            VersionCheck::Version(version) => return Finding::usable(name, version),
+            VersionCheck::Broken(problem) => return Finding::broken(name, problem, needed_for, command),
         }
     }
     Finding::missing(name, "no chromium or google-chrome on the PATH", needed_for, command)
@@ -40,12 +40,12 @@ pub(super) fn chromium() -> Finding {
 /// The cluster engine.
 pub(super) fn ray() -> Finding {
     let (name, needed_for) = (RAY, "spreading a run over several machines");
-    // Debian's own Python takes no packages from pip outside a virtual environment
+    // on Debian, pip installs only into virtual environments
     let command = "python3 -m venv ~/ray && ~/ray/bin/pip install 'ray[default]' && PATH=~/ray/bin:$PATH";
     match version("ray") {
-        Answer::Absent => Finding::missing(name, "no ray on the PATH", needed_for, command),
-        Answer::Version(version) => Finding::usable(name, version),
-        Answer::Broken(problem) => Finding::broken(name, problem, needed_for, command),
+        VersionCheck::Absent => Finding::missing(name, "no ray on the PATH", needed_for, command),
+        VersionCheck::Version(version) => Finding::usable(name, version),
+        VersionCheck::Broken(problem) => Finding::broken(name, problem, needed_for, command),
     }
 }
 
@@ -56,23 +56,23 @@ fn memory_gib() -> Option<f64> {
     Some(kib / f64::from(1 << 20))
 }
 
-enum Answer {
+enum VersionCheck {
     Absent,
     Version(String),
     Broken(String),
 }
 
-/// The first line of `program --version`.
-fn version(program: &str) -> Answer {
+/// Runs `program --version` and returns the first line.
+fn version(program: &str) -> VersionCheck {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
     // the caller's deadline covers a program that does not end
     match command.output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Answer::Absent,
-        Err(error) => Answer::Broken(format!("{program} does not start: {error}")),
+        Err(error) if error.kind() == ErrorKind::NotFound => VersionCheck::Absent,
+        Err(error) => VersionCheck::Broken(format!("{program} does not start: {error}")),
         Ok(Output { status, stdout, .. }) => match String::from_utf8_lossy(&stdout).lines().next() {
-            Some(line) if status.success() => Answer::Version(line.trim().to_owned()),
-            _ => Answer::Broken(format!("{program} --version ends with {status}")),
+            Some(line) if status.success() => VersionCheck::Version(line.trim().to_owned()),
+            _ => VersionCheck::Broken(format!("{program} --version ends with {status}")),
         },
     }
 }

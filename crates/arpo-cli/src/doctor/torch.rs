@@ -1,13 +1,13 @@
-//! Questions to libtorch and to the NVIDIA driver.
+//! Checks of libtorch and the NVIDIA driver.
 
 use super::Finding;
 use arpo_torch::driver::{self, Driver, DriverError, GpuDevice};
 use arpo_torch::kernels;
-use arpo_torch::runtime::{self, CudaHalf};
+use arpo_torch::runtime::{self, CudaLibrary};
 use std::fs;
 use std::sync::OnceLock;
 
-/// What the finding is called.
+/// Name of the finding.
 pub(super) const CUDA: &str = "CUDA";
 
 /// Libtorch is started once, before its first use.
@@ -23,7 +23,7 @@ fn torch() -> Result<&'static runtime::Torch, &'static str> {
     started.as_ref().map_err(String::as_str)
 }
 
-/// Libtorch itself, and whether tensors can be computed on this machine at all.
+/// Libtorch itself, and whether it can compute on this machine at all.
 pub(super) fn libtorch() -> (Finding, bool) {
     let needed_for = "everything";
     let torch = match torch() {
@@ -45,14 +45,14 @@ pub(super) fn libtorch() -> (Finding, bool) {
 /// The driver, its devices, and whether libtorch can use them.
 pub(super) fn cuda() -> Finding {
     let needed_for = "training a model of billions of parameters";
-    let driver = match driver::ask() {
+    let driver = match driver::query() {
         Ok(driver) => driver,
-        Err(DriverError::Absent) if !has_nvidia_hardware() => {
+        Err(DriverError::NotInstalled) if !has_nvidia_hardware() => {
             let detail = "no NVIDIA GPU in this machine";
             return Finding { command: None, ..Finding::missing(CUDA, detail, needed_for, "") };
         }
-        Err(DriverError::Absent) => {
-            let detail = DriverError::Absent.to_string();
+        Err(DriverError::NotInstalled) => {
+            let detail = DriverError::NotInstalled.to_string();
             return Finding::missing(CUDA, detail, needed_for, "apt-get install nvidia-driver");
         }
         Err(problem) => return Finding::broken(CUDA, problem.to_string(), needed_for, "nvidia-smi"),
@@ -60,13 +60,13 @@ pub(super) fn cuda() -> Finding {
     let found = describe(&driver);
     let half = torch().map(|torch| &torch.cuda);
     match half {
-        Ok(CudaHalf::Open) if runtime::usable_cuda_devices() > 0 => {
+        Ok(CudaLibrary::Loaded) if runtime::usable_cuda_devices() > 0 => {
             match runtime::computes_on(tch::Device::Cuda(0)) {
                 Ok(()) if !driver.devices.first().is_some_and(GpuDevice::has_bf16) => {
                     let detail = format!("{found}; it has no bf16: expected compute capability 8.0 or newer");
                     Finding { command: None, ..Finding::broken(CUDA, detail, needed_for, "") }
                 }
-                Ok(()) => match kernels::slower() {
+                Ok(()) => match kernels::missing_kernels() {
                     None => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
                     Some(slower) => {
                         Finding::usable(CUDA, format!("{found}; libtorch computes on it; {slower}"))
@@ -77,22 +77,22 @@ pub(super) fn cuda() -> Finding {
                 }
             }
         }
-        Ok(CudaHalf::Open) => {
+        Ok(CudaLibrary::Loaded) => {
             let detail = format!("{found}; libtorch finds no device it can use");
             Finding::broken(CUDA, detail, needed_for, "nvidia-smi")
         }
-        Ok(CudaHalf::Refused(problem)) => {
+        Ok(CudaLibrary::Failed(problem)) => {
             let detail = format!("{found}; libtorch_cuda.so does not open: {problem}");
             Finding::broken(CUDA, detail, needed_for, USE_OWN_PYTORCH)
         }
-        Ok(CudaHalf::Absent) | Err(_) => {
+        Ok(CudaLibrary::Missing) | Err(_) => {
             let detail = format!("{found}; this libtorch is for CPUs");
             Finding::missing(CUDA, detail, needed_for, USE_OWN_PYTORCH)
         }
     }
 }
 
-/// Whether a PCI device of NVIDIA's is there, as the kernel lists them.
+/// Whether the kernel lists a PCI device of NVIDIA.
 fn has_nvidia_hardware() -> bool {
     let devices = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
     let vendor = |device: fs::DirEntry| fs::read_to_string(device.path().join("vendor")).unwrap_or_default();

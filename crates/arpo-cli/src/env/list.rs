@@ -1,28 +1,28 @@
-//! `arpo env list`: tasks, a line each.
+//! `arpo env list`: lists tasks, one per line.
 
-use super::chosen::{Chosen, Source};
+use super::tasks::{SelectedTask, Source};
 use super::{one_of, write_json};
 use crate::Failure;
 use arpo_core::task::TaskId;
-use arpo_env::tasks::Part;
+use arpo_env::tasks::Split;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
 
-/// What `arpo env list` takes.
+/// The arguments of `arpo env list`.
 #[derive(Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
     source: Source,
-    /// Only tasks to train on, or only those held out to test on
-    #[arg(long, value_parser = one_of(&Part::ALL, Part::key), conflicts_with = "tasks")]
-    part: Option<Part>,
+    /// Only training tasks, or only held-out tasks
+    #[arg(long, value_parser = one_of(&Split::ALL, Split::key), conflicts_with = "tasks")]
+    part: Option<Split>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A task as scripts read it.
+/// A task in the JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     id: &'a TaskId,
@@ -34,17 +34,17 @@ struct Line<'a> {
 }
 
 pub(crate) fn run(arguments: &ListArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let chosen = arguments.source.all(arguments.part)?;
+    let selected = arguments.source.all(arguments.part)?;
     if arguments.json {
-        let lines: Vec<Line> = chosen.iter().map(line).collect();
+        let lines: Vec<Line> = selected.iter().map(line).collect();
         return write_json(&lines, out);
     }
-    let width = |text: fn(&Chosen) -> &str| {
-        chosen.iter().map(|chosen| text(chosen).chars().count()).max().unwrap_or_default()
+    let width = |text: fn(&SelectedTask) -> &str| {
+        selected.iter().map(|selected| text(selected).chars().count()).max().unwrap_or_default()
     };
-    let id_width = width(|chosen| chosen.task.id.as_str());
-    let application_width = width(|chosen| &chosen.task.application);
-    for Chosen { task, .. } in &chosen {
+    let id_width = width(|selected| selected.task.id.as_str());
+    let application_width = width(|selected| &selected.task.application);
+    for SelectedTask { task, .. } in &selected {
         let instruction = task.instruction.replace(char::is_control, " ");
         let (id, application) = (task.id.as_str(), &task.application);
         writeln!(out, "{id:id_width$}  {application:application_width$}  {instruction}")?;
@@ -52,14 +52,14 @@ pub(crate) fn run(arguments: &ListArguments, out: &mut impl Write) -> Result<(),
     Ok(())
 }
 
-fn line(chosen: &Chosen) -> Line<'_> {
-    let task = &chosen.task;
+fn line(selected: &SelectedTask) -> Line<'_> {
+    let task = &selected.task;
     Line {
         id: &task.id,
-        suite: chosen.listed.map(|(suite, _)| suite.key()),
-        part: chosen.listed.map(|(_, part)| part.key()),
+        suite: selected.listed.map(|(suite, _)| suite.key()),
+        part: selected.listed.map(|(_, part)| part.key()),
         application: &task.application,
         instruction: &task.instruction,
-        infeasible: chosen.is_infeasible(),
+        infeasible: selected.is_infeasible(),
     }
 }

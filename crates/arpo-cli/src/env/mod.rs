@@ -1,11 +1,11 @@
-//! `arpo env`: the tasks of the embedded desktop, and a person's way into them.
+//! `arpo env`: lists, shows and plays the tasks of the embedded desktop.
 
-mod chosen;
-mod lines;
+mod input;
 mod list;
 mod play;
 mod scores;
 mod show;
+mod tasks;
 mod widgets;
 
 use crate::{Failure, write_json};
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// What `arpo env` takes.
+/// The arguments of `arpo env`.
 #[derive(Args)]
 pub(crate) struct EnvArguments {
     #[command(subcommand)]
@@ -23,13 +23,13 @@ pub(crate) struct EnvArguments {
 
 #[derive(Subcommand)]
 enum Topic {
-    /// List tasks, a line each: name, application, instruction
+    /// List tasks, one per line: id, application, instruction
     List(list::ListArguments),
-    /// Write the picture of a task, and say what is on it
+    /// Write a screenshot of a task, and print its widgets
     Show(show::ShowArguments),
-    /// Play a task by hand: lines like `click 120 80` from stdin, a picture per step
+    /// Play a task by hand: lines such as `click 120 80` on stdin, a screenshot per step
     Play(play::PlayArguments),
-    /// Scores of the scripted policies over all listed tasks
+    /// Print the scores of the scripted policies over all listed tasks
     Scores(scores::ScoresArguments),
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &EnvArguments, out: &mut impl Write) -> Result<(), 
     }
 }
 
-/// Reads one of a library's choices by the name the library gives it.
+/// A parser for one of a library's choices, by the name the library gives it.
 fn one_of<T: Copy + Send + Sync + 'static>(
     choices: &'static [T],
     key: fn(T) -> &'static str,
@@ -54,7 +54,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Calls of the embedded desktop take thousandths of a second; one that does not return by then is broken.
+/// The deadline of a call. Calls of the embedded desktop take milliseconds.
 fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }

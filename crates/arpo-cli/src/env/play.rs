@@ -1,8 +1,8 @@
-//! `arpo env play`: a task played by hand, a line at a time, with a picture of every step.
+//! `arpo env play`: a task played by hand, one line at a time, with a screenshot of every step.
 
-use super::chosen::{Begun, EpisodeArguments};
-use super::lines::{self, Wish};
-use super::show::write_picture;
+use super::input::{self, Input};
+use super::show::write_screenshot;
+use super::tasks::{EpisodeArguments, StartedEpisode};
 use super::{deadline, widgets};
 use crate::Failure;
 use arpo_agent::render;
@@ -13,12 +13,12 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
-/// What `arpo env play` takes.
+/// The arguments of `arpo env play`.
 #[derive(Args)]
 pub(crate) struct PlayArguments {
     #[command(flatten)]
     episode: EpisodeArguments,
-    /// Where to write the pictures, one per step
+    /// The folder for the screenshots, one per step
     #[arg(long, value_name = "FOLDER", default_value = "play")]
     out: PathBuf,
 }
@@ -28,38 +28,38 @@ pub(crate) fn run(
     input: &mut impl BufRead,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let begun = arguments.episode.begin()?;
+    let episode = arguments.episode.start()?;
     let folder = arguments.out.clone();
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::failed(format!("--out {}: {error}", folder.display())))?;
-    write!(out, "{}", begun.introduction(arguments.episode.seed))?;
-    let mut game = Game { begun, folder, steps: 0, ended: false };
-    let picture = game.write_picture()?;
-    writeln!(out, "{}; `help` lists what you can write", picture.display())?;
-    while !game.ended {
+    write!(out, "{}", episode.introduction(arguments.episode.seed))?;
+    let mut session = Session { episode, folder, steps: 0, ended: false };
+    let screenshot = session.write_screenshot()?;
+    writeln!(out, "{}; `help` lists the commands", screenshot.display())?;
+    while !session.ended {
         let Some(line) = next_line(input, out)? else {
             if io::stdin().is_terminal() {
-                // the prompt is still waiting on its line
+                // ends the line of the prompt
                 writeln!(out)?;
             }
             break;
         };
-        match lines::wish(&line, game.begun.screen.image.dimensions()) {
-            Ok(Wish::Act(action)) => game.act(&action, out)?,
-            Ok(Wish::Look) => write!(out, "{}", widgets::table(&game.begun.environment.widgets()))?,
-            Ok(Wish::Help) => write!(out, "{}", lines::help())?,
-            Ok(Wish::Quit) => break,
-            Ok(Wish::Nothing) => {}
+        match input::parse_line(&line, session.episode.screen.image.dimensions()) {
+            Ok(Input::Act(action)) => session.act(&action, out)?,
+            Ok(Input::Look) => write!(out, "{}", widgets::table(&session.episode.environment.widgets()))?,
+            Ok(Input::Help) => write!(out, "{}", input::help())?,
+            Ok(Input::Quit) => break,
+            Ok(Input::Empty) => {}
             Err(problem) => writeln!(out, "not understood: {problem}")?,
         }
     }
-    let score = game.begun.environment.evaluate(deadline()).map_err(Failure::failed)?;
-    let ending = if game.ended { "" } else { " (as it stands: no finished, no call_user)" };
-    writeln!(out, "score {score} after {}{ending}", actions(game.steps))?;
+    let score = session.episode.environment.evaluate(deadline()).map_err(Failure::failed)?;
+    let ending = if session.ended { "" } else { " (not ended with finished or call_user)" };
+    writeln!(out, "score {score} after {}{ending}", actions(session.steps))?;
     Ok(())
 }
 
-/// The next line, asked for where a person sits there; none at the end of the input.
+/// The next line of input, with a prompt on a terminal; `None` at the end.
 fn next_line(input: &mut impl BufRead, out: &mut impl Write) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() {
         write!(out, "> ")?;
@@ -75,34 +75,34 @@ fn actions(count: usize) -> String {
     format!("{count} {}", if count == 1 { "action" } else { "actions" })
 }
 
-struct Game {
-    begun: Begun,
+struct Session {
+    episode: StartedEpisode,
     folder: PathBuf,
     steps: usize,
     ended: bool,
 }
 
-impl Game {
-    fn write_picture(&self) -> Result<PathBuf, Failure> {
+impl Session {
+    fn write_screenshot(&self) -> Result<PathBuf, Failure> {
         let path = self.folder.join(format!("step_{:03}.png", self.steps));
-        write_picture(&self.begun.screen, &path)?;
+        write_screenshot(&self.episode.screen, &path)?;
         Ok(path)
     }
 
-    /// Carries an action out and says what came of it.
+    /// Executes an action and prints its effects.
     fn act(&mut self, action: &Action, out: &mut impl Write) -> Result<(), Failure> {
-        let environment = &mut self.begun.environment;
+        let environment = &mut self.episode.environment;
         let before = environment.widgets();
         let stepped = environment.step(action, deadline()).map_err(Failure::failed)?;
         let changes = widgets::changes(&before, &environment.widgets());
-        let same_picture = stepped.screen == self.begun.screen;
-        self.begun.screen = stepped.screen;
+        let same_screen = stepped.screen == self.episode.screen;
+        self.episode.screen = stepped.screen;
         self.ended = stepped.terminated || stepped.truncated;
         self.steps += 1;
-        let picture = self.write_picture()?;
-        writeln!(out, "{}: {}", picture.display(), render::action(action))?;
+        let screenshot = self.write_screenshot()?;
+        writeln!(out, "{}: {}", screenshot.display(), render::action(action))?;
         if changes.is_empty() && !self.ended {
-            let what = if same_picture { "nothing changed" } else { "only the picture changed" };
+            let what = if same_screen { "nothing changed" } else { "only pixels changed" };
             writeln!(out, "  {what}")?;
         }
         for line in changes {

@@ -1,4 +1,4 @@
-//! `arpo env scores`: how well the scripted policies do, over all listed tasks.
+//! `arpo env scores`: scores of the scripted policies over all listed tasks.
 
 use super::{one_of, write_json};
 use crate::Failure;
@@ -8,7 +8,7 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 use std::io::Write;
 
-/// What `arpo env scores` takes.
+/// The arguments of `arpo env scores`.
 #[derive(Args)]
 pub(crate) struct ScoresArguments {
     /// Only this suite
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &ScoresArguments, out: &mut impl Write) -> Result<(
                 out,
                 "{suite:7}  {policy:7}  {feasible:8.1}  {infeasible:10.1}  {all:5.1}  {actions:7.1}"
             )?;
-            // a row can take seconds: it is shown when it is there
+            // a row can take seconds, so it is printed at once
             out.flush()?;
         }
     }

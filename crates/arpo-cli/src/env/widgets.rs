@@ -1,16 +1,16 @@
-//! Widgets in words: a table of what is on the screen, and what an action changed on it.
+//! Widgets as text: a table of the screen, and the changes after an action.
 
 use arpo_env::layout::Widget;
 use arpo_env::view::{Role, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Letters of a text that are shown.
+/// Maximum number of characters shown of a text.
 const SHOWN_TEXT: usize = 24;
-/// Columns that a line of changes may take, so that it stays one line on any terminal.
+/// Maximum width of a line of changes, so that it fits on any terminal.
 const LINE_COLUMNS: usize = 72;
 
-/// Every widget with its role, rectangle, middle and words, in drawing order.
+/// Every widget with its role, rectangle, centre and text, in drawing order.
 pub(super) fn table(widgets: &[Widget]) -> String {
     let mut table = String::from("role    left,top  right,bottom  click at  label\n");
     for widget in widgets {
@@ -18,16 +18,16 @@ pub(super) fn table(widgets: &[Widget]) -> String {
         let (x, y) = widget.centre();
         let corner = |x: f32, y: f32| format!("{x:.0},{y:.0}");
         let (from, to) = (corner(left, top), corner(right, bottom));
-        let place = if widget.is_clickable() { format!("{x},{y}") } else { String::new() };
-        let (role, words) = (widget.role.key(), words(widget));
-        let line = format!("{role:6} {from:>9}  {to:>12}  {place:>8}  {words}");
+        let centre = if widget.is_clickable() { format!("{x},{y}") } else { String::new() };
+        let (role, text) = (widget.role.key(), text(widget));
+        let line = format!("{role:6} {from:>9}  {to:>12}  {centre:>8}  {text}");
         writeln!(table, "{}", line.trim_end()).expect("strings take all text");
     }
     table
 }
 
-/// What a widget says, what it holds, and how it is.
-fn words(widget: &Widget) -> String {
+/// A widget's label, value and state.
+fn text(widget: &Widget) -> String {
     let value = match &widget.value {
         Value::None => String::new(),
         Value::On(on) => match (widget.role, on) {
@@ -46,22 +46,22 @@ fn words(widget: &Widget) -> String {
     let label = widget.label.replace(char::is_control, " ");
     let focused = if widget.focused { "(typing goes here)" } else { "" };
     let disabled = if widget.enabled { "" } else { "(disabled)" };
-    let words: Vec<&str> =
-        [&label, value.as_str(), focused, disabled].into_iter().filter(|words| !words.is_empty()).collect();
-    words.join(" ")
+    let parts: Vec<&str> =
+        [&label, value.as_str(), focused, disabled].into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
 }
 
-/// What is different now, in at most four lines; nothing where every widget is as it was.
+/// The changes, in at most four lines; empty if no widget changed.
 pub(super) fn changes(before: &[Widget], after: &[Widget]) -> Vec<String> {
     let by_id = |widgets: &[Widget]| -> BTreeMap<String, Widget> {
         widgets.iter().map(|widget| (widget.id.clone(), widget.clone())).collect()
     };
     let (old, new) = (by_id(before), by_id(after));
-    let named = |widget: &Widget| format!("{} {}", widget.role.key(), words(widget)).trim_end().to_owned();
+    let named = |widget: &Widget| format!("{} {}", widget.role.key(), text(widget)).trim_end().to_owned();
     let kept = || after.iter().filter_map(|widget| Some((old.get(&widget.id)?, widget)));
     let came = after.iter().filter(|widget| !old.contains_key(&widget.id)).map(named).collect();
     let left = before.iter().filter(|widget| !new.contains_key(&widget.id)).map(named).collect();
-    let other = kept().filter(|(was, is)| words(was) != words(is)).map(|(_, is)| named(is)).collect();
+    let other = kept().filter(|(was, is)| text(was) != text(is)).map(|(_, is)| named(is)).collect();
     let moved = kept()
         .filter(|(was, is)| was.rect.map(f32::to_bits) != is.rect.map(f32::to_bits))
         .map(|(_, is)| named(is))
@@ -73,7 +73,7 @@ pub(super) fn changes(before: &[Widget], after: &[Widget]) -> Vec<String> {
         .collect()
 }
 
-/// As many names as fit on a line, and how many more there are.
+/// As many names as fit on a line, and the number of further ones.
 fn shortened(names: &[String]) -> String {
     let mut line = names[0].clone();
     for (index, name) in names.iter().enumerate().skip(1) {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_name_what_came_went_and_differs() {
+    fn changes_list_new_gone_and_changed_widgets() {
         let wifi = |on| widget("w", Role::Toggle, "Wifi", Value::On(on));
         let save = widget("s", Role::Button, "Save", Value::None);
         let shifted = Widget { rect: [0.0, 0.0, 56.0, 28.0], ..save.clone() };
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_at_a_name() {
+    fn long_lines_are_shortened_between_names() {
         let many: Vec<Widget> =
             (0..40).map(|i| widget(&i.to_string(), Role::Item, &format!("entry {i}"), Value::None)).collect();
         let lines = changes(&[], &many);

@@ -1,8 +1,8 @@
-//! The embedded desktop's tasks: played, with scores written down as they come, and summed up.
+//! Evaluation on the embedded desktop's tasks: scores are saved during the evaluation, then summarised.
 
 use super::scores::ScoreLog;
-use super::{EvalArguments, Who, parts, policy, who};
-use crate::resumed::{refused, start, stored};
+use super::{EvalArguments, PolicyName, policy, policy_name, task_sets};
+use crate::resume::{rejected_changes, start, stored};
 use crate::show::EpisodeProgress;
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
@@ -14,7 +14,8 @@ use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
 use arpo_train::trainer::evaluation::{
-    Examination, Examined, TaskScores, by_application, examine_some, histogram, mean_pass_at, overall,
+    EvaluationPlan, EvaluationResult, TaskScores, by_application, evaluate_some, histogram, mean_pass_at,
+    overall,
 };
 use arpo_train::trainer::setup;
 use clap::ValueEnum;
@@ -51,10 +52,10 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         _ => (None, config.clone()),
     };
     let config = &config;
-    let parts = parts::of(arguments.part, config)?;
-    let tasks: Vec<Arc<Task>> = parts.iter().flat_map(|(_, tasks)| tasks.clone()).collect();
-    // before the folder: a model that is not there leaves none behind
-    if who(arguments) == Who::Checkpoint {
+    let sets = task_sets::of(arguments.part, config)?;
+    let tasks: Vec<Arc<Task>> = sets.iter().flat_map(|(_, tasks)| tasks.clone()).collect();
+    // before the folder is created, so that a missing model leaves none behind
+    if policy_name(arguments) == PolicyName::Checkpoint {
         setup::check_model(config, Work::Sampling).map_err(Failure::usage)?;
     }
     let folder = match (folder, &arguments.output.out) {
@@ -66,10 +67,10 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         (folder, _) => folder,
     };
     let mut policy = policy(arguments, config, &tasks)?;
-    let examination = Examination::of(config, 0, samples);
+    let plan = EvaluationPlan::of(config, 0, samples);
     let began = Instant::now();
     let about = json!({
-        "part": named(&arguments.part), "samples": samples, "policy": named(&who(arguments)),
+        "part": named(&arguments.part), "samples": samples, "policy": named(&policy_name(arguments)),
         "greedy": arguments.greedy, "script": arguments.script,
     });
     let (mut log, done) = match &folder {
@@ -91,33 +92,27 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
             log.event(&event);
         }
     };
-    let examined = examine_some(
-        &mut collector,
-        policy.as_mut(),
-        &tasks,
-        |task| !is_done(task),
-        &examination,
-        &mut event,
-    );
+    let result =
+        evaluate_some(&mut collector, policy.as_mut(), &tasks, |task| !is_done(task), &plan, &mut event);
     drop(progress);
     if let Some(log) = log {
         log.close()?;
     }
-    let Examined { tasks: found, report, .. } =
-        examined.map_err(|error| match (error, &arguments.output.out) {
+    let EvaluationResult { tasks: found, report, .. } =
+        result.map_err(|error| match (error, &arguments.output.out) {
             (TrainError::Interrupted, Some(_)) => {
-                Failure::Stopped(Some("stopped; --resume goes on with what is left".into()))
+                Failure::Stopped(Some("stopped; --resume continues with the remaining tasks".into()))
             }
             (error, _) => Failure::of(error),
         })?;
-    // in the order of the tasks, whenever they were played
+    // in the order of the tasks, not of completion
     let all: Vec<TaskScores> = done.into_iter().chain(found).collect();
     let scored = |task: &Arc<Task>| all.iter().find(|scores| scores.task == task.id).cloned();
     let tasks: Vec<TaskScores> = tasks.iter().filter_map(scored).collect();
     let ks = std::iter::successors(Some(1), |k| Some(k * 2)).take_while(|&k| k <= samples);
     let report = Report {
         success: overall(&tasks),
-        parts: parts::success(&parts, &tasks),
+        parts: task_sets::success(&sets, &tasks),
         pass_at: ks
             .filter_map(|k| Some((k, mean_pass_at(k, &tasks, config.selection.success_above)?)))
             .collect(),
@@ -134,23 +129,23 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
     if arguments.output.json { write_json(&report, out) } else { print(&report, arguments.tasks, out) }
 }
 
-/// An option's value as the command line has it.
+/// An option's value as written on the command line.
 fn named(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// The folder of an evaluation that goes on, and its configuration; flags that are given again have to be the same.
+/// The folder of a resumed evaluation, and its configuration; options that are given again must be the same.
 fn resumed(path: &Path, arguments: &EvalArguments, config: &Config) -> Result<(RunFolder, Config), Failure> {
     let folder = start(path, Start::Resume)?;
     let was = stored(&folder)?;
     let given = !arguments.layers.is_empty() || arguments.model.is_some() || arguments.suite.is_some();
-    let refused = if given { refused(&was, config) } else { vec![] };
-    if refused.is_empty() {
+    let rejected = if given { rejected_changes(&was, config) } else { vec![] };
+    if rejected.is_empty() {
         return Ok((folder, if given { config.clone() } else { was }));
     }
-    let (path, refused) = (path.display(), refused.join("; "));
+    let (path, rejected) = (path.display(), rejected.join("; "));
     Err(Failure::usage(format!(
-        "--resume: this is not the evaluation in {path}: {refused}; expected the same options or none"
+        "--resume: this is not the evaluation in {path}: {rejected}; expected the same options or none"
     )))
 }
 
@@ -173,7 +168,7 @@ fn print(report: &Report, with_tasks: bool, out: &mut impl Write) -> Result<(), 
     let bins: Vec<String> = report.histogram.iter().map(|(bin, count)| format!("{bin}: {count}")).collect();
     writeln!(out, "tasks by success  {}", bins.join("  "))?;
     if report.collecting.lost > 0 {
-        writeln!(out, "{} rollouts were lost to failures of desktops", report.collecting.lost)?;
+        writeln!(out, "{} rollouts were lost to desktop failures", report.collecting.lost)?;
     }
     if with_tasks {
         for scores in &report.tasks {
@@ -183,7 +178,7 @@ fn print(report: &Report, with_tasks: bool, out: &mut impl Write) -> Result<(), 
     }
     for TaskScores { task, unplayable, .. } in &report.tasks {
         if let Some(reason) = unplayable {
-            writeln!(out, "{task} cannot be played and does not count: {reason}")?;
+            writeln!(out, "{task} could not be set up and does not count: {reason}")?;
         }
     }
     writeln!(out, "{:.1} s", report.seconds)?;

@@ -1,20 +1,20 @@
-//! `arpo eval`: how well an agent does, by task and by application.
+//! `arpo eval`: evaluates an agent, by task and by application.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | the embedded desktop's tasks, the report | `embedded` |
-//! | which tasks are played | `parts` |
+//! | which tasks are evaluated | `task_sets` |
 //! | OSWorld's tasks, trials and result folders | `osworld` |
-//! | the options of OSWorld's own script | `original` |
-//! | scores written down as they come | `scores` |
-//! | what is printed of result folders | `show` |
+//! | the options of OSWorld's own script | `compat` |
+//! | scores saved during an evaluation | `scores` |
+//! | the table of a result folder | `show` |
 
+mod compat;
 mod embedded;
-mod original;
 mod osworld;
-mod parts;
 mod scores;
 mod show;
+mod task_sets;
 
 use crate::Failure;
 use crate::config::Layers;
@@ -23,71 +23,72 @@ use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::policies::{CLUMSINESS, Scripted};
+use arpo_train::environments::embedded as embedded_environment;
 use arpo_train::policy::chat::{ChatOptions, ChatPolicy};
 use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};
 use arpo_train::trainer::setup;
 use clap::{Args, ValueEnum};
-use parts::Which;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use task_sets::TaskSet;
 
-/// What `arpo eval` takes.
+/// The arguments of `arpo eval`.
 #[derive(Args)]
 pub(crate) struct EvalArguments {
     #[command(flatten)]
     layers: Layers,
-    /// Who acts; `checkpoint` is the model of `model.base`
+    /// The policy; `checkpoint` is the model of `model.base`
     #[arg(long, value_enum)]
-    policy: Option<Who>,
-    /// The checkpoint: a Hugging Face folder, or `pocket`; the same as `--set model.base=...`. With a chat server: the
-    /// model's name there
+    policy: Option<PolicyName>,
+    /// The checkpoint: a Hugging Face folder, or `pocket`; the same as `--set model.base=...`. With `--policy chat`: the
+    /// model's name on the server
     #[arg(long)]
     model: Option<String>,
-    /// Whose tasks; the same as `--set tasks.suite=...`
+    /// The suite of tasks; the same as `--set tasks.suite=...`
     #[arg(long, value_enum)]
     suite: Option<SuiteName>,
-    /// What a script says in each task: JSON, `{"task id": ["response", ...]}`
+    /// Scripted responses for each task, as JSON: `{"task id": ["response", ...]}`
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Print the table of a folder of results, and play nothing
+    /// Print the table of a result folder, without evaluating
     #[arg(long, value_name = "DIR")]
     show: Option<PathBuf>,
     #[command(flatten)]
     osworld: osworld::OsworldArguments,
     #[command(flatten)]
-    original: original::OriginalArguments,
-    /// On which tasks
+    compat: compat::CompatArguments,
+    /// The set of tasks
     #[arg(long, value_enum, default_value = "train")]
-    part: Which,
-    /// Rollouts of each task; for OSWorld, trials [default: 4, OSWorld 1]
+    part: TaskSet,
+    /// Rollouts per task; for OSWorld, trials [default: 4, for OSWorld 1]
     #[arg(long)]
     samples: Option<usize>,
-    /// Always take the likeliest token
+    /// Greedy decoding: always take the most likely token
     #[arg(long)]
     greedy: bool,
-    /// Name every task
+    /// Print the score of every task
     #[arg(long)]
     tasks: bool,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-/// What is shown, and written where.
+/// Output options.
 #[derive(Args)]
 struct OutputArguments {
-    /// Write scores to this folder as they come, and the report; OSWorld's go to `--result_dir` anyway
+    /// Write scores and the report to this folder; OSWorld's results always go to `--result_dir`
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Go on with the evaluation in --out; OSWorld's always goes on
+    /// Resume the evaluation in --out; OSWorld evaluations always resume
     #[arg(long)]
     resume: bool,
-    /// Show no progress, only problems and the result
+    /// Print only problems and the result, no progress
     #[arg(long)]
     quiet: bool,
-    /// For scripts
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -100,11 +101,11 @@ enum SuiteName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Who {
+enum PolicyName {
     Checkpoint,
     /// An OpenAI-compatible server: `[chat]` of the configuration
     Chat,
-    /// What `--script` says
+    /// The responses of `--script`
     Script,
     Oracle,
     Clumsy,
@@ -120,9 +121,9 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     }
     let config = configuration(arguments)?;
     if config.tasks.suite == SuiteChoice::Osworld {
-        if arguments.part == Which::Unseen {
+        if arguments.part == TaskSet::Unseen {
             return Err(Failure::usage(
-                "--part unseen: OSWorld's tasks have no templates to make others with",
+                "--part unseen: OSWorld's tasks have no templates to generate others from",
             ));
         }
         return osworld::run(arguments, &config, out);
@@ -130,22 +131,22 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     embedded::run(arguments, &config, out)
 }
 
-/// Who acts: as said, or as other options let guess.
-fn who(arguments: &EvalArguments) -> Who {
-    let guessed = if arguments.original.by_chat() {
-        Who::Chat
+/// The policy: as given, or inferred from other options.
+fn policy_name(arguments: &EvalArguments) -> PolicyName {
+    let inferred = if arguments.compat.uses_chat() {
+        PolicyName::Chat
     } else if arguments.script.is_some() {
-        Who::Script
+        PolicyName::Script
     } else {
-        Who::Checkpoint
+        PolicyName::Checkpoint
     };
-    arguments.policy.unwrap_or(guessed)
+    arguments.policy.unwrap_or(inferred)
 }
 
 fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     let osworld = arguments.suite == Some(SuiteName::Osworld)
         || !arguments.osworld.vm.is_empty()
-        || arguments.original.is_osworld()
+        || arguments.compat.is_osworld()
         || arguments.layers.resolve()?.tasks.suite == SuiteChoice::Osworld;
     let mut config = if osworld {
         arguments.layers.resolve_after("osworld", Some(("arpo eval", osworld::SETTINGS)))?
@@ -159,10 +160,14 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
         None => {}
     }
     if let Some(model) = &arguments.model {
-        let name = if who(arguments) == Who::Chat { &mut config.chat.model } else { &mut config.model.base };
+        let name = if policy_name(arguments) == PolicyName::Chat {
+            &mut config.chat.model
+        } else {
+            &mut config.model.base
+        };
         name.clone_from(model);
     }
-    arguments.original.apply(&mut config)?;
+    arguments.compat.apply(&mut config)?;
     arguments.osworld.apply(&mut config);
     Ok(config)
 }
@@ -184,7 +189,7 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         limit: Duration::from_secs_f64(chat.limit_seconds),
         tries: chat.tries,
         retry_unparsable: chat.retry_unparsable,
-        // what the model is trained and sampled with, also behind a server
+        // the same sizes as in training, also behind a server
         pixels: PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels },
     };
     ChatPolicy::new(options, setup::style(config))
@@ -196,25 +201,26 @@ fn policy(
     tasks: &[Arc<Task>],
 ) -> Result<Box<dyn Policy>, Failure> {
     let scripted = |make: fn(u64) -> Scripted| -> Result<Box<dyn Policy>, Failure> {
-        let screen = setup::screen(config).map_err(Failure::usage)?;
+        let screen = embedded_environment::suite(config)
+            .and_then(|suite| embedded_environment::screen(config, suite))
+            .map_err(Failure::usage)?;
         Ok(Box::new(ScriptedPolicy::following(screen, Duration::ZERO, make)))
     };
-    Ok(match who(arguments) {
-        Who::Oracle => scripted(|_| Scripted::oracle())?,
-        Who::Clumsy => scripted(|seed| Scripted::clumsy(seed, CLUMSINESS))?,
-        Who::Random => scripted(Scripted::random)?,
-        Who::Chat if config.chat.servers.trim().is_empty() => {
+    Ok(match policy_name(arguments) {
+        PolicyName::Oracle => scripted(|_| Scripted::oracle())?,
+        PolicyName::Clumsy => scripted(|seed| Scripted::clumsy(seed, CLUMSINESS))?,
+        PolicyName::Random => scripted(Scripted::random)?,
+        PolicyName::Chat if config.chat.servers.trim().is_empty() => {
             return Err(Failure::usage("`chat.servers` is empty: expected http://host:port/v1"));
         }
-        Who::Chat => Box::new(chat(config, arguments.greedy)),
-        Who::Script => {
-            let file = arguments
-                .script
-                .as_ref()
-                .ok_or_else(|| Failure::usage("--policy script: expected --script FILE with what it says"))?;
+        PolicyName::Chat => Box::new(chat(config, arguments.greedy)),
+        PolicyName::Script => {
+            let file = arguments.script.as_ref().ok_or_else(|| {
+                Failure::usage("--policy script: expected --script FILE with its responses")
+            })?;
             Box::new(ScriptFile::read(file).and_then(|file| file.policy(tasks)).map_err(Failure::usage)?)
         }
-        Who::Checkpoint => {
+        PolicyName::Checkpoint => {
             let model = setup::load(config).map_err(Failure::failed)?;
             let mut policy =
                 setup::policy(config, &model.config, &model.weights, &model.agent, PolicyVersion(0));

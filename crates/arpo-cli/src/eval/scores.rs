@@ -1,4 +1,4 @@
-//! Scores that are written down task by task, so that an evaluation that was stopped goes on where it was.
+//! Scores saved task by task, so that an interrupted evaluation can be resumed.
 
 use crate::Failure;
 use arpo_core::task::{Task, TaskId};
@@ -10,21 +10,21 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is evaluated, besides the configuration; the same when it goes on.
+/// The options of the evaluation besides the configuration; a resumed evaluation must have the same.
 const ABOUT: &str = "evaluation.json";
 
 /// The scores of a folder.
 pub(super) struct ScoreLog {
     log: MetricsLog,
-    /// Tasks with fewer scores than wanted.
+    /// Tasks that do not have all scores yet.
     open: BTreeMap<TaskId, TaskScores>,
     wanted: usize,
-    /// The first thing that could not be written.
+    /// The first write error.
     failed: Option<RunError>,
 }
 
 impl ScoreLog {
-    /// Opens the log of a folder; what is in it already.
+    /// Opens the log of a folder and returns the scores in it.
     pub(super) fn open(
         folder: &RunFolder,
         about: &Value,
@@ -35,7 +35,7 @@ impl ScoreLog {
         match std::fs::read_to_string(&file) {
             Ok(text) if serde_json::from_str::<Value>(&text).ok().as_ref() != Some(about) => {
                 return Err(Failure::usage(format!(
-                    "--resume: {} holds an evaluation of {}: expected the same, not {about}",
+                    "--resume: {} contains an evaluation with {}: expected the same, not {about}",
                     folder.path().display(),
                     text.trim()
                 )));
@@ -66,7 +66,7 @@ impl ScoreLog {
         Ok((Self { log, open, wanted, failed: None }, done))
     }
 
-    /// Takes in what happened.
+    /// Handles an event.
     pub(super) fn event(&mut self, event: &CollectEvent) {
         let CollectEvent::Ended { task, score: Some(score), .. } = event else { return };
         let Some(scores) = self.open.get_mut(task) else { return };
@@ -81,7 +81,7 @@ impl ScoreLog {
         }
     }
 
-    /// Says if something could not be written.
+    /// Returns the first write error.
     pub(super) fn close(self) -> Result<(), Failure> {
         self.failed.map_or(Ok(()), |error| Err(Failure::failed(error)))
     }

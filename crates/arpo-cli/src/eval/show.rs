@@ -1,4 +1,4 @@
-//! The table of a folder of results: by domain, by group of domains, by trial.
+//! The table of a result folder: by domain, by group of domains, by trial.
 
 use crate::{Failure, write_json};
 use arpo_osworld::results::table::{Results, Share, Summary};

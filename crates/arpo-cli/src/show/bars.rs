@@ -1,7 +1,7 @@
-//! Progress on a terminal: a bar of iterations with the time left, a bar of the episodes of this one.
+//! Progress bars on a terminal: iterations with the time left, and episodes of the current iteration.
 
 use super::COLUMNS;
-use super::lines::in_words;
+use super::lines::format_duration;
 use super::paint::Paint;
 use arpo_train::run::events::{CollectProgress, RunEvent};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,11 +10,11 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use terminal_size::{Width, terminal_size_of};
 
-/// Times a second that bars are drawn at most.
+/// Maximum number of redraws per second.
 const FRAMES: u8 = 10;
 
-/// Lines of iterations are not made wider than this, however wide the terminal is.
-const MOST_COLUMNS: usize = 120;
+/// Maximum width of an iteration's line, however wide the terminal is.
+const MAX_COLUMNS: usize = 120;
 
 /// The bars of a run.
 pub(super) struct Bars {
@@ -28,30 +28,30 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// On stderr, which is a terminal.
+    /// Bars on stderr, which must be a terminal.
     pub(super) fn on_stderr() -> Self {
         let target = ProgressDrawTarget::stderr_with_hz(FRAMES);
         let size = terminal_size_of(io::stderr());
-        let columns = size.map_or(COLUMNS, |(Width(width), _)| usize::from(width)).clamp(40, MOST_COLUMNS);
+        let columns = size.map_or(COLUMNS, |(Width(width), _)| usize::from(width)).clamp(40, MAX_COLUMNS);
         let all = MultiProgress::with_draw_target(target);
         let add = |name: &'static str| all.add(styled(ProgressBar::new(0).with_prefix(name)));
         let (iterations, episodes) = (add("iterations"), add("episodes  "));
-        // the clock goes on between iterations
+        // the clock keeps running between iterations
         iterations.enable_steady_tick(Duration::from_millis(500));
         Self { all, iterations, episodes, started: Instant::now(), done_here: 0, columns }
     }
 
-    /// Columns of the terminal, within reason.
+    /// Columns of the terminal, within limits.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// A line that stays, above the bars.
+    /// Prints a permanent line above the bars.
     pub(super) fn print_above(&self, line: &str) -> io::Result<()> {
         self.all.println(line)
     }
 
-    /// Moves the bars.
+    /// Updates the bars.
     pub(super) fn follow(&mut self, event: &RunEvent) {
         match event {
             RunEvent::RunStarted(started) => {
@@ -86,8 +86,8 @@ impl Drop for Bars {
     }
 }
 
-/// A bar by itself, on stderr, which is a terminal.
-pub(super) fn alone(name: String, total: usize) -> ProgressBar {
+/// A single bar on stderr, which must be a terminal.
+pub(super) fn single(name: String, total: usize) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(FRAMES);
     styled(ProgressBar::with_draw_target(Some(total as u64), target).with_prefix(name))
 }
@@ -101,7 +101,7 @@ fn styled(bar: ProgressBar) -> ProgressBar {
     }
 }
 
-/// What stands behind the bar of episodes.
+/// The message after the bar of episodes.
 pub(super) fn episodes_message(progress: &CollectProgress) -> String {
     let CollectProgress { running, finished, successes, ref failures, .. } = *progress;
     let share = if finished > 0 {
@@ -116,10 +116,10 @@ pub(super) fn episodes_message(progress: &CollectProgress) -> String {
     message
 }
 
-/// What stands behind the bar of iterations: at the pace so far.
+/// The message after the bar of iterations: the time left at the current pace.
 pub(super) fn time_left(seconds: f64, done: u64, left: u64) -> String {
     if done == 0 {
         return String::new();
     }
-    format!("{} left", in_words(seconds / done as f64 * left as f64))
+    format!("{} left", format_duration(seconds / done as f64 * left as f64))
 }

@@ -1,5 +1,5 @@
-//! Progress of episodes that are played without learning from them: a bar on a terminal, elsewhere a line for every tenth of
-//! them. Failures of desktops are told as they come, tasks that cannot be played once.
+//! Progress of commands that collect episodes without training: a bar on a terminal, elsewhere a line for every tenth of the
+//! episodes. Desktop failures are printed as they happen; tasks that cannot be set up are named once.
 
 use super::{bars, failure_line};
 use arpo_core::task::TaskId;
@@ -9,29 +9,29 @@ use indicatif::ProgressBar;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 
-/// Lines for a whole command, where there is no terminal.
+/// Progress lines of a command without a terminal.
 const LINES: usize = 10;
 
-/// How far a command's episodes are.
+/// Progress of a command's episodes.
 pub(crate) struct EpisodeProgress {
     progress: CollectProgress,
     success_above: f64,
-    /// Tenths that were told of.
-    told: usize,
+    /// Tenths reported so far.
+    reported: usize,
     unplayable: BTreeSet<TaskId>,
     quiet: bool,
     bar: Option<ProgressBar>,
 }
 
 impl EpisodeProgress {
-    /// Of so many episodes; a score above the threshold is a success.
+    /// Progress over `total` episodes; a score above the threshold is a success.
     pub(crate) fn new(total: usize, success_above: f64, quiet: bool) -> Self {
-        let bar = (!quiet && io::stderr().is_terminal()).then(|| bars::alone("episodes".into(), total));
+        let bar = (!quiet && io::stderr().is_terminal()).then(|| bars::single("episodes".into(), total));
         let progress = CollectProgress { total, ..CollectProgress::default() };
-        Self { progress, success_above, told: 0, unplayable: BTreeSet::new(), quiet, bar }
+        Self { progress, success_above, reported: 0, unplayable: BTreeSet::new(), quiet, bar }
     }
 
-    /// Takes in what happened.
+    /// Handles an event.
     pub(crate) fn event(&mut self, event: &CollectEvent) {
         match event {
             CollectEvent::Ended { score, running, .. } => {
@@ -43,7 +43,7 @@ impl EpisodeProgress {
                 *self.progress.failures.entry(failure.kind).or_default() += 1;
                 let task = failure.task.as_ref().filter(|_| failure.kind == FailureKind::BadTask);
                 if task.is_none_or(|task| self.unplayable.insert(task.clone())) {
-                    self.say(&failure_line(failure));
+                    self.print_line(&failure_line(failure));
                 }
             }
         }
@@ -59,32 +59,32 @@ impl EpisodeProgress {
             return;
         }
         let tenths = finished * LINES / total.max(1);
-        if !self.quiet && tenths > self.told {
-            self.told = tenths;
-            self.say(&format!("{finished}/{total} episodes, {message}"));
+        if !self.quiet && tenths > self.reported {
+            self.reported = tenths;
+            self.print_line(&format!("{finished}/{total} episodes, {message}"));
         }
     }
 
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            // without anybody who reads it the work goes on
+            // a closed stderr does not stop the work
             None => drop(writeln!(io::stderr(), "{line}")),
         }
     }
 }
 
-/// How far the updates of an epoch are; on a terminal only, where its line is not there yet.
+/// Progress of an epoch's updates, on a terminal only.
 pub(crate) struct UpdateProgress(Option<ProgressBar>);
 
 impl UpdateProgress {
-    /// The `number`-th epoch of all.
+    /// For the `number`-th of `of` epochs.
     pub(crate) fn new(number: usize, of: usize, quiet: bool) -> Self {
-        Self((!quiet && io::stderr().is_terminal()).then(|| bars::alone(format!("epoch {number}/{of}"), 0)))
+        Self((!quiet && io::stderr().is_terminal()).then(|| bars::single(format!("epoch {number}/{of}"), 0)))
     }
 
-    /// So many updates are made.
-    pub(crate) fn moved(&self, made: usize, of: usize) {
+    /// Shows the number of updates made.
+    pub(crate) fn set(&self, made: usize, of: usize) {
         if let Self(Some(bar)) = self {
             bar.set_length(of as u64);
             bar.set_position(made as u64);

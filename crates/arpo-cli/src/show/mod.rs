@@ -1,8 +1,8 @@
-//! What a person sees of a run: progress while it goes on, a line for each iteration, a table at its end. Scripts get
-//! the same as JSON, one object per line.
+//! The output of a run: progress, a line for each iteration, a table at the end. Scripts get the same as JSON, one object
+//! per line.
 //!
-//! Results (the table, JSON) go to stdout, everything else to stderr. Bars and colours are for terminals only; elsewhere
-//! there are plain lines.
+//! Results (the table, JSON) go to stdout, everything else to stderr. Bars and colours are for terminals only; otherwise
+//! plain lines are printed.
 
 mod bars;
 mod episodes;
@@ -18,13 +18,13 @@ pub(crate) use episodes::{EpisodeProgress, UpdateProgress};
 use paint::Paint;
 use std::io::{self, IsTerminal, Write};
 
-/// Columns of a line where nothing is known of a terminal.
+/// Columns of a line without a terminal.
 const COLUMNS: usize = 80;
 
-/// How much is shown, and to whom.
+/// The output options of a run.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct ShowArguments {
-    /// Show no progress, only problems and the result
+    /// Print only problems and the result, no progress
     #[arg(long, conflicts_with = "json")]
     pub(crate) quiet: bool,
     /// Print events as JSON, one object per line
@@ -32,25 +32,25 @@ pub(crate) struct ShowArguments {
     pub(crate) json: bool,
 }
 
-/// A failure of a desktop in one line, for commands that show lines of their own.
+/// A desktop failure in one line, for commands with their own output.
 pub(crate) fn failure_line(failure: &DesktopFailure) -> String {
     lines::failure(failure, Paint::for_stream(io::stderr().is_terminal()))
 }
 
-/// Who is told, and how.
+/// The output mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// A script.
+    /// JSON, for scripts.
     Json,
-    /// Whoever wants the result only.
+    /// The result only.
     Quiet,
-    /// A file or a pipe.
+    /// Plain lines, for a file or a pipe.
     Lines,
-    /// A person at a terminal.
+    /// Bars and colours, for a terminal.
     Terminal,
 }
 
-/// Shows the events of a run.
+/// Prints the events of a run.
 pub(crate) struct Show<'a> {
     mode: Mode,
     /// Results.
@@ -61,12 +61,12 @@ pub(crate) struct Show<'a> {
     log_paint: Paint,
     columns: usize,
     bars: Option<Bars>,
-    /// The first thing that could not be written. A run goes on without its watcher.
+    /// The first write error. The run continues without output.
     failed: Option<io::Error>,
 }
 
 impl<'a> Show<'a> {
-    /// For this process's stdout, given as `out`, and its stderr.
+    /// Prints results to `out`, this process's stdout, and the rest to its stderr.
     pub(crate) fn new(arguments: ShowArguments, out: &'a mut dyn Write) -> Self {
         let terminal = io::stderr().is_terminal();
         let mode = match arguments {
@@ -89,7 +89,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Shows an event.
+    /// Prints an event.
     pub(crate) fn event(&mut self, event: &RunEvent) {
         if let Err(error) = self.try_event(event) {
             self.failed.get_or_insert(error);
@@ -99,7 +99,7 @@ impl<'a> Show<'a> {
     fn try_event(&mut self, event: &RunEvent) -> io::Result<()> {
         if self.mode == Mode::Json {
             return match event {
-                // many a second, and in the lines of iterations anyway
+                // many per second, and summarised in the iterations' lines
                 RunEvent::CollectProgress(_) => Ok(()),
                 event => {
                     serde_json::to_writer(&mut *self.out, event)?;
@@ -140,7 +140,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Clears the bars; says if something could not be shown.
+    /// Clears the bars and returns the first write error.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.failed.map_or(Ok(()), Err)
     }

@@ -1,10 +1,10 @@
-//! Colours, for terminals whose owner has not said no (`NO_COLOR`).
+//! Colours, for terminals without `NO_COLOR`.
 
 use std::env;
 
-/// How a word looks.
+/// The style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(super) enum Style {
     Plain,
     Bold,
     Dim,
@@ -12,7 +12,7 @@ pub(super) enum Ink {
     Warning,
 }
 
-/// Whether there are colours.
+/// Whether colours are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Paint {
     coloured: bool,
@@ -29,24 +29,24 @@ impl Paint {
 
     /// For a stream that is or is not a terminal.
     pub(super) fn for_stream(terminal: bool) -> Self {
-        let said_no = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let cannot = env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { coloured: terminal && !said_no && !cannot }
+        let disabled = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { coloured: terminal && !disabled && !dumb }
     }
 
-    /// A text with its colour, if there are colours.
-    pub(super) fn ink(self, ink: Ink, text: &str) -> String {
-        let code = match ink {
-            Ink::Plain => return text.to_owned(),
-            Ink::Bold => "1",
-            Ink::Dim => "2",
-            Ink::Good => "1;32",
-            Ink::Warning => "33",
+    /// Applies a style to a text, if colours are used.
+    pub(super) fn style(self, style: Style, text: &str) -> String {
+        let code = match style {
+            Style::Plain => return text.to_owned(),
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "1;32",
+            Style::Warning => "33",
         };
         if self.coloured { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Whether there are any.
+    /// Whether colours are used.
     pub(super) fn is_coloured(self) -> bool {
         self.coloured
     }

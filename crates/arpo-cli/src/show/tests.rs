@@ -1,4 +1,4 @@
-//! The lines as a person reads them, at 80 columns and less.
+//! The printed lines, at 80 columns and less.
 
 use super::paint::Paint;
 use super::{Mode, Show, ShowArguments, bars, lines, table};
@@ -91,7 +91,7 @@ fn an_iteration_is_one_line_of_80_columns() {
     assert!(lines::iteration(&evaluated(9), 120, Paint::NONE).contains("errors 3"));
 }
 
-/// Three sets of tasks stay on the line: intervals go first, those of the last set before those of the first.
+/// Three sets of tasks fit: intervals are dropped first, from the last set to the first.
 #[test]
 fn three_sets_fit_into_80_columns() {
     let sets = [("training", 0.83), ("unseen", 0.71), ("held_out", 0.1)];
@@ -134,9 +134,9 @@ fn the_beginning_and_the_end() {
         desktops: 32,
         seed: 7,
     };
-    let said = lines::started(&started, Paint::NONE);
+    let printed = lines::started(&started, Paint::NONE);
     assert_eq!(
-        said,
+        printed,
         ["ARPO  100 iterations, seed 7", "1.2 M parameters on cpu, 64 tasks, 32 desktops", "in runs/a",]
     );
     let endless = RunStarted { tasks: 0, ..started.clone() };
@@ -145,7 +145,7 @@ fn the_beginning_and_the_end() {
         "1.2 M parameters on cpu, endless tasks, 32 desktops"
     );
     let resumed = RunStarted { resumed_at: Some(40), ..started };
-    assert_eq!(lines::started(&resumed, Paint::NONE)[0], "ARPO  goes on after iteration 40 of 100, seed 7");
+    assert_eq!(lines::started(&resumed, Paint::NONE)[0], "ARPO  resumed after iteration 40 of 100, seed 7");
     assert_eq!(
         table::ended(&ended(), Paint::NONE),
         [
@@ -162,7 +162,7 @@ fn the_beginning_and_the_end() {
 }
 
 #[test]
-fn bars_say_what_is_left() {
+fn bars_show_the_time_left() {
     let progress = CollectProgress {
         iteration: 3,
         running: 24,
@@ -179,11 +179,11 @@ fn bars_say_what_is_left() {
     assert_eq!(bars::time_left(5.0, 0, 80), "");
 }
 
-/// Something written to that can be looked at afterwards.
+/// A writer whose contents can be inspected afterwards.
 #[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Paper {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -193,9 +193,9 @@ impl Write for Paper {
     }
 }
 
-/// What a run prints: on stdout, on stderr.
+/// The output of a run: stdout and stderr.
 fn shown(mode: Mode) -> (Vec<String>, Vec<String>) {
-    let (mut out, log) = (vec![], Paper::default());
+    let (mut out, log) = (vec![], SharedBuffer::default());
     let mut show = Show {
         mode,
         out: &mut out,
@@ -247,9 +247,9 @@ fn scripts_get_an_object_per_line() {
     assert_eq!(objects[3]["best"]["iteration"], 50);
 }
 
-/// Whoever reads may leave; the run goes on.
+/// A closed pipe does not stop the run.
 #[test]
-fn a_reader_that_left_is_reported_at_the_end() {
+fn a_closed_pipe_is_reported_at_the_end() {
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -276,10 +276,10 @@ fn a_reader_that_left_is_reported_at_the_end() {
     assert_eq!(show.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
 }
 
-/// A made-up run in real time, for a look at the bars: run it with `--ignored --nocapture` in a terminal.
+/// A simulated run in real time, to look at the bars: run it with `--ignored --nocapture` in a terminal.
 #[test]
-#[ignore = "to be looked at"]
-fn a_run_to_look_at() {
+#[ignore = "for manual inspection"]
+fn a_run_for_manual_inspection() {
     let mut out = io::stdout();
     let mut show = Show::new(ShowArguments::default(), &mut out);
     let started = RunStarted { iterations: 100, method: "ARPO".into(), ..RunStarted::default() };
@@ -306,7 +306,7 @@ fn a_run_to_look_at() {
 }
 
 #[test]
-fn a_failure_is_one_line_with_what_is_done() {
+fn a_failure_is_one_line_with_its_remedy() {
     let failure = |kind, task: Option<&str>, remedy| DesktopFailure {
         desktop: 3,
         task: task.map(TaskId::new),
@@ -314,19 +314,19 @@ fn a_failure_is_one_line_with_what_is_done() {
         reason: "no answer\nwithin 30 s".into(),
         remedy,
     };
-    let said = |failure: DesktopFailure| lines::failure(&failure, Paint::NONE);
+    let printed = |failure: DesktopFailure| lines::failure(&failure, Paint::NONE);
     let later = Remedy::Replaced { after_seconds: 4.0 };
     assert_eq!(
-        said(failure(FailureKind::Overrun, Some("mail"), later)),
+        printed(failure(FailureKind::Overrun, Some("mail"), later)),
         "desktop 3 on mail: overrun: no answer within 30 s; replaced in 4 s"
     );
     assert_eq!(
-        said(failure(FailureKind::Start, None, Remedy::Quarantined)),
-        "desktop 3: start: no answer within 30 s; not replaced any more in this collection"
+        printed(failure(FailureKind::Start, None, Remedy::Quarantined)),
+        "desktop 3: start: no answer within 30 s; quarantined for the rest of this collection"
     );
     assert_eq!(
-        said(failure(FailureKind::BadTask, Some("mail"), Remedy::TaskLeftOut)),
-        "task mail: bad_task: no answer within 30 s; the task is left out"
+        printed(failure(FailureKind::BadTask, Some("mail"), Remedy::TaskSkipped)),
+        "task mail: bad_task: no answer within 30 s; the task is skipped"
     );
     let failures = [(FailureKind::Start, 1), (FailureKind::Overrun, 2)].into();
     let progress = CollectProgress { running: 5, failures, ..CollectProgress::default() };

@@ -1,4 +1,4 @@
-//! `arpo bench collect` as a script reads it.
+//! The JSON output of `arpo bench collect`.
 
 use crate::env_commands::json;
 

@@ -1,4 +1,4 @@
-//! Commands run as a user runs them: what they print, where, and how they exit.
+//! Commands as a user runs them: their output and exit codes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn ran(command: &mut Command) -> Ran {
     Ran { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// A file of this test's own.
+/// A temporary file.
 fn temporary(name: &str, text: &str) -> PathBuf {
     let path = env::temp_dir().join(format!("arpo-{}-{name}", std::process::id()));
     fs::write(&path, text).unwrap();
@@ -46,7 +46,7 @@ fn dry_run_prints_the_resolved_configuration() {
 }
 
 #[test]
-fn what_dry_run_prints_can_be_used() {
+fn the_output_of_dry_run_is_a_valid_configuration() {
     let printed = arpo(&["train", "--dry-run", "--preset", "released", "--set", "seed=7"]).stdout;
     let path = temporary("printed.toml", &printed);
     let again = arpo(&["train", "--dry-run", "--config", path.to_str().unwrap()]);
@@ -54,16 +54,16 @@ fn what_dry_run_prints_can_be_used() {
     assert_eq!(configuration(&again.stdout), configuration(&printed));
 }
 
-/// What `--dry-run` prints without its comments on the memory, which other programs change meanwhile.
+/// The output of `--dry-run` without its comments on memory, which depend on other programs.
 fn configuration(printed: &str) -> Vec<&str> {
     printed.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
 #[test]
-fn mistakes_are_one_line_and_exit_2() {
+fn errors_are_one_line_and_exit_2() {
     let unknown = temporary("unknown.toml", "[loss]\nclip_hihg = 0.3\n");
     let unknown = unknown.to_str().unwrap();
-    for (arguments, answer) in [
+    for (arguments, message) in [
         (["--set", "loss.clip_hihg=0.3"], "error: --set loss.clip_hihg=0.3: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n".to_owned()),
         (["--set", "loss.clip_high=wide"], "error: --set loss.clip_high=wide: `loss.clip_high` = \"wide\": expected a number from 0 to 100\n".to_owned()),
         (["--set", "collect.group_size=0"], "error: --set collect.group_size=0: `collect.group_size` = 0: expected a whole number from 2 to 10000\n".to_owned()),
@@ -72,7 +72,7 @@ fn mistakes_are_one_line_and_exit_2() {
         (["--config", unknown], format!("error: {unknown}: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n")),
     ] {
         let ran = arpo(&[&["train", "--dry-run"][..], &arguments[..]].concat());
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", answer));
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", message));
     }
     fs::remove_file(unknown).unwrap();
     assert_eq!(arpo(&["train", "--no-such-flag"]).code, 2);
@@ -80,7 +80,7 @@ fn mistakes_are_one_line_and_exit_2() {
 }
 
 #[test]
-fn doctor_finds_the_embedded_default_ready() {
+fn doctor_finds_the_default_preset_ready() {
     let ran = arpo(&["doctor"]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.lines().last().unwrap().starts_with("ready: "));
@@ -111,7 +111,7 @@ fn doctor_names_a_wrong_libtorch() {
 
 /// `LIBTORCH` at run time wins over the folder of the build: here the same libraries under another name.
 #[test]
-fn doctor_uses_the_libtorch_it_is_told_to() {
+fn doctor_uses_the_libtorch_of_the_environment_variable() {
     let json = |command: &mut Command| -> serde_json::Value {
         serde_json::from_str(&ran(command.args(["doctor", "--json"])).stdout).unwrap()
     };
@@ -134,9 +134,9 @@ fn doctor_uses_the_libtorch_it_is_told_to() {
     assert!(detail.contains(&here), "{detail}");
 }
 
-/// A program that never answers, and leaves a child behind that keeps the pipe open, is found broken in time.
+/// A program that never returns, and leaves a child behind that keeps the pipe open, is reported as broken in time.
 #[test]
-fn doctor_waits_for_nobody_for_ever() {
+fn doctor_has_a_deadline_for_every_check() {
     let folder = env::temp_dir().join(format!("arpo-hanging-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let script = folder.join("ray");
@@ -146,13 +146,13 @@ fn doctor_waits_for_nobody_for_ever() {
     let started = Instant::now();
     let ran = ran(Command::new(env!("CARGO_BIN_EXE_arpo")).args(["doctor", "--json"]).env("PATH", path));
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(json["findings"][5]["detail"], "no answer after 20 s");
+    assert_eq!(json["findings"][5]["detail"], "no response after 20 s");
     assert!(started.elapsed() < Duration::from_secs(50));
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_crash() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_arpo"))
         .args(["config", "reference"])
         .stdout(Stdio::piped())
@@ -183,7 +183,7 @@ fn the_entry_script_knows_every_command() {
 }
 
 #[test]
-fn osworld_metrics_are_tried_on_values_and_on_cases() {
+fn osworld_metrics_score_values_and_cases() {
     let file = temporary("a.txt", "same\n");
     let name = file.file_name().unwrap().to_str().unwrap();
     let cases = temporary(

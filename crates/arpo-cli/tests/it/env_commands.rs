@@ -1,4 +1,4 @@
-//! `arpo env` and `arpo bench env` as a person meets them: lists, pictures, games by hand, and answers to mistakes.
+//! `arpo env` and `arpo bench env` as a user runs them: lists, screenshots, playing by hand, and errors.
 
 use super::commands::{Ran, arpo};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::{env, fs};
 /// One click on the task bar or home screen solves it: "open Shop".
 const ONE_STEP_TASK: &str = "pocket-settings-open-0";
 
-/// A folder of one test's own.
+/// A temporary folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -47,7 +47,7 @@ fn png_size(path: &str) -> (u32, u32) {
     image::image_dimensions(Path::new(path)).unwrap()
 }
 
-/// Plays with these lines on stdin.
+/// Runs `arpo env play` with these lines on stdin.
 fn play(arguments: &[&str], lines: &str) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_arpo"))
         .args(["env", "play"])
@@ -63,8 +63,8 @@ fn play(arguments: &[&str], lines: &str) -> Ran {
     Ran { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// The middle of the widget with this label, as `show` says it.
-fn middle(task: &str, label: &str, folder: &Folder) -> (i64, i64) {
+/// The centre of the widget with this label, as `show` prints it.
+fn centre(task: &str, label: &str, folder: &Folder) -> (i64, i64) {
     let shown = json(&["env", "show", "--task", task, "--json", "--out", &folder.path("shown.png")]);
     let widgets = shown["widgets"].as_array().unwrap();
     let widget = widgets.iter().find(|widget| widget["label"] == label).unwrap();
@@ -91,7 +91,7 @@ fn lists_hold_every_task_once() {
 }
 
 #[test]
-fn show_writes_a_picture_of_the_screen() {
+fn show_writes_a_screenshot() {
     let folder = Folder::new("show");
     let out = folder.path("desktop.png");
     let task = ["env", "show", "--task", "desktop-files-rename-1", "--out", &out];
@@ -106,18 +106,18 @@ fn show_writes_a_picture_of_the_screen() {
     assert_ne!(fs::read(&out).unwrap(), dark);
 }
 
-/// In the current folder under the task's name, where nothing else is said.
-/// What a run's metrics name can be looked at, though no list has it.
+/// Generated tasks, whose ids appear in a run's metrics, can be shown although they are not listed.
 #[test]
 fn generated_tasks_are_shown_by_their_names() {
     let folder = Folder::new("generated");
-    let picture = folder.path("task.png");
+    let screenshot = folder.path("task.png");
     for (id, size) in
         [("pocket-files-rename-g000016", (168, 140)), ("desktop-files-rename-u000001", (640, 480))]
     {
-        let shown = json(&["env", "show", "--task", id, "--oracle-steps", "30", "--out", &picture, "--json"]);
+        let shown =
+            json(&["env", "show", "--task", id, "--oracle-steps", "30", "--out", &screenshot, "--json"]);
         assert_eq!((&shown["id"], &shown["score"]), (&Value::from(id), &Value::from(1.0)), "{shown}");
-        assert_eq!(png_size(&picture), size);
+        assert_eq!(png_size(&screenshot), size);
     }
     let ran = arpo(&["env", "show", "--task", "pocket-files-rename-g000016", "--suite", "desktop"]);
     assert_eq!(ran.code, 2);
@@ -133,7 +133,7 @@ fn show_follows_the_oracle_to_the_end() {
         let output = command.current_dir(&folder.0).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(show("0").contains("\nscore now: 0\npicture: pocket-settings-open-0.png\n"));
+    assert!(show("0").contains("\nscore now: 0\nscreenshot: pocket-settings-open-0.png\n"));
     assert_eq!(png_size(&folder.path("pocket-settings-open-0.png")), (168, 140));
     let done = show("99");
     assert!(done.contains("\n   1  click(start_box=") && done.contains("\n   2  finished()\n"), "{done}");
@@ -141,33 +141,33 @@ fn show_follows_the_oracle_to_the_end() {
 }
 
 #[test]
-fn a_game_is_won_or_lost_by_its_lines() {
+fn a_session_is_scored_by_its_actions() {
     let folder = Folder::new("play");
-    let (x, y) = middle(ONE_STEP_TASK, "Shop", &folder);
-    let game = |lines: &str| play(&["--task", ONE_STEP_TASK, "--out", &folder.path("steps")], lines);
+    let (x, y) = centre(ONE_STEP_TASK, "Shop", &folder);
+    let session = |lines: &str| play(&["--task", ONE_STEP_TASK, "--out", &folder.path("steps")], lines);
     let last = |ran: &Ran| ran.stdout.lines().last().unwrap().to_owned();
 
-    let won = game(&format!("click {x} {y}\nfinished\n"));
-    assert_eq!((won.code, won.stderr.as_str()), (0, ""));
-    assert_eq!(last(&won), "score 1 after 2 actions");
-    for picture in ["steps/step_000.png", "steps/step_001.png", "steps/step_002.png"] {
-        assert_eq!(png_size(&folder.path(picture)), (168, 140));
+    let solved = session(&format!("click {x} {y}\nfinished\n"));
+    assert_eq!((solved.code, solved.stderr.as_str()), (0, ""));
+    assert_eq!(last(&solved), "score 1 after 2 actions");
+    for screenshot in ["steps/step_000.png", "steps/step_001.png", "steps/step_002.png"] {
+        assert_eq!(png_size(&folder.path(screenshot)), (168, 140));
     }
-    let as_the_agent = game(&format!("Action: click(start_box='({x},{y})')\nfinished()\n"));
-    assert_eq!(as_the_agent.stdout, won.stdout);
+    let as_the_agent = session(&format!("Action: click(start_box='({x},{y})')\nfinished()\n"));
+    assert_eq!(as_the_agent.stdout, solved.stdout);
 
-    let (x, y) = middle(ONE_STEP_TASK, "Mail", &folder);
-    assert_eq!(last(&game(&format!("click {x} {y}\nfinished\n"))), "score 0 after 2 actions");
-    assert_eq!(last(&game("call_user\n")), "score 0 after 1 action");
+    let (x, y) = centre(ONE_STEP_TASK, "Mail", &folder);
+    assert_eq!(last(&session(&format!("click {x} {y}\nfinished\n"))), "score 0 after 2 actions");
+    assert_eq!(last(&session("call_user\n")), "score 0 after 1 action");
     for lines in ["", "wait\nquit\nfinished\n"] {
-        assert!(last(&game(lines)).contains("(as it stands: "), "{lines:?}");
+        assert!(last(&session(lines)).contains("(not ended with "), "{lines:?}");
     }
 }
 
 #[test]
-fn a_game_goes_on_after_a_mistake() {
+fn a_session_continues_after_a_mistake() {
     let folder = Folder::new("mistakes");
-    let (x, y) = middle(ONE_STEP_TASK, "Shop", &folder);
+    let (x, y) = centre(ONE_STEP_TASK, "Shop", &folder);
     let lines = format!(
         "clik 1 2\n\u{fffd}\nclick\nclick 999 1\nkey hyper\n\nwait(\nhelp\nlook\nclick {x} {y}\nfinished"
     );
@@ -198,9 +198,9 @@ fn own_tasks_are_listed_shown_and_played() {
     assert!(done.stdout.ends_with("score 1 after 1 action\n"), "{}", done.stdout);
 
     fs::write(folder.path("c.json"), task("mine-1")).unwrap();
-    let wrong = |answer: &str| {
+    let wrong = |message: &str| {
         let ran = arpo(&["env", "list", "--tasks", all]);
-        let expected = format!("error: --tasks {}: {answer}", folder.path("c.json"));
+        let expected = format!("error: --tasks {}: {message}", folder.path("c.json"));
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (2, "", 1));
         assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
     };
@@ -212,9 +212,9 @@ fn own_tasks_are_listed_shown_and_played() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_are_one_line() {
+fn errors_on_the_command_line_are_one_line() {
     let folder = Folder::new("wrong");
-    for (arguments, answer) in [
+    for (arguments, message) in [
         (
             vec!["show", "--task", "files-rename-0"],
             "error: --task files-rename-0: there is no such task; did you mean pocket-files-rename-0, \
@@ -234,7 +234,7 @@ fn mistakes_on_the_command_line_are_one_line() {
     ] {
         let ran = arpo(&[&["env"], &arguments[..]].concat());
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (2, "", 1), "{}", ran.stderr);
-        assert!(ran.stderr.starts_with(answer), "{}", ran.stderr);
+        assert!(ran.stderr.starts_with(message), "{}", ran.stderr);
     }
     let elsewhere = folder.path("no/such/folder/x.png");
     let ran = arpo(&["env", "show", "--task", ONE_STEP_TASK, "--out", &elsewhere]);
@@ -242,7 +242,7 @@ fn mistakes_on_the_command_line_are_one_line() {
 }
 
 #[test]
-fn scores_and_speed_have_their_rows() {
+fn scores_and_speed_are_printed() {
     let scores =
         json(&["env", "scores", "--suite", "pocket", "--policy", "oracle", "--seeds", "1", "--json"]);
     assert_eq!(scores.as_array().unwrap().len(), 1);

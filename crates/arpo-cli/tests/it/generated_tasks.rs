@@ -1,4 +1,4 @@
-//! Runs on generated tasks, and the three sets of tasks that agents are evaluated on, as a user meets them.
+//! Runs on generated tasks, and the three sets of tasks that agents are evaluated on.
 
 use super::commands::arpo;
 use super::env_commands::json;
@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of the tasks that were played, iteration by iteration.
-fn played(run: &Path) -> Vec<Vec<String>> {
+/// The names of the tasks of each iteration.
+fn task_names(run: &Path) -> Vec<Vec<String>> {
     let lines = metrics(run).into_iter().filter(|line| line.contains_key("tasks"));
     lines.map(|line| line["tasks"].as_object().unwrap().keys().cloned().collect()).collect()
 }
 
-/// Trains once without a break and once with Ctrl-C after the first iteration: the same tasks, the same weights.
-fn trained_with_and_without_a_break(name: &str, settings: &[&str]) -> Vec<Vec<String>> {
+/// Trains once without interruption and once with Ctrl-C after the first iteration: the same tasks, the same weights.
+fn trained_with_and_without_interruption(name: &str, settings: &[&str]) -> Vec<Vec<String>> {
     let scratch = scratch(name);
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
@@ -26,16 +26,16 @@ fn trained_with_and_without_a_break(name: &str, settings: &[&str]) -> Vec<Vec<St
     };
     finished(&mut run(&whole, &[]));
     interrupt_after_the_first(run(&broken, &[]).spawn().unwrap(), &broken);
-    assert!(played(&broken).len() < 6, "it was over before it was stopped");
+    assert!(task_names(&broken).len() < 6, "it ended before it was stopped");
     finished(&mut run(&broken, &["--resume"]));
     assert_eq!(metrics(&broken), metrics(&whole));
-    assert!(last_weights(&broken) == last_weights(&whole), "other weights after a break");
-    played(&whole)
+    assert!(last_weights(&broken) == last_weights(&whole), "different weights after a resume");
+    task_names(&whole)
 }
 
 #[test]
-fn a_run_on_generated_tasks_goes_on_where_it_was() {
-    let tasks = trained_with_and_without_a_break(
+fn a_run_on_generated_tasks_resumes_exactly() {
+    let tasks = trained_with_and_without_interruption(
         "generated",
         &["tasks.generated=5", "evaluation.every=6", "evaluation.tasks=2"],
     );
@@ -49,16 +49,16 @@ fn a_run_on_generated_tasks_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_endless_run_never_visits_a_task_twice_and_goes_on_where_it_was() {
+fn an_endless_run_never_repeats_a_task_and_resumes_exactly() {
     let settings = ["tasks.endless=true", "evaluation.every=0"];
-    let tasks = trained_with_and_without_a_break("endless", &settings);
+    let tasks = trained_with_and_without_interruption("endless", &settings);
     let visits: Vec<&String> = tasks.iter().flatten().collect();
     assert_eq!((tasks.len(), visits.len()), (6, 12));
     let visited = arpo_core::endless::visited(0, 0..12);
     let expected: BTreeSet<String> =
         visited.into_iter().map(|n| arpo_env::tasks::Suite::Pocket.generated_name(n)).collect();
     assert_eq!(visits.into_iter().cloned().collect::<BTreeSet<String>>(), expected);
-    // nothing is kept of tasks that never come back
+    // nothing is stored for tasks that are never repeated
     let run = Path::new(env!("CARGO_TARGET_TMPDIR")).join("endless/whole");
     assert!(metrics(&run).iter().all(|line| number(line, "replay/stored") < 0.5));
     let state = fs::read_to_string(run.join("checkpoints/step-000006/state.json")).unwrap();
@@ -81,9 +81,10 @@ fn a_run_is_evaluated_on_three_sets() {
         "evaluation.unseen=\"always\"",
         "evaluation.held_out=\"ends\"",
     ];
-    let said = finished(train(&run, &["--quiet"]).args(settings.iter().flat_map(|one| ["--set", one])));
-    let rows: Vec<&str> = said.lines().take(4).map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(rows, ["success", "unseen", "training", "held_out"], "{said}");
+    let output = finished(train(&run, &["--quiet"]).args(settings.iter().flat_map(|one| ["--set", one])));
+    let rows: Vec<&str> =
+        output.lines().take(4).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(rows, ["success", "unseen", "training", "held_out"], "{output}");
     let lines = metrics(&run);
     for (line, has_held_out) in lines.iter().zip([true, false, true]) {
         assert!(line.contains_key("evaluation/unseen/low") && line.contains_key("evaluation/training"));
@@ -96,12 +97,12 @@ fn a_run_is_evaluated_on_three_sets() {
 #[test]
 fn eval_takes_unseen_tasks_of_the_trained_templates() {
     let oracle = ["eval", "--policy", "oracle", "--samples", "1", "--set", "collect.max_steps=30", "--json"];
-    let judged = |more: &[&str]| json(&[&oracle[..], more].concat());
+    let evaluated = |more: &[&str]| json(&[&oracle[..], more].concat());
     let names = |report: &Value| -> Vec<String> {
         let tasks = report["tasks"].as_array().unwrap().iter();
         tasks.map(|task| task["task"].as_str().unwrap().to_owned()).collect()
     };
-    let report = judged(&["--preset", "endless", "--part", "unseen"]);
+    let report = evaluated(&["--preset", "endless", "--part", "unseen"]);
     assert_eq!((&report["success"]["mean"], &report["success"]["rollouts"]), (&1.0.into(), &64.into()));
     let unseen = names(&report);
     assert!(unseen.iter().all(|name| name.contains("-u0000")), "{unseen:?}");
@@ -110,30 +111,30 @@ fn eval_takes_unseen_tasks_of_the_trained_templates() {
     let list = folder.join("list.txt");
     fs::write(&list, "pocket-files-rename-0\npocket-files-rename-g000016\n").unwrap();
     let list = format!("tasks.list={}", list.display());
-    let of_list = names(&judged(&["--set", &list, "--part", "unseen"]));
+    let of_list = names(&evaluated(&["--set", &list, "--part", "unseen"]));
     assert_eq!(of_list.len(), 64);
     assert!(of_list.iter().all(|name| name.starts_with("pocket-files-rename-u")), "{of_list:?}");
 
-    // the new set comes last, so that the draws of the others are what they were
-    let all = judged(&["--set", &list, "--part", "all"]);
+    // the unseen set comes last, so that the seeds of the others do not change
+    let all = evaluated(&["--set", &list, "--part", "all"]);
     let names = names(&all);
     assert_eq!(names[..2], ["pocket-files-rename-0", "pocket-files-rename-g000016"]);
     assert_eq!((names.len(), &names[66..]), (130, &of_list[..]));
     for (part, rollouts) in [("train", 2), ("held-out", 64), ("unseen", 64)] {
         assert_eq!(all["parts"][part]["rollouts"], rollouts, "{part}");
     }
-    let some = judged(&["--preset", "endless", "--part", "train", "--set", "evaluation.tasks=10"]);
+    let some = evaluated(&["--preset", "endless", "--part", "train", "--set", "evaluation.tasks=10"]);
     assert_eq!(some["success"]["rollouts"], 10);
 }
 
 #[test]
-fn what_has_no_templates_has_no_unseen_tasks() {
+fn tasks_without_templates_have_no_unseen_tasks() {
     let folder = scratch("no-templates");
     let mine = folder.join("mine.json");
-    let tasks = arpo_env::tasks::Suite::Pocket.tasks(arpo_env::tasks::Part::Train)[..2].to_vec();
+    let tasks = arpo_env::tasks::Suite::Pocket.tasks(arpo_env::tasks::Split::Train)[..2].to_vec();
     fs::write(&mine, serde_json::to_string(&tasks).unwrap()).unwrap();
     let files = format!("tasks.files={}", mine.display());
-    for (arguments, answer) in [
+    for (arguments, message) in [
         (
             &["--set", &files, "--set", "tasks.list="][..],
             "--part unseen: tasks of `tasks.files` have no known templates",
@@ -142,7 +143,7 @@ fn what_has_no_templates_has_no_unseen_tasks() {
     ] {
         let ran = arpo(&[&["eval", "--policy", "oracle", "--part", "unseen"], arguments].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
-        assert!(ran.stderr.starts_with(&format!("error: {answer}")), "{}", ran.stderr);
+        assert!(ran.stderr.starts_with(&format!("error: {message}")), "{}", ran.stderr);
     }
     let list = folder.join("list.txt");
     fs::write(&list, "pocket-files-rename-u000000\n").unwrap();
@@ -150,7 +151,7 @@ fn what_has_no_templates_has_no_unseen_tasks() {
     let ran = arpo(&["eval", "--policy", "oracle", "--set", &list]);
     assert_eq!(ran.code, 2);
     assert!(
-        ran.stderr.contains("\"pocket-files-rename-u000000\" is none of the training tasks"),
+        ran.stderr.contains("\"pocket-files-rename-u000000\" is not one of the training tasks"),
         "{}",
         ran.stderr
     );

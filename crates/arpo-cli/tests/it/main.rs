@@ -1,4 +1,4 @@
-//! The program as a user meets it, and the workspace as the design says it is.
+//! Tests of the program from a user's point of view, and of the structure of the workspace.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! `arpo eval` on OSWorld's tasks, with a guest of this test's own that says yes to everything.
+//! `arpo eval` on OSWorld's tasks, with a fake guest whose commands print `yes`.
 
 use crate::commands::arpo;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 const SOLVED: &str = "aaaaaaaa-0000-0000-0000-000000000000";
 const HOPELESS: &str = "bbbbbbbb-0000-0000-0000-000000000000";
 
-/// A guest whose commands print `yes`.
+/// A fake guest whose commands print `yes`.
 fn guest() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ fn write_tasks(folder: &Path) {
 }
 
 #[test]
-fn tasks_are_played_written_down_resumed_and_shown() {
+fn tasks_are_evaluated_saved_resumed_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     write_tasks(folder.path());
@@ -76,12 +76,13 @@ fn tasks_are_played_written_down_resumed_and_shown() {
     let settings =
         ["osworld.settle_seconds=0", "osworld.pause_seconds=0", "osworld.offline=true"].map(str::to_owned);
     let cache = format!("osworld.cache={}", path("cache"));
-    let mut words = vec!["eval", "--vm", &address, "--script", &script, "--result_dir", &results, "--hard"];
-    words.extend(["--test_all_meta_path", &list, "--test_config_base_dir", &tasks, "--trial-id", "3"]);
+    let mut arguments =
+        vec!["eval", "--vm", &address, "--script", &script, "--result_dir", &results, "--hard"];
+    arguments.extend(["--test_all_meta_path", &list, "--test_config_base_dir", &tasks, "--trial-id", "3"]);
     for setting in settings.iter().chain([&cache]) {
-        words.extend(["--set", setting]);
+        arguments.extend(["--set", setting]);
     }
-    let first = arpo(&words);
+    let first = arpo(&arguments);
     assert_eq!(first.code, 0, "{}", first.stderr);
     assert!(first.stdout.contains("os                       2  0.500"), "{}", first.stdout);
     let of = |task: &str| folder.path().join("results/pyautogui/screenshot/script/3/os").join(task);
@@ -91,20 +92,20 @@ fn tasks_are_played_written_down_resumed_and_shown() {
     assert!(lines.lines().next().unwrap().contains("pyautogui.click(10.0, 20.0, button='left')"), "{lines}");
     assert!(lines.lines().nth(1).unwrap().contains("\"DONE\""), "{lines}");
 
-    // what has a result is not played again; what has none is
+    // only tasks without a result are evaluated again
     fs::remove_file(of(HOPELESS).join("result.txt")).unwrap();
-    let again = arpo(&words);
-    assert!(again.stderr.contains("1 of 2 tasks to play"), "{}", again.stderr);
+    let again = arpo(&arguments);
+    assert!(again.stderr.contains("1 of 2 tasks to evaluate"), "{}", again.stderr);
     let shown = arpo(&["eval", "--show", &results]);
     assert_eq!((shown.code, shown.stdout.lines().count()), (0, 3), "{}", shown.stdout);
 }
 
-/// The original's whole command line is understood; what stops it is that no server is there.
+/// The command line of OSWorld's script is accepted; it fails only because no server responds.
 #[test]
-fn an_old_command_line_can_be_pasted() {
-    let mut words = vec!["eval", "--headless", "--observation_type", "screenshot", "--max_steps", "15"];
-    words.extend(["--max_trajectory_length", "15", "--temperature", "0.6", "--model", "ui-tars"]);
-    words.extend([
+fn a_command_line_of_osworlds_script_works() {
+    let mut arguments = vec!["eval", "--headless", "--observation_type", "screenshot", "--max_steps", "15"];
+    arguments.extend(["--max_trajectory_length", "15", "--temperature", "0.6", "--model", "ui-tars"]);
+    arguments.extend([
         "--action_space",
         "pyautogui",
         "--num_envs",
@@ -114,7 +115,7 @@ fn an_old_command_line_can_be_pasted() {
         "--trial-id",
         "0",
     ]);
-    words.extend([
+    arguments.extend([
         "--test_all_meta_path",
         "none.json",
         "--server_ip",
@@ -122,10 +123,10 @@ fn an_old_command_line_can_be_pasted() {
         "--server_port",
         "1",
     ]);
-    let ran = arpo(&words);
+    let ran = arpo(&arguments);
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stderr.starts_with("error: no chat server answers at http://127.0.0.1:1/v1, "),
+        ran.stderr.starts_with("error: no chat server responds at http://127.0.0.1:1/v1, "),
         "{}",
         ran.stderr
     );
@@ -134,7 +135,7 @@ fn an_old_command_line_can_be_pasted() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_folders_are_named() {
     let nowhere =
         arpo(&["eval", "--suite", "osworld", "--set", "osworld.tasks=/nowhere", "--policy", "chat"]);
     assert_eq!(nowhere.code, 2);

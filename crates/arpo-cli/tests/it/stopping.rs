@@ -1,6 +1,6 @@
-//! Commands that are stopped with Ctrl-C and gone on with: nothing is lost, and what comes out is the same.
+//! Commands that are stopped with Ctrl-C and resumed: nothing is lost, and the result is the same.
 
-use crate::training::{ITERATIONS, finished, go_on, last_weights, metrics, scratch, train};
+use crate::training::{ITERATIONS, finished, last_weights, metrics, scratch, start_or_resume, train};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than any stop may take on a busy machine.
+/// More than a stop takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 fn interrupt(child: &Child) {
@@ -16,7 +16,7 @@ fn interrupt(child: &Child) {
     assert!(sent.success());
 }
 
-/// Waits for the end of a process that was asked to stop.
+/// Waits for a process that was asked to stop.
 fn ended(mut child: Child) -> std::process::ExitStatus {
     let began = Instant::now();
     loop {
@@ -25,39 +25,39 @@ fn ended(mut child: Child) -> std::process::ExitStatus {
         }
         if began.elapsed() > DEADLINE {
             child.kill().unwrap();
-            panic!("still there {DEADLINE:?} after Ctrl-C");
+            panic!("still running {DEADLINE:?} after Ctrl-C");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Ctrl-C, once something is so.
-fn interrupt_when(child: Child, so: impl Fn() -> bool) -> std::process::ExitStatus {
+/// Sends Ctrl-C once a condition holds.
+fn interrupt_when(child: Child, condition: impl Fn() -> bool) -> std::process::ExitStatus {
     let deadline = Instant::now() + Duration::from_mins(2);
-    while !so() {
-        assert!(Instant::now() < deadline, "never came to it");
+    while !condition() {
+        assert!(Instant::now() < deadline, "the condition never held");
         std::thread::sleep(Duration::from_millis(2));
     }
     interrupt(&child);
     ended(child)
 }
 
-/// Updates done in the iteration that a run was stopped in, if its episodes were all played.
+/// Updates done in the interrupted iteration, if its episodes were all collected.
 fn updates_done(run: &Path) -> Option<u64> {
     let newest = fs::read_dir(run.join("checkpoints")).ok()?.map(|entry| entry.unwrap().path()).max()?;
     let state: Value = serde_json::from_slice(&fs::read(newest.join("state.json")).unwrap()).unwrap();
     state.get("unfinished")?["updates"]["done"].as_u64()
 }
 
-/// Stops a run at many moments, each at most `longest` after the model is there, until it is done or has been stopped often.
-/// Whether a stop came between two updates.
+/// Stops and resumes a run at many moments, each at most `longest` after the model is loaded, until it is done or has been
+/// stopped 16 times. Returns whether a stop came between two updates.
 fn stopped_until_done(run: &Path, settings: &[&str], longest: Duration) -> bool {
     let mut inside = false;
     for moment in 0..16_u32 {
-        let mut child = go_on(run, settings).spawn().unwrap();
-        // its first line says that the model is there; from then on any moment will do
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        said.read_line(&mut String::new()).unwrap();
+        let mut child = start_or_resume(run, settings).spawn().unwrap();
+        // its first line shows that the model is loaded; from then on any moment will do
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        stderr.read_line(&mut String::new()).unwrap();
         std::thread::sleep(longest * (moment * 7919 % 900 + 20) / 920);
         interrupt(&child);
         match ended(child).code() {
@@ -72,10 +72,10 @@ fn stopped_until_done(run: &Path, settings: &[&str], longest: Duration) -> bool 
 }
 
 #[test]
-fn a_run_stopped_again_and_again_goes_on_as_if_it_had_not_been() {
+fn a_run_that_is_stopped_repeatedly_resumes_exactly() {
     let scratch = scratch("stopped");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
-    // many updates of several micro-batches, so that most stops come while one is under way
+    // many updates of several micro-batches, so that most stops come during an update
     let many = [
         "--set",
         "optimiser.trajectories_per_update=4",
@@ -83,20 +83,20 @@ fn a_run_stopped_again_and_again_goes_on_as_if_it_had_not_been() {
         "optimiser.epochs=4",
         "--set",
         "model.micro_batch_tokens=64",
-        // nothing is saved but what a stop saves
+        // only a stop writes a checkpoint
         "--set",
         "checkpoints.every=100",
     ];
     let began = Instant::now();
     finished(&mut train(&whole, &many));
-    // a stop within the time of an iteration: a machine of any speed gets on between two stops
+    // a stop within the time of an iteration, so that a machine of any speed makes progress between two stops
     let iteration = began.elapsed() / ITERATIONS;
     let inside = (0..5).any(|_| {
         let _ = fs::remove_dir_all(&broken);
         stopped_until_done(&broken, &many, iteration)
     });
     assert!(inside, "no stop came between two updates of an iteration");
-    finished(&mut go_on(&broken, &many));
+    finished(&mut start_or_resume(&broken, &many));
     assert_eq!(metrics(&broken), metrics(&whole));
     assert!(last_weights(&broken) == last_weights(&whole), "other weights");
     let table = |run: &Path| fs::read_to_string(run.join("evaluations/table.txt")).unwrap();
@@ -104,7 +104,7 @@ fn a_run_stopped_again_and_again_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
-fn a_resumed_run_keeps_its_configuration_unless_it_is_changed_on_purpose() {
+fn a_resumed_run_keeps_its_configuration_unless_told_otherwise() {
     let run = scratch("changed").join("run");
     finished(&mut train(&run, &["--quiet", "--set", "iterations=1", "--set", "evaluation.every=0"]));
     let arpo = |more: &[&str]| {
@@ -112,14 +112,17 @@ fn a_resumed_run_keeps_its_configuration_unless_it_is_changed_on_purpose() {
         command.args(["train", "--quiet", "--resume", "--out"]).arg(&run).args(more);
         command.output().unwrap()
     };
-    // no other flag: as it began, which is said by the folder alone
+    // without other options the configuration comes from the folder
     assert!(arpo(&[]).status.success());
     let changed = ["--set", "optimiser.learning_rate=1e-5", "--set", "seed=3", "--set", "iterations=2"];
     let refused = arpo(&changed);
     assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("`optimiser.learning_rate` = 0.00001, was 0.0002; `seed` = 3, was 0"), "{said}");
-    assert!(said.contains("--change-run") && !said.contains("iterations"), "{said}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        stderr.contains("`optimiser.learning_rate` = 0.00001, was 0.0002; `seed` = 3, was 0"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("--change-run") && !stderr.contains("iterations"), "{stderr}");
     assert_eq!(metrics(&run).len(), 1);
     assert!(arpo(&[&changed[..], &["--change-run"]].concat()).status.success());
     assert_eq!(metrics(&run).len(), 2);
@@ -127,19 +130,19 @@ fn a_resumed_run_keeps_its_configuration_unless_it_is_changed_on_purpose() {
     let keys: Vec<Value> = changes.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(keys.len(), 3, "{changes}");
     assert_eq!(keys[2], serde_json::json!({"iteration": 1, "key": "seed", "was": "0", "is": "3"}));
-    let told = arpo(&["--set", "iterations=2", "--set", "collect.desktops=4"]);
-    let told = String::from_utf8(told.stderr).unwrap();
-    assert!(told.contains("`collect.desktops` = 4, was 8"), "{told}");
-    // a run of before a key was there has the key's default
+    let notes = arpo(&["--set", "iterations=2", "--set", "collect.desktops=4"]);
+    let notes = String::from_utf8(notes.stderr).unwrap();
+    assert!(notes.contains("`collect.desktops` = 4, was 8"), "{notes}");
+    // a run from before a key existed has the key's default
     let config = fs::read_to_string(run.join("config.toml")).unwrap();
     fs::write(run.join("config.toml"), config.replace("retry_unparsable = false\n", "")).unwrap();
-    // length and the like may change without asking
+    // the length and the number of desktops may change freely
     assert!(arpo(&["--set", "iterations=3", "--set", "collect.desktops=2"]).status.success());
     assert_eq!(metrics(&run).len(), 3);
 }
 
 #[test]
-fn mistakes_are_found_before_there_is_a_folder() {
+fn errors_are_found_before_a_folder_is_created() {
     let scratch = scratch("mistakes");
     fs::create_dir(scratch.join("model")).unwrap();
     fs::write(scratch.join("model/config.json"), "{\"model_type\": \"llama\"}").unwrap();
@@ -147,9 +150,9 @@ fn mistakes_are_found_before_there_is_a_folder() {
     let model = format!("model.base={}", scratch.join("model").display());
     let list = format!("tasks.list={}", scratch.join("list.txt").display());
     for (set, word) in [
-        ("model.base=nowhere", "\"nowhere\" is not there"),
+        ("model.base=nowhere", "\"nowhere\" does not exist"),
         (model.as_str(), "expected \"qwen2_5_vl\""),
-        (list.as_str(), "\"no-such-task\" is none of the training tasks"),
+        (list.as_str(), "\"no-such-task\" is not one of the training tasks"),
         ("tasks.files=nowhere.json", "nowhere.json"),
         ("screen.width=3", "`[screen]`"),
     ] {
@@ -160,9 +163,9 @@ fn mistakes_are_found_before_there_is_a_folder() {
                 .arg(&run)
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert_eq!(done.status.code(), Some(2), "{command} {set}: {said}");
-            assert!(said.contains(word) && said.lines().count() == 1, "{command} {set}: {said}");
+            let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(2), "{command} {set}: {stderr}");
+            assert!(stderr.contains(word) && stderr.lines().count() == 1, "{command} {set}: {stderr}");
             assert!(!run.exists(), "{command} {set}");
         }
     }
@@ -179,7 +182,7 @@ fn arpo(arguments: &[&str], out: &Path) -> Command {
 }
 
 #[test]
-fn an_evaluation_goes_on_with_what_is_left() {
+fn an_evaluation_resumes_with_the_remaining_tasks() {
     let scratch = scratch("eval-stopped");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let eval = ["eval", "--samples", "3", "--json"];
@@ -207,7 +210,7 @@ fn an_evaluation_goes_on_with_what_is_left() {
 }
 
 #[test]
-fn rollouts_and_offline_learning_go_on_with_what_is_left() {
+fn rollouts_and_offline_training_resume() {
     let scratch = scratch("offline-stopped");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let rollout = ["rollout", "--samples", "3"];
@@ -219,7 +222,7 @@ fn rollouts_and_offline_learning_go_on_with_what_is_left() {
     assert!(!broken.join(last).exists());
     let other = arpo(&["rollout", "--samples", "4", "--resume"], &broken).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
-    // the number of rollouts is the folder's
+    // the number of rollouts is stored in the folder
     finished(arpo(&["rollout"], &broken).arg("--resume"));
     let text = |run: &Path| fs::read_to_string(run.join(last)).unwrap();
     assert_eq!(text(&broken), text(&whole));

@@ -1,57 +1,10 @@
-//! The workspace is what `docs/design.md` says: which crate may use which, how long a file may be, how it may be
-//! called, what it opens with.
+//! Checks the rules of `docs/design.md`: which crate may use which, the length and name of a file, and its header.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crate by crate, the crates of this workspace that it may use.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("arpo-core", &[]),
-    ("arpo-agent", &["arpo-core"]),
-    ("arpo-tokenizer", &["arpo-agent"]),
-    ("arpo-image", &["arpo-agent"]),
-    ("arpo-env", &["arpo-core"]),
-    ("arpo-chart", &["arpo-env"]),
-    ("arpo-osworld", &["arpo-core", "arpo-agent", "arpo-env"]),
-    ("arpo-desktop", &["arpo-core", "arpo-agent"]),
-    ("arpo-torch", &[]),
-    ("arpo-model", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch"]),
-    ("arpo-engine", &["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-torch", "arpo-model"]),
-    (
-        "arpo-train",
-        &[
-            "arpo-core",
-            "arpo-agent",
-            "arpo-chart",
-            "arpo-tokenizer",
-            "arpo-image",
-            "arpo-torch",
-            "arpo-env",
-            "arpo-osworld",
-            "arpo-model",
-            "arpo-engine",
-        ],
-    ),
-    (
-        "arpo-cli",
-        &[
-            "arpo-core",
-            "arpo-agent",
-            "arpo-chart",
-            "arpo-tokenizer",
-            "arpo-image",
-            "arpo-env",
-            "arpo-osworld",
-            "arpo-torch",
-            "arpo-model",
-            "arpo-engine",
-            "arpo-train",
-        ],
-    ),
-];
-
-/// Crates that no pure or CPU-only part may bring in.
+/// Dependencies that pure crates must not have.
 const NEEDS_LIBTORCH: &[&str] = &["tch", "torch-sys"];
 
 const MAX_LINES_BEFORE_TESTS: usize = 500;
@@ -70,12 +23,49 @@ fn manifests() -> BTreeMap<String, toml::Table> {
     fs::read_dir(root().join("crates")).unwrap().map(|entry| read(entry.unwrap())).collect()
 }
 
-fn dependencies(manifest: &toml::Table) -> Vec<&str> {
-    ["dependencies", "dev-dependencies", "build-dependencies"]
+fn section<'m>(manifest: &'m toml::Table, sections: &[&str]) -> Vec<&'m str> {
+    sections
         .iter()
         .filter_map(|section| manifest.get(*section)?.as_table())
         .flat_map(|table| table.keys().map(String::as_str))
         .collect()
+}
+
+fn dependencies(manifest: &toml::Table) -> Vec<&str> {
+    section(manifest, &["dependencies", "dev-dependencies", "build-dependencies"])
+}
+
+/// What a crate may use.
+struct Allowed {
+    always: Vec<String>,
+    in_tests: Vec<String>,
+}
+
+/// The table of `docs/design.md`: a row for each crate, its last column the crates it may use, those of its tests behind
+/// `tests:`.
+fn allowed() -> BTreeMap<String, Allowed> {
+    let text = fs::read_to_string(root().join("docs/design.md")).unwrap();
+    let rows: Vec<(String, String)> = text
+        .lines()
+        .filter_map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let name = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
+            (name.starts_with("arpo-") && cells.len() == 3).then(|| (name.to_owned(), cells[2].to_owned()))
+        })
+        .collect();
+    let names: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+    let crates_in = |words: &str| -> Vec<String> {
+        if words == "all" {
+            return names.clone();
+        }
+        let words = words.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.map(|word| format!("arpo-{word}")).filter(|name| names.contains(name)).collect()
+    };
+    let row = |(name, used): &(String, String)| {
+        let (always, tests) = used.split_once("tests:").unwrap_or((used, ""));
+        (name.clone(), Allowed { always: crates_in(always), in_tests: crates_in(tests) })
+    };
+    rows.iter().map(row).collect()
 }
 
 /// The Rust files of the workspace, with their paths from the root.
@@ -98,16 +88,40 @@ fn rust_files() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn dependencies_point_one_way() {
-    let manifests = manifests();
-    let mut known: Vec<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
-    known.sort_unstable();
-    assert_eq!(manifests.keys().collect::<Vec<_>>(), known, "a crate without a place in the design");
-    for (name, allowed) in ARROWS {
-        for dependency in dependencies(&manifests[*name]) {
-            let ours = dependency.starts_with("arpo-");
-            assert!(!ours || allowed.contains(&dependency), "{name} may not use {dependency}");
+fn dependencies_are_those_of_the_design() {
+    let (manifests, allowed) = (manifests(), allowed());
+    assert_eq!(manifests.keys().collect::<Vec<_>>(), allowed.keys().collect::<Vec<_>>());
+    for (name, Allowed { always, in_tests }) in &allowed {
+        let used = |sections: &[&str]| -> Vec<String> {
+            let ours = section(&manifests[name], sections).into_iter();
+            ours.filter(|dependency| dependency.starts_with("arpo-")).map(str::to_owned).collect()
+        };
+        for dependency in used(&["dependencies", "build-dependencies"]) {
+            assert!(always.contains(&dependency), "{name} may not use {dependency}");
         }
+        for dependency in used(&["dev-dependencies"]) {
+            let may = always.contains(&dependency) || in_tests.contains(&dependency);
+            assert!(may, "the tests of {name} may not use {dependency}");
+        }
+        if name != "arpo-cli" {
+            let all = used(&["dependencies", "dev-dependencies"]);
+            let unused = always.iter().chain(in_tests).find(|dependency| !all.contains(dependency));
+            assert_eq!(unused, None, "{name} does not use what docs/design.md says");
+        }
+    }
+}
+
+/// Following the arrows never leads back.
+#[test]
+fn dependencies_point_one_way() {
+    let allowed = allowed();
+    let mut left: BTreeMap<&String, &Allowed> = allowed.iter().collect();
+    while !left.is_empty() {
+        let leaf = left.iter().find(|(name, used)| {
+            !used.always.iter().any(|dependency| dependency != **name && left.contains_key(dependency))
+        });
+        let name = (*leaf.expect("a circle of crates").0).clone();
+        left.remove(&name);
     }
 }
 
@@ -132,11 +146,11 @@ fn crates_share_the_lints_and_only_the_shim_may_be_unsafe() {
 }
 
 #[test]
-fn files_hold_one_idea_and_say_which() {
+fn files_are_short_and_have_a_header() {
     for (path, text) in rust_files() {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        assert!(!FORBIDDEN_FILE_NAMES.contains(&name), "{}: a name that says nothing", path.display());
-        assert!(text.starts_with("//! "), "{}: a file opens with what it is", path.display());
+        assert!(!FORBIDDEN_FILE_NAMES.contains(&name), "{}: a meaningless name", path.display());
+        assert!(text.starts_with("//! "), "{}: no header comment", path.display());
         let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
         assert!(lines <= MAX_LINES_BEFORE_TESTS, "{}: {lines} lines before its tests", path.display());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How many iterations a run of `train` has.
+/// Iterations of a run of `train`.
 pub(crate) const ITERATIONS: u32 = 6;
 
 const SETTINGS: [&str; 12] = [
@@ -31,15 +31,15 @@ pub(crate) fn train(folder: &Path, more: &[&str]) -> Command {
     for setting in SETTINGS {
         command.args(["--set", setting]);
     }
-    // behind the others, because the last one counts
+    // after the others, because later layers win
     command.args(more);
-    // the same sums in the same order, however many cores there are
+    // one thread, so that the order of sums does not depend on the number of cores
     command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Goes on with a run, or begins it.
-pub(crate) fn go_on(folder: &Path, more: &[&str]) -> Command {
+/// Resumes a run, or starts it.
+pub(crate) fn start_or_resume(folder: &Path, more: &[&str]) -> Command {
     let mut command = train(folder, more);
     if folder.join("config.toml").exists() {
         command.arg("--resume");
@@ -54,7 +54,7 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The metrics without what depends on the clock.
+/// The metrics without those that depend on the clock.
 pub(crate) fn metrics(run: &Path) -> Vec<Map<String, Value>> {
     let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     let line = |line: &str| {
@@ -69,7 +69,7 @@ pub(crate) fn last_weights(run: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been() {
+fn a_run_killed_at_any_moment_resumes_exactly() {
     let scratch = scratch("killed");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let done = train(&whole, &["--quiet"]).output().unwrap();
@@ -77,9 +77,9 @@ fn a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been() {
     assert_eq!(metrics(&whole).len(), 7); // before the first and after each
 
     let mut killed = 0;
-    // steps that have nothing to do with how long anything takes
+    // delays that are unrelated to the duration of any step
     for moment in 0..20u64 {
-        let mut child = go_on(&broken, &["--quiet"]).spawn().unwrap();
+        let mut child = start_or_resume(&broken, &["--quiet"]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(150 + moment * 7919 % 1900));
         if child.try_wait().unwrap().is_none() {
             child.kill().unwrap(); // SIGKILL
@@ -87,15 +87,15 @@ fn a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been() {
         }
         child.wait().unwrap();
     }
-    assert!(killed > 0, "none of 20 was killed while at work");
-    let done = go_on(&broken, &["--quiet"]).output().unwrap();
+    assert!(killed > 0, "none of 20 was killed while running");
+    let done = start_or_resume(&broken, &["--quiet"]).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(metrics(&broken), metrics(&whole));
-    assert!(last_weights(&broken) == last_weights(&whole), "other weights after {killed} kills");
+    assert!(last_weights(&broken) == last_weights(&whole), "different weights after {killed} kills");
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_and_a_folder_is_not_taken_twice() {
+fn a_damaged_checkpoint_is_skipped_and_a_folder_is_not_reused() {
     let scratch = scratch("damaged");
     let run = scratch.join("run");
     let done = train(&run, &["--json"]).output().unwrap();
@@ -113,16 +113,16 @@ fn a_damaged_checkpoint_is_passed_over_and_a_folder_is_not_taken_twice() {
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
     let resumed = train(&run, &["--resume"]).output().unwrap();
-    let said = String::from_utf8_lossy(&resumed.stderr).into_owned();
-    assert!(resumed.status.success(), "{said}");
-    assert!(said.contains("step-000006") && said.contains("damaged"), "{said}");
-    assert!(last_weights(&run) == whole, "the iteration that was lost came out otherwise");
+    let output = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert!(resumed.status.success(), "{output}");
+    assert!(output.contains("step-000006") && output.contains("damaged"), "{output}");
+    assert!(last_weights(&run) == whole, "the repeated iteration gave different weights");
     let other = train(&run, &["--resume", "--set", "seed=9"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&other.stderr).contains("`seed` = 9"));
 }
 
-/// Ctrl-C, once there is a checkpoint of the first iteration.
+/// Sends Ctrl-C once the checkpoint of the first iteration exists.
 pub(crate) fn interrupt_after_the_first(mut child: Child, run: &Path) {
     let deadline = Instant::now() + Duration::from_mins(2);
     while !run.join("checkpoints/step-000001").exists() {
@@ -145,7 +145,7 @@ pub(crate) fn number(line: &Map<String, Value>, name: &str) -> f64 {
 }
 
 #[test]
-fn an_overlapped_run_learns_from_what_is_one_version_old_and_goes_on_with_what_it_planned() {
+fn an_overlapped_run_trains_on_episodes_at_most_one_version_old_and_resumes() {
     let scratch = scratch("overlapped");
     let run = scratch.join("run");
     let overlapped = ["--quiet", "--set", "collect.mode=\"overlapped\""];
@@ -158,9 +158,9 @@ fn an_overlapped_run_learns_from_what_is_one_version_old_and_goes_on_with_what_i
     assert_eq!(iterations, (1..=16).map(f64::from).collect::<Vec<_>>());
     let staleness: Vec<f64> = lines.iter().map(|line| number(line, "policy/staleness")).collect();
     assert!(staleness.iter().all(|&versions| versions <= 1.0), "{staleness:?}");
-    // none where the learner was done before the player began
+    // 0 where the update finished before collection started
     assert!(staleness.contains(&1.0), "{staleness:?}");
-    // two tasks an iteration: every two of them show all four
+    // two tasks per iteration: every two iterations cover all four
     for pair in lines.chunks(2) {
         let mut tasks: Vec<&String> =
             pair.iter().flat_map(|line| line["tasks"].as_object().unwrap().keys()).collect();
@@ -170,7 +170,7 @@ fn an_overlapped_run_learns_from_what_is_one_version_old_and_goes_on_with_what_i
     }
 }
 
-/// Weights that really are older: what was sampled is something else by now, and the update's ratios begin there.
+/// With really older weights the ratios of an update start at the sampler's log-probabilities.
 #[test]
 fn an_overlapped_run_corrects_for_older_weights_or_is_refused() {
     let scratch = scratch("stale");
@@ -181,15 +181,15 @@ fn an_overlapped_run_corrects_for_older_weights_or_is_refused() {
     let lines = metrics(&run);
     let learnt: Vec<_> = lines.iter().filter(|line| number(line, "update/count") > 0.0).collect();
     let moved = |line: &&&Map<String, Value>| number(line, "policy/mismatch") > 1e-4;
-    assert!(learnt.iter().filter(moved).count() > 1, "no weights were older");
+    assert!(learnt.iter().filter(moved).count() > 1, "no sampling weights were older");
     for line in learnt.iter().filter(moved) {
         assert!(number(line, "policy/staleness") > 0.0 && number(line, "loss/kl").abs() > 1e-7, "{line:?}");
     }
     let refused =
         train(&scratch.join("refused"), &overlapped).args(["--set", "loss.old=\"learner\""]).output();
     let refused = refused.unwrap();
-    let words = String::from_utf8(refused.stderr).unwrap();
-    assert!(words.contains("expected a correction, `loss.old` = \"sampler\""), "{words}");
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.contains("expected a correction, `loss.old` = \"sampler\""), "{message}");
     assert_eq!(refused.status.code(), Some(2));
 }
 
@@ -222,19 +222,19 @@ fn a_run_trains_through_faults_and_counts_them_all() {
     };
     let injected = sum(&|name| name.starts_with("faults/") && name != "faults/slow");
     let counted = sum(&|name| name.starts_with("failures/") || name == "evaluation/lost");
-    assert!(injected > 5.0, "a test without faults shows nothing: {injected}");
-    assert!((injected - counted).abs() < 0.5, "{injected} faults were played, {counted} counted");
+    assert!(injected > 5.0, "too few faults for a test: {injected}");
+    assert!((injected - counted).abs() < 0.5, "{injected} faults were injected, {counted} counted");
     assert!(sum(&|name| name == "update/count") > 0.0);
 }
 
 #[test]
-fn a_policy_can_be_tied_to_the_model_it_began_as() {
+fn a_kl_penalty_ties_the_policy_to_its_base_model() {
     let scratch = scratch("tied");
     let run = |name: &str, coefficient: &str| {
         let folder = scratch.join(name);
         let setting = format!("loss.kl_coefficient={coefficient}");
         let mut command = train(&folder, &["--quiet"]);
-        // longer episodes of larger groups, so that there is something to learn from
+        // longer episodes and larger groups, so that there is a learning signal
         for setting in [
             setting.as_str(),
             "optimiser.learning_rate=0.001",
@@ -248,13 +248,13 @@ fn a_policy_can_be_tied_to_the_model_it_began_as() {
         metrics(&folder).iter().map(|line| number(line, "loss/reference_kl")).collect::<Vec<f64>>()
     };
     let (loose, tight) = (run("loose", "0.000001"), run("tight", "100.0"));
-    assert!(loose[0] < 1e-6, "before anything moved: {loose:?}");
+    assert!(loose[0] < 1e-6, "before the first update: {loose:?}");
     let (loose, tight): (f64, f64) = (loose.iter().sum(), tight.iter().sum());
     assert!(loose > 1e-3 && tight < 0.8 * loose, "{loose} {tight}");
 }
 
 #[test]
-fn episodes_are_kept_and_learnt_from_by_every_offline_method() {
+fn every_offline_method_trains_on_stored_episodes() {
     let scratch = scratch("offline");
     let run = scratch.join("run");
     finished(&mut train(
@@ -277,8 +277,8 @@ fn episodes_are_kept_and_learnt_from_by_every_offline_method() {
         let out = scratch.join(method);
         let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
         command.args(["offline", "--method", method, "--set", "offline.epochs=1", "--data"]).arg(&run);
-        let said = finished(command.arg("--out").arg(&out));
-        assert!(said.contains("epoch 1/1") && said.contains("written"), "{said}");
+        let output = finished(command.arg("--out").arg(&out));
+        assert!(output.contains("epoch 1/1") && output.contains("written"), "{output}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
         command.args([
             "eval",
@@ -290,9 +290,9 @@ fn episodes_are_kept_and_learnt_from_by_every_offline_method() {
             "--set",
             "collect.max_steps=4",
         ]);
-        let said = finished(command.arg("--model").arg(out.join("model")));
-        let judged: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(judged["tasks"].as_array().unwrap().len(), 2, "{said}");
+        let output = finished(command.arg("--model").arg(out.join("model")));
+        let report: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(report["tasks"].as_array().unwrap().len(), 2, "{output}");
     }
 }
 
@@ -318,19 +318,19 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     child.wait().unwrap();
     finished(sft("broken").arg("--resume"));
     let model = |name: &str| fs::read(scratch.join(name).join("model/model.safetensors")).unwrap();
-    assert!(model("whole") == model("broken"), "other weights after a kill");
+    assert!(model("whole") == model("broken"), "different weights after a kill");
 }
 
 /// `docs/results.md` states 0.36 on the 128 training tasks.
 #[test]
 fn the_shipped_model_is_as_good_as_stated() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-    let said = finished(command.args(["eval", "--json", "--samples", "2", "--set", "tasks.list="]));
-    let judged: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(judged["success"]["rollouts"], 256);
-    let mean = judged["success"]["mean"].as_f64().unwrap();
+    let output = finished(command.args(["eval", "--json", "--samples", "2", "--set", "tasks.list="]));
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(report["success"]["rollouts"], 256);
+    let mean = report["success"]["mean"].as_f64().unwrap();
     assert!((0.28..0.45).contains(&mean), "{mean}");
-    for (name, application) in judged["applications"].as_object().unwrap() {
+    for (name, application) in report["applications"].as_object().unwrap() {
         assert!(application["mean"].as_f64().unwrap() > 0.0 || name == "editor", "{name} is dead");
     }
 }

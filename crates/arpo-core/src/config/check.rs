@@ -1,7 +1,7 @@
-//! Holds a layer against the schema of the configuration and says in one line what is wrong with it.
+//! Checks a layer against the schema of the configuration and describes the first mistake in one line.
 //!
-//! Only what our own schema says is understood here: tables, numbers with bounds, texts, free or from a list, truth
-//! values. It is not a JSON Schema validator.
+//! It supports only what our own schema uses: tables, numbers with bounds, strings (free or from a list), booleans. It is
+//! not a general JSON Schema validator.
 
 use super::Config;
 use schemars::Schema;
@@ -66,16 +66,16 @@ fn wrong(path: &str, value: &Value, expected: &str) -> String {
     format!("{}: expected {expected}", assignment(path, value))
 }
 
-/// A key and its value on one line, whatever they hold: toml writes tables and long texts over several.
+/// A key and its value on one line: toml writes tables and long strings over several lines.
 fn assignment(path: &str, value: &Value) -> String {
     format!("`{path}` = {value}").replace(char::is_control, " ")
 }
 
-/// What a key takes, in words: "a number from 0 to 1", "one of \"grpo\", \"rloo\"".
+/// What a key takes, as text: "a number from 0 to 1", "one of \"grpo\", \"rloo\"".
 pub(super) fn expected(schema: &Json) -> String {
     let kind = match schema["type"].as_str() {
         Some("boolean") => return "true or false".into(),
-        Some("string") => return "a text".into(),
+        Some("string") => return "a string".into(),
         Some("integer") => "a whole number",
         Some("number") => "a number",
         _ => {
@@ -84,7 +84,7 @@ pub(super) fn expected(schema: &Json) -> String {
             return format!("one of {}", quoted.join(", "));
         }
     };
-    // the bounds of 64-bit integers are no news to anybody
+    // the bounds of 64-bit integers are not worth printing
     let maximum = schema["maximum"].as_f64().filter(|&maximum| maximum < 1e15);
     match (schema["minimum"].as_f64(), maximum) {
         (Some(minimum), Some(maximum)) => format!("{kind} from {minimum} to {maximum}"),
@@ -101,7 +101,7 @@ pub(super) fn properties(schema: &Json) -> Vec<(&str, &Json)> {
     })
 }
 
-/// The texts a key takes, each with its meaning.
+/// The values a key of fixed choices takes, each with its meaning.
 pub(super) fn choices(schema: &Json) -> Vec<(&str, &str)> {
     let alternatives = schema["oneOf"].as_array().map_or(&[][..], Vec::as_slice);
     alternatives

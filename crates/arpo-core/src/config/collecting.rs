@@ -1,5 +1,5 @@
-//! The sections that steer how episodes are collected: how many, in which order, how long a desktop may take, and which
-//! faults are played on purpose.
+//! The sections for episode collection: how many episodes, in which order, the deadlines of a desktop, and injected
+//! faults.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,50 +11,49 @@ pub struct CollectConfig {
     /// Tasks per iteration.
     #[schemars(range(min = 1, max = 100_000))]
     pub tasks: usize,
-    /// Rollouts per task: the group whose rewards are compared.
+    /// Rollouts per task: the group that advantages are computed over.
     #[schemars(range(min = 2, max = 10_000))]
     pub group_size: usize,
-    /// An episode is cut off after this many turns.
+    /// Step limit: an episode is truncated after this many turns.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_steps: usize,
     /// Sampling temperature while training.
     #[schemars(range(min = 0.01, max = 10.0))]
     pub temperature: f64,
-    /// Desktops at once. It need not divide the number of episodes.
+    /// Desktops that run in parallel. The number need not divide the number of episodes.
     #[schemars(range(min = 1, max = 10_000))]
     pub desktops: usize,
-    /// Episodes under way at once at most; desktops beyond that are reset ahead for the next episodes. 0: as many as the
-    /// cache holds, so that none has to be read again.
+    /// Maximum number of concurrent episodes; the other desktops are reset in advance for the next episodes. 0: as many as
+    /// the KV cache holds, so that no episode is evicted and prefilled again.
     #[schemars(range(max = 10_000))]
     pub running: usize,
-    /// Whether the learner works while the next episodes are played.
+    /// Whether the learner updates while the next episodes are collected.
     pub mode: CollectMode,
-    /// In an overlapped run, how many versions old the weights may be that episodes are played with.
+    /// In an overlapped run, how many versions old the sampling weights may be.
     #[schemars(range(min = 1, max = 1000))]
     pub staleness: u64,
-    /// Who waits for whom.
+    /// How desktops and policy are synchronised.
     pub order: Order,
-    /// A desktop may take this long to start, in seconds ...
+    /// Deadline for starting a desktop, in seconds.
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub start_seconds: f64,
-    /// ... to be reset for an episode, ...
+    /// Deadline for resetting a desktop, in seconds.
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub reset_seconds: f64,
-    /// ... for one action with its screenshot, ...
+    /// Deadline for one action with its screenshot, in seconds.
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub step_seconds: f64,
-    /// ... and to be judged. One that takes longer is given up and replaced.
+    /// Deadline for the evaluation of an episode, in seconds. A desktop that misses a deadline is replaced.
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub evaluate_seconds: f64,
-    /// A desktop that failed is replaced at once; after the second failure in a row this many seconds pass before, and
-    /// twice as many after each further one, up to 64 times as many.
+    /// Back-off before a desktop is replaced, in seconds. The first failure is replaced at once; the second in a row waits
+    /// this long, and each further one twice as long, up to 64 times.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub back_off_seconds: f64,
-    /// A desktop is not replaced any more after this many failures in a row. It gets one more chance in each
-    /// iteration.
+    /// A desktop is quarantined after this many failures in a row. It is tried once more in each iteration.
     #[schemars(range(min = 1, max = 1000))]
     pub quarantine_after: usize,
-    /// Episodes of a group that are played again at most because their desktop failed; then the group stays smaller.
+    /// How many episodes of a group are repeated at most because their desktop failed; beyond that the group stays smaller.
     #[schemars(range(max = 10_000))]
     pub refills: usize,
 }
@@ -82,44 +81,44 @@ impl Default for CollectConfig {
     }
 }
 
-/// When episodes are played.
+/// When episodes are collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectMode {
-    /// With the weights just learnt, as in the paper; the learner waits.
+    /// Collect with the current weights, then update, as in the paper.
     Synchronous,
-    /// While the learner works, with weights a little older.
+    /// Collect while the learner updates, with slightly older weights.
     Overlapped,
 }
 
-/// Who waits for whom while episodes are collected.
+/// How desktops and policy are synchronised during collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// All desktops act, then the policy answers all of them: the same seed gives the same episodes to the bit, however
-    /// desktops are timed.
+    /// All desktops act, then the policy responds to all of them. The same seed gives bit-identical episodes, whatever the
+    /// timing of the desktops.
     Rounds,
-    /// Each desktop advances on its own, and the policy answers whatever waits: fastest.
+    /// Each desktop advances on its own, and the policy responds to whatever is pending. This is the fastest.
     Arrival,
-    /// As rounds, and the next episodes begin only when all have ended, as in the released code: for comparison.
+    /// As `rounds`, but the next episodes start only when all have ended, as in the released code. For comparison.
     LockStep,
 }
 
-/// Faults that are played on purpose, to see that a run survives them. Rates are per call of a desktop; a call has one
-/// fault at most.
+/// Fault injection, to test that a run survives failures. Rates are probabilities per call of a desktop; a call has at most
+/// one fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultsConfig {
     /// The desktop breaks during a reset or a step, and stays broken.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub crash: f64,
-    /// A call does not come back before its deadline.
+    /// A call does not return before its deadline.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub hang: f64,
-    /// A call takes `slow_seconds` more; no failure unless that passes its deadline.
+    /// A call takes `slow_seconds` longer; it fails only if it then misses its deadline.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub slow: f64,
-    /// How much longer a slow call takes.
+    /// How much longer a slow call takes, in seconds.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub slow_seconds: f64,
     /// The screenshot after a reset or a step is black.
@@ -150,11 +149,11 @@ impl Default for FaultsConfig {
 impl FaultsConfig {
     /// True if any fault may happen.
     pub fn any(&self) -> bool {
-        self.together() > 0.0
+        self.total_rate() > 0.0
     }
 
-    /// The chance that a call has a fault, at most.
-    pub(super) fn together(&self) -> f64 {
+    /// The sum of the rates: an upper bound on the probability that a call has a fault.
+    pub(super) fn total_rate(&self) -> f64 {
         let Self { crash, hang, slow, black_screen, truncated_screen, evaluator_error, .. } = self;
         crash + hang + slow + black_screen + truncated_screen + evaluator_error
     }

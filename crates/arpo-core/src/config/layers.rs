@@ -1,4 +1,4 @@
-//! Layers of configuration, and how they become one.
+//! Layers of configuration, and how they are merged.
 
 use super::{Config, ConfigError, check, presets};
 use toml::{Table, Value};
@@ -34,7 +34,7 @@ impl Layer {
 
     /// `a.b=c`: the value is read as TOML where it can be, as plain text otherwise.
     pub fn set(assignment: &str) -> Result<Self, ConfigError> {
-        // an error is one line, whatever was typed
+        // an error is one line, whatever the input
         let name = format!("--set {}", assignment.replace(char::is_control, " "));
         let wrong = |problem: &str| ConfigError { layer: name.clone(), problem: problem.into() };
         let (path, text) = assignment.split_once('=').ok_or_else(|| wrong("expected key=value"))?;
@@ -43,7 +43,7 @@ impl Layer {
             return Err(wrong("expected key=value with a key like loss.clip_high"));
         }
         let value = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| {
-            // text that closes the value and goes on with keys of its own is text, not TOML
+            // text that closes the value and then defines further keys is a plain string, not TOML
             if table.len() == 1 { table.remove("value") } else { None }
         });
         let mut value = value.unwrap_or_else(|| Value::String(text.trim().into()));
@@ -55,7 +55,7 @@ impl Layer {
     }
 }
 
-/// The configuration that these layers make, later ones winning over earlier ones and all over the defaults.
+/// Merges the layers over the defaults; later layers override earlier ones.
 pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     let mut merged = Table::new();
     for layer in layers {
@@ -65,10 +65,10 @@ pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     }
     let whole = |problem: String| ConfigError { layer: "configuration".into(), problem };
     let config: Config = Value::Table(merged).try_into().map_err(|error: toml::de::Error| {
-        // the schema has let through what the types refuse; still one line
+        // the schema accepted what the types reject; still one line
         whole(error.message().replace('\n', ", "))
     })?;
-    config.check_together().map_err(whole)?;
+    config.check_combinations().map_err(whole)?;
     Ok(config)
 }
 

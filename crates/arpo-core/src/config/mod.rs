@@ -1,11 +1,11 @@
 //! Every option of a run: typed, documented, checked.
 //!
-//! A configuration is made of layers, later ones winning: the defaults, a preset, TOML files, `--set a.b=c`.
-//! Each layer is held against the schema of [`Config`] before it counts, so a mistake is answered with the
-//! layer, the key, the value and what would be right. The doc comments here are the documentation: the schema
-//! carries them into `docs/configuration.md` (see [`mod@reference`]).
+//! A configuration is made of layers: the defaults, a preset, TOML files, `--set a.b=c`; later layers override earlier
+//! ones. Each layer is checked against the schema of [`Config`] first, so that an error names the layer, the key, the
+//! value and what was expected. The doc comments here are the documentation: the schema carries them into
+//! `docs/configuration.md` (see [`mod@reference`]).
 //!
-//! Sections lie beside the code they steer; this file only puts them together.
+//! Sections are defined beside the code they configure; this file only puts them together.
 
 mod check;
 mod collecting;
@@ -41,50 +41,50 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// All randomness of a run follows from it.
+    /// Random seed. All randomness of a run is derived from it.
     #[schemars(range(max = 4_294_967_295u32))]
     pub seed: u64,
-    /// Collect-and-learn rounds of a run.
+    /// Iterations of the run: each collects episodes and then updates the model.
     #[schemars(range(min = 1))]
     pub iterations: u64,
-    /// What is trained and where it is computed.
+    /// The model that is trained, and its device.
     pub model: ModelSection,
     /// The tasks of the run.
     pub tasks: TasksConfig,
-    /// What the embedded desktop looks like, where it is not as the suite is meant.
+    /// The look of the embedded desktop, where it differs from the suite's default.
     pub screen: ScreenConfig,
-    /// OSWorld's tasks and the desktops they are played on, for `tasks.suite = "osworld"`.
+    /// OSWorld's tasks and desktops, for `tasks.suite = "osworld"`.
     pub osworld: OsworldConfig,
-    /// A chat server that acts: `arpo eval --policy chat`.
+    /// A chat server as the policy: `arpo eval --policy chat`.
     pub chat: ChatConfig,
-    /// What the agent is shown and how its words are read.
+    /// The agent's prompt, context and responses.
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
-    /// Faults that are played on purpose, to see that a run survives them. Rates are per call of a desktop; a call has one
-    /// fault at most.
+    /// Fault injection, to test that a run survives failures. Rates are probabilities per call of a desktop; a call has at
+    /// most one fault.
     pub faults: FaultsConfig,
-    /// How the tasks to train on are selected beforehand.
+    /// How the training tasks are selected beforehand.
     pub selection: SelectionConfig,
-    /// How tasks are drawn while training.
+    /// How tasks are sampled during training.
     pub sampling: SamplingConfig,
-    /// How much is spent on a task.
+    /// How many rollouts and turns are spent on a task.
     pub effort: EffortConfig,
     /// How a score becomes a reward.
     pub reward: RewardConfig,
     /// How rewards become advantages.
     pub advantage: AdvantageConfig,
-    /// What is minimised.
+    /// The policy loss.
     pub loss: LossConfig,
-    /// When stored successes are trained on again.
+    /// Experience replay: when stored successes are trained on again.
     pub replay: ReplayConfig,
-    /// How weights are updated.
+    /// The optimiser (AdamW) and the batches.
     pub optimiser: OptimiserConfig,
-    /// The methods that learn from collected episodes.
+    /// The offline methods, which learn from collected episodes.
     pub offline: OfflineConfig,
-    /// How often and on what the agent is judged while it is trained.
+    /// When and on which tasks the agent is evaluated during training.
     pub evaluation: EvaluationConfig,
-    /// How often the run is saved.
+    /// When checkpoints are written.
     pub checkpoints: CheckpointConfig,
 }
 
@@ -116,19 +116,19 @@ impl Default for Config {
     }
 }
 
-/// A mistake in a configuration, as one line for the person who made it.
+/// A mistake in a configuration, described in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{layer}: {problem}")]
 pub struct ConfigError {
-    /// Which layer: a preset, a file, `--set`.
+    /// The layer: a preset, a file, `--set`.
     pub layer: String,
-    /// The key, its value, and what would be right.
+    /// The key, its value, and what was expected.
     pub problem: String,
 }
 
 impl Config {
-    /// What no single key can be wrong about: rules between keys.
-    fn check_together(&self) -> Result<(), String> {
+    /// Rules between keys, which no check of a single key covers.
+    fn check_combinations(&self) -> Result<(), String> {
         let LossConfig { clip_dual, .. } = self.loss;
         if clip_dual > 0.0 && clip_dual <= 1.0 {
             return Err(format!(
@@ -146,16 +146,16 @@ impl Config {
                 "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
             ));
         }
-        let faults = self.faults.together();
+        let faults = self.faults.total_rate();
         if faults > 1.0 {
             return Err(format!(
-                "`faults` has rates that add up to {faults}: expected at most 1, because a call has one fault at most"
+                "`faults` has rates that add up to {faults}: expected at most 1, because a call has at most one fault"
             ));
         }
         let stale = self.collect.mode == CollectMode::Overlapped;
         if stale && self.loss.old == OldLogp::Learner && self.loss.importance_truncation <= 0.0 {
             return Err(
-                "`collect.mode` = \"overlapped\" plays with older weights than it learns with: expected a correction, \
+                "`collect.mode` = \"overlapped\" samples with older weights than it trains: expected a correction, \
                  `loss.old` = \"sampler\" or `loss.importance_truncation` = 2.0"
                     .into(),
             );
@@ -165,21 +165,21 @@ impl Config {
         if enabled && injections >= group {
             return Err(format!(
                 "`replay.injections` = {injections}: expected less than `collect.group_size` = {group}, \
-                 because a group needs a member of its own"
+                 because a group needs at least one fresh member"
             ));
         }
         self.tasks.check()?;
         self.check_endless()
     }
 
-    /// What a run in which no task comes twice cannot have.
+    /// Rules for runs that never repeat a task.
     fn check_endless(&self) -> Result<(), String> {
         if !self.tasks.endless {
             return Ok(());
         }
         if self.sampling.order == TaskOrder::Weighted {
-            return Err("`tasks.endless` = true: no task comes twice, so `sampling.order` = \"weighted\" has nothing to \
-                        weigh: expected \"shuffled\""
+            return Err("`tasks.endless` = true: no task is repeated, so `sampling.order` = \"weighted\" has no history to \
+                        use: expected \"shuffled\""
                 .into());
         }
         let EvaluationConfig { every, unseen, .. } = self.evaluation;
@@ -193,6 +193,6 @@ impl Config {
 
     /// As TOML that reads back as this configuration.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("a configuration holds only what TOML can say")
+        toml::to_string(self).expect("every value of a configuration can be written as TOML")
     }
 }

@@ -1,71 +1,71 @@
-//! The sections for OSWorld: its desktops, how its tasks are played, and the chat server that may play them.
+//! The sections for OSWorld: its desktops, how its tasks are run, and chat servers as the policy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// OSWorld's tasks and the desktops they are played on, for `tasks.suite = "osworld"`.
+/// OSWorld's tasks and desktops, for `tasks.suite = "osworld"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OsworldConfig {
-    /// The folder of task files: the one that holds `examples`.
+    /// The folder of task files: the one that contains `examples`.
     pub tasks: String,
-    /// Leave out tasks that need a metric, getter or set-up step that is not here, which `arpo eval` names; otherwise
-    /// they are an error.
+    /// Skip tasks that need a metric, getter or set-up step that is not implemented; `arpo eval` names them. Otherwise such
+    /// a task is an error.
     pub skip_missing: bool,
-    /// What a desktop is.
+    /// The kind of desktop.
     pub desktop: DesktopChoice,
-    /// The container desktop's image; `desktop/build` makes it.
+    /// The image of the container desktop; `./x image` builds it.
     pub image: String,
-    /// The image that runs the virtual machine ...
+    /// The image that runs the virtual machine.
     pub vm_image: String,
-    /// ... and the machine's disk.
+    /// The disk of the virtual machine.
     pub vm_disk: String,
-    /// Desktops that run already, `http://host:port`, with spaces between several.
+    /// Desktops that are already running, as `http://host:port`, separated by spaces.
     pub running: String,
-    /// The bearer's token that their servers ask for; empty for none.
+    /// The bearer token for their servers; empty for none.
     pub token: String,
-    /// Where files of tasks are kept once they were fetched. OSWorld's own cache is used as it is.
+    /// The cache of downloaded task files. A cache of OSWorld's own can be used as it is.
     pub cache: String,
-    /// Fetch nothing: a file that is not in the cache is an error that names it.
+    /// Download nothing: a file that is not in the cache is an error that names it.
     pub offline: bool,
-    /// Takes the place of `https://huggingface.co`; empty for none.
+    /// A mirror that replaces `https://huggingface.co`; empty for none.
     pub mirror: String,
-    /// Whether containers reach the network.
+    /// Which network containers can reach.
     pub network: NetworkChoice,
-    /// Memory of a container in GiB; 0 for no limit.
+    /// Memory limit of a container in GiB; 0 for no limit.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub memory_gib: f64,
-    /// Processors of a container; 0 for no limit.
+    /// CPU limit of a container; 0 for no limit.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub processors: f64,
-    /// Processes in a container; 0 for no limit.
+    /// Process limit of a container; 0 for no limit.
     #[schemars(range(max = 1_000_000))]
     pub processes: u32,
-    /// Containers started ahead, so that a reset does not wait for one.
+    /// Containers started in advance, so that a reset does not wait for one.
     #[schemars(range(max = 1000))]
     pub spares: usize,
     /// The container desktop's time zone. Not UTC, because a task of OSWorld asks for that.
     pub time_zone: String,
-    /// Seconds after the set-up of a task, before the first screenshot.
+    /// Seconds to wait after the set-up of a task, before the first screenshot.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub settle_seconds: f64,
-    /// Seconds after every action, before its screenshot.
+    /// Seconds to wait after every action, before its screenshot.
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub pause_seconds: f64,
-    /// Containers stand still while the policy thinks.
+    /// Pause containers while the policy generates.
     pub freeze: bool,
-    /// The agent may call the user so often before that is giving up.
+    /// `call_user()` counts as a wait this many times, then as giving up.
     #[schemars(range(max = 1000))]
     pub calls_tolerated: usize,
-    /// What the agent says at this turn is giving up, as in OSWorld's agent for UI-TARS; 0 for the hard mode without.
+    /// The response at this turn counts as giving up, as in OSWorld's agent for UI-TARS; 0 switches it off (hard mode).
     #[schemars(range(max = 10_000))]
     pub give_up_at: usize,
-    /// Whose functions tasks are prepared and judged with.
+    /// The OSWorld version whose set-up steps, getters and metrics are used.
     pub generation: GenerationChoice,
     /// The guest's password.
     pub password: String,
-    /// A Python on this host that may run files of the guest, for the two tasks whose checker is a Python file; empty
-    /// for none.
+    /// A Python interpreter on this host for the two tasks whose checker is a Python file. It runs files from the guest.
+    /// Empty for none.
     pub python: String,
 }
 
@@ -101,7 +101,7 @@ impl Default for OsworldConfig {
     }
 }
 
-/// What a desktop is.
+/// The kind of desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DesktopChoice {
@@ -109,57 +109,57 @@ pub enum DesktopChoice {
     Container,
     /// OSWorld's virtual machine, in a container.
     Vm,
-    /// One that runs already.
+    /// A desktop that is already running.
     Running,
 }
 
-/// What a container reaches.
+/// What a container can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkChoice {
-    /// Nothing outside, and no other desktop.
+    /// No outside network, and no other desktop.
     Internal,
-    /// Whatever the engine's own bridge reaches.
+    /// Whatever Docker's default bridge can reach.
     Bridge,
 }
 
-/// A generation of OSWorld.
+/// A version of OSWorld.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationChoice {
-    /// As each task file says.
+    /// The version of each task file.
     Task,
-    /// As ARPO used it.
+    /// OSWorld as ARPO used it.
     ArpoEra,
-    /// After OSWorld's own revision.
+    /// OSWorld-Verified, the later revision.
     Verified,
 }
 
-/// A chat server that acts: `arpo eval --policy chat`.
+/// A chat server as the policy: `arpo eval --policy chat`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatConfig {
-    /// Addresses of OpenAI-compatible servers, with spaces between several.
+    /// Base URLs of OpenAI-compatible servers, separated by spaces.
     pub servers: String,
-    /// The model's name there.
+    /// The name of the model on the server.
     pub model: String,
-    /// The environment variable that holds the key, where a server asks for one.
+    /// The environment variable that holds the API key, if the server needs one.
     pub key_variable: String,
-    /// Only the likeliest tokens that together have this probability; 1 for all.
+    /// Nucleus sampling: only the most likely tokens whose probabilities add up to this; 1 for all.
     #[schemars(range(min = 0.01, max = 1.0))]
     pub top_p: f64,
-    /// The `frequency_penalty` of `OpenAI`: tokens become less likely the more often a response has them. 0 for what the model
-    /// says by itself; OSWorld's agent has 1.
+    /// `OpenAI`'s `frequency_penalty`: tokens become less likely the more often a response contains them. 0 for none;
+    /// OSWorld's agent uses 1.
     #[schemars(range(min = -2.0, max = 2.0))]
     pub frequency_penalty: f64,
-    /// For one request.
+    /// Timeout of one request, in seconds.
     #[schemars(range(min = 0.1, max = 86_400.0))]
     pub limit_seconds: f64,
-    /// Requests for one response at most.
+    /// Maximum number of requests for one response.
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
-    /// Ask again, at temperature 1, for a response that cannot be parsed, as OSWorld's agent does; otherwise it ends the
-    /// episode, as it does in the built-in engine.
+    /// Retry at temperature 1 if a response cannot be parsed, as OSWorld's agent does; otherwise it ends the episode, as
+    /// with the built-in engine.
     pub retry_unparsable: bool,
 }
 

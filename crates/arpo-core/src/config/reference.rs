@@ -1,4 +1,4 @@
-//! The configuration's documentation, written from its schema, so that it cannot differ from the code.
+//! The configuration reference, generated from the schema, so that it cannot differ from the code.
 
 use super::{Layer, check, presets, resolve};
 use serde_json::Value as Json;
@@ -8,16 +8,17 @@ use std::fmt::Write;
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
-         Written by the program from its own types: `arpo config reference > docs/configuration.md`.\n\n\
-         Layers, later ones winning: the defaults below, `--preset NAME`, `--config FILE.toml` (may be repeated), \
-         `--set key=value` (may be repeated). `arpo train --dry-run` prints the result, as TOML or with `--json`.\n\n",
+         Generated from the program's own types: `arpo config reference > docs/configuration.md`.\n\n\
+         Layers, in this order, later ones override earlier ones: the defaults below, `--preset NAME`, `--config FILE.toml` \
+         (may be repeated), `--set key=value` (may be repeated). `arpo train --dry-run` prints the resolved configuration, \
+         as TOML or with `--json`.\n\n",
     );
     let names: Vec<String> = presets::PRESETS.iter().map(|(name, _)| format!("`{name}`")).collect();
     let default = presets::PRESETS[0].0;
     let _ = writeln!(
         page,
-        "Presets: {}; see `configs/`. Without `--preset` a run has `{default}`, whose values are in the third column \
-         where they differ from the defaults.\n",
+        "Presets: {}; see `configs/`. Without `--preset` a run uses `{default}`; the third column shows its values where \
+         they differ from the defaults.\n",
         names.join(", ")
     );
     let preset =
@@ -32,15 +33,15 @@ fn section(page: &mut String, path: &str, schema: &Json, preset: &Json) {
     let (sections, keys): (Vec<_>, Vec<_>) =
         check::properties(schema).into_iter().partition(|(_, schema)| is_section(schema));
     if !keys.is_empty() {
-        let title = if path.is_empty() { "At the top".to_owned() } else { format!("`[{path}]`") };
-        let _ = writeln!(page, "## {title}\n\n{}\n", words(schema));
+        let title = if path.is_empty() { "Top level".to_owned() } else { format!("`[{path}]`") };
+        let _ = writeln!(page, "## {title}\n\n{}\n", description(schema));
         let _ = writeln!(
             page,
             "| key | default | `{}` | takes | meaning |\n|---|---|---|---|---|",
             presets::PRESETS[0].0
         );
         for (name, schema) in keys {
-            let (default, takes, meaning) = (&schema["default"], takes(schema), words(schema));
+            let (default, takes, meaning) = (&schema["default"], takes(schema), description(schema));
             let changed =
                 if &preset[name] == default { String::new() } else { format!("`{}`", preset[name]) };
             let _ = writeln!(page, "| `{name}` | `{default}` | {changed} | {takes} | {meaning} |");
@@ -62,7 +63,7 @@ fn takes(schema: &Json) -> String {
     choices.iter().map(each).collect::<Vec<_>>().join("<br>")
 }
 
-fn words(schema: &Json) -> String {
+fn description(schema: &Json) -> String {
     one_line(schema["description"].as_str().unwrap_or(""))
 }
 

@@ -1,30 +1,30 @@
-//! The sections that steer a run as a whole: what is trained, where, on which tasks, how often it is judged and saved.
+//! The sections for a run as a whole: model, device, tasks, evaluations and checkpoints.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is trained and where it is computed.
+/// The model that is trained, and its device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSection {
-    /// A Hugging Face folder of a Qwen2.5-VL model, or `pocket`: the small model that the program carries in itself.
+    /// A Hugging Face folder of a Qwen2.5-VL model, or `pocket`: the small model built into the program.
     pub base: String,
-    /// Where it is computed.
+    /// The device it runs on.
     pub device: DeviceChoice,
-    /// Leave the vision tower as it is: an update then costs less time and memory.
+    /// Freeze the vision tower: an update then costs less time and memory.
     pub freeze_vision: bool,
-    /// Memory of the device that may be used, in GiB; 0 for all of it. `arpo doctor --preset NAME` shows how it is shared out.
+    /// Limit for the memory used on the device, in GiB; 0 for all of it. `arpo doctor --preset NAME` shows how it is divided.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub memory_gib: f64,
-    /// Memory for what is kept between the forward and the backward pass, in GiB; what does not fit is computed again. 0
-    /// for what there is.
+    /// Memory for activations kept between the forward and the backward pass, in GiB; what does not fit is recomputed. 0
+    /// for as much as is free.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub activation_gib: f64,
-    /// Tokens of a micro-batch of the learner, unless a single slice of an episode has more.
+    /// Maximum number of tokens in a micro-batch; a single slice of an episode may have more.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: usize,
-    /// Memory for keys and values of episodes under way, in GiB; a synchronous run on a GPU gives it to the learner in
-    /// between. 0 for what there is.
+    /// Memory for the KV cache of running episodes, in GiB. A synchronous run on a GPU frees it for the learner during
+    /// updates. 0 for as much as is free.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub cache_gib: f64,
 }
@@ -47,7 +47,7 @@ impl Default for ModelSection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
-    /// The first GPU if there is one that works and the model is large enough to gain from it, else the CPU.
+    /// The first usable GPU if the model is large enough to gain from it, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
@@ -59,24 +59,24 @@ pub enum DeviceChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TasksConfig {
-    /// Which tasks: the embedded desktop's on its small screens or its large ones, or OSWorld's.
+    /// The suite: the embedded desktop's tasks on small or large screens, or OSWorld's tasks.
     pub suite: SuiteChoice,
     /// Train on the tasks of this JSON file, or of the JSON files of this folder, on the suite's screens; empty for the
     /// suite's own tasks.
     pub files: String,
-    /// Train on so many of the training tasks, spread over the applications; 0 for all.
+    /// Train on this many of the training tasks, spread over the applications; 0 for all.
     pub count: usize,
-    /// Train on the tasks this file lists, one id a line, as `arpo select` writes it, or, for OSWorld, as its own lists
-    /// are; `quick`, `osworld-128`, `osworld-32`: the lists of the presets; empty for no list.
+    /// Train on the tasks listed in this file: one id per line, as `arpo select` writes it, or one of OSWorld's own lists.
+    /// `quick`, `osworld-128` and `osworld-32` are the lists of the presets. Empty for no list.
     pub list: String,
-    /// Train on so many tasks that the suite's training templates make, instead of the listed ones. The task of a number
-    /// is the same in every run; the run's `seed` decides when it comes. 0 for none.
+    /// Train on this many tasks generated from the suite's training templates, instead of the listed ones. A task is
+    /// determined by its number alone; the run's `seed` decides the order. 0 for none.
     #[schemars(range(max = 1_000_000))]
     pub generated: usize,
-    /// Train on generated tasks without end: every visit has a new one. Nothing comes back, so replay and what `[effort]`
-    /// learns of a task have nothing to do. `generated` is then how many of the first are evaluated as trained ones.
+    /// Train on an endless stream of generated tasks: no task is repeated, so replay and `[effort]` have no effect.
+    /// `generated` is then the number of tasks, from the first, that are evaluated as training tasks.
     pub endless: bool,
-    /// Desktops a task is met on: 1 keeps everything that the task leaves open as it was first.
+    /// Number of environment seeds per task. With 1, everything that a task leaves open is the same at every visit.
     #[schemars(range(min = 1))]
     pub worlds: u64,
 }
@@ -96,12 +96,12 @@ impl Default for TasksConfig {
 }
 
 impl TasksConfig {
-    /// Whether the tasks to train on are generated, not listed.
+    /// Whether the training tasks are generated, not listed.
     pub fn are_generated(&self) -> bool {
         self.generated > 0 || self.endless
     }
 
-    /// The keys that say where tasks come from: one of them.
+    /// At most one key may define where tasks come from.
     pub(super) fn check(&self) -> Result<(), String> {
         if !self.are_generated() {
             return Ok(());
@@ -113,19 +113,19 @@ impl TasksConfig {
         };
         if self.suite == SuiteChoice::Osworld {
             return Err(format!(
-                "{wanted}: `tasks.suite` = \"osworld\" has no templates to make tasks with: expected \"pocket\" or \"desktop\""
+                "{wanted}: `tasks.suite` = \"osworld\" has no templates to generate tasks from: expected \"pocket\" or \"desktop\""
             ));
         }
         let other =
             [("files", &self.files), ("list", &self.list)].into_iter().find(|(_, value)| !value.is_empty());
         if let Some((key, value)) = other {
             return Err(format!(
-                "{wanted} and `tasks.{key}` = {value:?} both say what to train on: expected one of them (`tasks.{key}` = \"\")"
+                "{wanted} and `tasks.{key}` = {value:?} both define the training tasks: expected one of them (`tasks.{key}` = \"\")"
             ));
         }
         if self.count > 0 {
             return Err(format!(
-                "{wanted} and `tasks.count` = {} both say what to train on: expected one of them (`tasks.count` = 0)",
+                "{wanted} and `tasks.count` = {} both define the training tasks: expected one of them (`tasks.count` = 0)",
                 self.count
             ));
         }
@@ -145,21 +145,21 @@ pub enum SuiteChoice {
     Osworld,
 }
 
-/// What the embedded desktop looks like, where it is not as the suite is meant.
+/// The look of the embedded desktop, where it differs from the suite's default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScreenConfig {
-    /// Pixels across; 0 for the suite's.
+    /// Width in pixels; 0 for the suite's.
     #[schemars(range(max = 3840))]
     pub width: u32,
-    /// Pixels down; 0 for the suite's.
+    /// Height in pixels; 0 for the suite's.
     #[schemars(range(max = 2160))]
     pub height: u32,
-    /// Colours.
+    /// The colour theme.
     pub theme: ThemeChoice,
     /// The font of the desktop suite.
     pub font: FontChoice,
-    /// Order of buttons and entries and places of windows vary with the episode's seed.
+    /// Vary the order of buttons and entries and the positions of windows with the episode's seed.
     pub jitter: bool,
 }
 
@@ -169,53 +169,53 @@ impl Default for ScreenConfig {
     }
 }
 
-/// Colours of a screen.
+/// The colour theme of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThemeChoice {
-    /// Light in the pocket suite, either in the desktop suite.
+    /// Light in the pocket suite, random in the desktop suite.
     Suite,
     /// Dark on light.
     Light,
     /// Light on dark.
     Dark,
-    /// Drawn from the episode's seed.
+    /// Random, from the episode's seed.
     Vary,
 }
 
-/// Font of a screen.
+/// The font of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FontChoice {
-    /// The pocket suite's own, any in the desktop suite.
+    /// The pocket suite's own font; random in the desktop suite.
     Suite,
-    /// Coarse and crisp.
+    /// A bitmap font.
     Pixel,
-    /// Letters of different width.
+    /// A proportional font.
     Proportional,
-    /// Letters of equal width.
+    /// A monospace font.
     Monospace,
 }
 
-/// How often and on what the agent is judged while it is trained.
+/// When and on which tasks the agent is evaluated during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluationConfig {
-    /// Iterations between evaluations; one comes before the first and one after the last. 0 for none at all.
+    /// Iterations between evaluations, in addition to one before the first iteration and one after the last. 0 for none.
     pub every: u64,
     /// Rollouts of each task.
     #[schemars(range(min = 1, max = 10_000))]
     pub samples: usize,
-    /// Sampling temperature; 0 always takes the likeliest token.
+    /// Sampling temperature; 0 for greedy decoding.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: f64,
-    /// On so many of the training tasks, spread evenly over them; 0 for all.
+    /// Number of training tasks to evaluate on, spread evenly over them; 0 for all.
     pub tasks: usize,
-    /// Also on 64 other tasks of the trained templates, which are never trained on. Not with `tasks.files`, nor OSWorld.
-    /// Where tasks are generated and this is `"always"`, the best model is the one that does best here, else the one that
-    /// does best on the training tasks.
+    /// Also evaluate on 64 unseen tasks: tasks of the training templates that are never trained on. Not available with
+    /// `tasks.files` or OSWorld. The best model is chosen by these tasks if tasks are generated and this is `"always"`, else
+    /// by the training tasks.
     pub unseen: EvaluateWhen,
-    /// Also on the held-out tasks, which are of other templates and never trained on.
+    /// Also evaluate on the held-out tasks, which come from other templates and are never trained on.
     pub held_out: EvaluateWhen,
 }
 
@@ -232,29 +232,29 @@ impl Default for EvaluationConfig {
     }
 }
 
-/// When the agent is judged on a set of tasks.
+/// When the agent is evaluated on a set of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvaluateWhen {
     /// At every evaluation.
     Always,
-    /// At the first and the last.
+    /// At the first and the last evaluation.
     Ends,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// How often a run is saved.
+/// When checkpoints are written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
     /// Iterations between checkpoints; the last one is always written.
     #[schemars(range(min = 1))]
     pub every: u64,
-    /// How many are kept, besides the best.
+    /// How many checkpoints are kept, besides the best.
     #[schemars(range(min = 1, max = 10_000))]
     pub keep: usize,
-    /// Write the episodes of every so many iterations to the run folder, with their screenshots; 0 for none.
+    /// Write the episodes and their screenshots to the run folder every this many iterations; 0 for never.
     pub episodes_every: u64,
 }
 

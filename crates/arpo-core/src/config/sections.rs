@@ -1,32 +1,32 @@
-//! The sections that steer what lies in other crates: the agent, the optimiser, the offline methods.
+//! The sections for code in other crates: the agent, the optimiser, the offline methods.
 
 use crate::loss::offline::{DpoConfig, KtoConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the agent is shown and how its words are read.
+/// The agent's prompt, context and responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
-    /// How the agent is spoken to.
+    /// The prompt template.
     pub prompt: PromptStyle,
-    /// Said first to a model that is spoken to as UI-TARS.
+    /// The system prompt of the UI-TARS template.
     pub system_prompt: SystemPrompt,
-    /// Tokens of a response at most; a longer one is cut off, and read as far as it goes.
+    /// Maximum number of tokens in a response; a longer one is truncated and then parsed.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_tokens: usize,
-    /// Screenshots the model sees at once. In a longer episode older turns keep their words and lose their picture, and
-    /// the episode is trained in slices, each in the context it was said in.
+    /// Maximum number of screenshots in the context. In a longer episode older turns keep their text and lose their
+    /// screenshot, and the episode is trained in slices, each in the context it was sampled in.
     #[schemars(range(min = 1, max = 1000))]
     pub max_screenshots: usize,
-    /// Screenshots that lose their picture at once when there is one too many: in between, what the model has read stays
-    /// as it is and need not be read again. 0 for half of `max_screenshots`.
+    /// How many screenshots leave the context at once when there are too many. In between the prefix does not change, so
+    /// its KV cache can be reused. 0 for half of `max_screenshots`.
     #[schemars(range(max = 1000))]
     pub window_advance: usize,
-    /// A screenshot is enlarged to at least this many pixels ...
+    /// Screenshots are upscaled to at least this many pixels.
     #[schemars(range(min = 1))]
     pub min_pixels: u64,
-    /// ... and reduced to at most this many.
+    /// Screenshots are downscaled to at most this many pixels.
     #[schemars(range(min = 784))]
     pub max_pixels: u64,
 }
@@ -45,60 +45,60 @@ impl Default for AgentConfig {
     }
 }
 
-/// The words around a task.
+/// The prompt template around a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// UI-TARS's: the actions are listed, a thought comes first.
+    /// The prompt of UI-TARS: it lists the actions and asks for a thought first.
     Uitars,
-    /// The task and nothing else, for models that know no other.
+    /// The instruction alone, for models that were trained with it alone.
     Short,
 }
 
-/// The first words to a model that is spoken to as UI-TARS.
+/// The system prompt of the UI-TARS template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SystemPrompt {
-    /// "Your are a helpful assistant.", as ARPO was trained.
+    /// "Your are a helpful assistant.", as in ARPO's training.
     Original,
     /// "You are a helpful assistant."
     Corrected,
 }
 
-/// How weights are updated (AdamW).
+/// The optimiser (AdamW) and the batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimiserConfig {
     /// Learning rate after the warm-up.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub learning_rate: f64,
-    /// How it falls over the run.
+    /// How the learning rate decays over the run.
     pub schedule: Schedule,
     /// Updates over which the learning rate rises from 0.
     pub warmup_updates: u64,
-    /// Decay of the mean of gradients.
+    /// Decay rate of the first moment.
     #[schemars(range(min = 0.0, max = 0.9999))]
     pub beta1: f64,
-    /// Decay of the mean of squared gradients.
+    /// Decay rate of the second moment.
     #[schemars(range(min = 0.0, max = 0.999_999))]
     pub beta2: f64,
-    /// Added to the root of the mean of squared gradients.
+    /// Added to the denominator for numerical stability.
     #[schemars(range(min = 1e-12, max = 0.1))]
     pub epsilon: f64,
     /// Decoupled weight decay.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub weight_decay: f64,
-    /// Gradients are scaled down to this norm. 0 switches it off.
+    /// Gradient clipping: the maximum global norm. 0 switches it off.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub max_grad_norm: f64,
-    /// Where the means of gradients are kept between updates.
+    /// Where the optimiser's moments are kept between updates.
     pub moments: Moments,
-    /// Trajectories per update.
+    /// Trajectories per optimiser update.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub trajectories_per_update: usize,
     /// Which trajectories of an iteration make up its batch.
     pub batch: Batch,
-    /// Times each batch of an iteration is gone through.
+    /// Passes over the batch of an iteration.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,
 }
@@ -123,9 +123,9 @@ impl Default for OptimiserConfig {
 }
 
 impl OptimiserConfig {
-    /// The learning rate of an update: the `update`-th of the run, counted from 0, when so much of the run is done
-    /// (from 0 to 1). The warm-up counts updates; the schedule follows the progress, because how many updates a run
-    /// will have is not known beforehand, and reaches 0 where the run ends.
+    /// The learning rate of the `update`-th update of the run, counted from 0, at this progress of the run (from 0 to 1).
+    /// The warm-up counts updates. The schedule follows the progress, because the number of updates is not known
+    /// beforehand, and reaches 0 at the end of the run.
     pub fn learning_rate_at(&self, update: u64, progress: f64) -> f64 {
         let warm = ((update + 1) as f64 / self.warmup_updates.max(1) as f64).min(1.0);
         let done = progress.clamp(0.0, 1.0);
@@ -138,51 +138,51 @@ impl OptimiserConfig {
     }
 }
 
-/// Where the optimiser keeps the mean and the mean square of every gradient.
+/// Where the optimiser keeps its first and second moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Moments {
-    /// On the device if there is room, else in the machine's memory.
+    /// On the device if they fit, else in host memory.
     Auto,
     /// On the device.
     Device,
-    /// In the machine's memory: each update moves them there and back.
+    /// In host memory: each update copies them to the device and back.
     Host,
 }
 
-/// Which trajectories of an iteration are shared out among its updates. A trajectory whose advantage is 0 adds nothing
-/// to the gradient and costs no pass, but it counts in the number of updates and in what the loss is divided by.
+/// Which trajectories of an iteration form its batch. A trajectory with advantage 0 adds nothing to the gradient and is
+/// skipped in the forward and backward pass, but it counts in the number of updates and in the loss normaliser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Batch {
-    /// All of them, as in the original: 128 trajectories are always two updates of 64.
+    /// All trajectories, as in the released code: 128 trajectories are always two updates of 64.
     All,
-    /// Those of groups whose rewards differ: fewer updates, each of full strength.
+    /// Only those of groups whose rewards differ: fewer updates, each with a full batch.
     Informative,
 }
 
-/// How the learning rate falls over the run; the warm-up multiplies it.
+/// How the learning rate decays over the run; it is multiplied by the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// It stays.
+    /// No decay.
     Constant,
-    /// It falls in a straight line to 0 at the end of the run.
+    /// Linear decay to 0 at the end of the run.
     Linear,
-    /// It falls along a half cosine to 0 at the end of the run.
+    /// Cosine decay to 0 at the end of the run.
     Cosine,
 }
 
-/// The methods that learn from collected episodes.
+/// The offline methods, which learn from collected episodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OfflineConfig {
-    /// Times the collected episodes are gone through.
+    /// Passes over the collected episodes.
     #[schemars(range(min = 1, max = 10_000))]
     pub epochs: usize,
-    /// Preference of a success over a failure of the same task.
+    /// DPO: prefer a success over a failure of the same task.
     pub dpo: DpoConfig,
-    /// Successes are desirable, failures undesirable.
+    /// KTO: successes are desirable, failures undesirable.
     pub kto: KtoConfig,
 }
 
@@ -196,23 +196,23 @@ impl Default for OfflineConfig {
 mod tests {
     use super::*;
 
-    fn rates(schedule: Schedule, places: &[(u64, f64)]) -> Vec<u32> {
+    fn rates(schedule: Schedule, points: &[(u64, f64)]) -> Vec<u32> {
         let config =
             OptimiserConfig { learning_rate: 1.0, warmup_updates: 4, schedule, ..OptimiserConfig::default() };
-        places.iter().map(|&(at, done)| (config.learning_rate_at(at, done) * 1000.0).round() as u32).collect()
+        points.iter().map(|&(at, done)| (config.learning_rate_at(at, done) * 1000.0).round() as u32).collect()
     }
 
     #[test]
     fn learning_rates_rise_and_fall() {
-        let places = [(0, 0.0), (3, 0.0), (4, 0.25), (8, 0.5), (12, 1.0), (99, 1.5)];
-        assert_eq!(rates(Schedule::Constant, &places), [250, 1000, 1000, 1000, 1000, 1000]);
-        assert_eq!(rates(Schedule::Linear, &places), [250, 1000, 750, 500, 0, 0]);
-        assert_eq!(rates(Schedule::Cosine, &places), [250, 1000, 854, 500, 0, 0]);
+        let points = [(0, 0.0), (3, 0.0), (4, 0.25), (8, 0.5), (12, 1.0), (99, 1.5)];
+        assert_eq!(rates(Schedule::Constant, &points), [250, 1000, 1000, 1000, 1000, 1000]);
+        assert_eq!(rates(Schedule::Linear, &points), [250, 1000, 750, 500, 0, 0]);
+        assert_eq!(rates(Schedule::Cosine, &points), [250, 1000, 854, 500, 0, 0]);
         let without_warmup = OptimiserConfig { learning_rate: 1.0, ..OptimiserConfig::default() };
         assert!((without_warmup.learning_rate_at(0, 0.0) - 1.0).abs() < 1e-12);
     }
 
-    /// Iterations of 1, 3, 0, 2 and 5 updates: the rate falls by steps that add up to all of it, whatever comes.
+    /// Iterations of 1, 3, 0, 2 and 5 updates: the rate decays over the run, however many updates an iteration has.
     #[test]
     fn schedules_follow_the_run_however_many_updates_iterations_have() {
         let config =
@@ -227,7 +227,7 @@ mod tests {
         }
         assert!((rates[0] - 1.0).abs() < 1e-12);
         let falls: Vec<f64> = rates.windows(2).map(|pair| pair[0] - pair[1]).collect();
-        // none rises, and none falls by more than the iterations that it passes
+        // the rate never rises, and never falls by more than the share of the iterations passed
         assert!(falls.iter().all(|&fall| fall > 0.0 && fall < 0.4), "{falls:?}");
         assert!((rates[rates.len() - 1] - 0.2 / 5.0).abs() < 1e-12, "one update before the end: {rates:?}");
     }

@@ -1,7 +1,6 @@
-//! Estimates of the divergence from a reference model, per token.
+//! KL estimates against a reference model, per token.
 //!
-//! The four kinds and the clamp are those of the released code (EasyR1's `compute_kl`); ARPO itself runs
-//! without.
+//! The four kinds and the clamp are those of the released code (EasyR1's `compute_kl`); ARPO itself uses no KL term.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The released code clamps the low-variance estimate to this.
 const LOW_VARIANCE_LIMIT: f64 = 10.0;
 
-/// Which estimate.
+/// The KL estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KlKind {

@@ -1,12 +1,12 @@
-//! What is minimised, and its gradient with respect to every token's log-probability.
+//! Losses, and their gradients with respect to every token's log-probability.
 //!
-//! Every loss of this project depends on the model only through the log-probabilities of the chosen tokens.
+//! Every loss of this project depends on the model only through the log-probabilities of the sampled tokens.
 //! So a loss is a pure function that returns its value and dL/dlogp per token; the learner back-propagates
-//! `sum(coefficient * logp)` and gets the exact gradient without knowing which loss it was.
-//! An entropy bonus would need the whole distribution and is not of this kind.
+//! `sum(coefficient * logp)` and gets the exact gradient whatever the loss.
+//! An entropy bonus would need the whole distribution and does not fit this scheme.
 //!
-//! [`policy`] is the clipped objective of GRPO and ARPO, [`kl`] its optional tie to a reference model,
-//! [`normaliser`] the weight of a token in the batch, [`offline`] the methods that need no fresh rollouts.
+//! [`policy`] is the clipped objective of GRPO and ARPO, [`kl`] its optional KL penalty, [`normaliser`] the weight of a
+//! token in the batch, [`offline`] the methods that need no fresh rollouts.
 
 pub mod kl;
 pub mod normaliser;
@@ -17,7 +17,7 @@ pub use kl::KlKind;
 pub use normaliser::{Normaliser, token_scales};
 pub use policy::{LossConfig, LossStatistics, OldLogp, PolicyLoss, PolicySample, policy_loss, sample_loss};
 
-/// Sums go through here: in f64, so that the order of millions of small terms does not show.
+/// Sums in f64, so that the order of millions of small terms does not matter.
 fn sum(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value)).sum()
 }

@@ -1,25 +1,25 @@
-//! How much one token of a trajectory weighs in the loss of a batch.
+//! The weight of one token of a trajectory in the loss of a batch.
 //!
-//! Scales are computed once for the whole optimiser batch and handed to its micro-batches, so splitting a
-//! batch does not change its gradient.
+//! The scales are computed once for the whole batch and passed to its micro-batches, so splitting a batch does not change
+//! its gradient.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// By what a trajectory's sum over tokens is divided.
+/// The divisor of a trajectory's sum over tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Normaliser {
-    /// Its own number of trained tokens; trajectories weigh the same. The paper's.
+    /// The trajectory's number of trained tokens; all trajectories have equal weight. As in the paper.
     Trajectory,
-    /// The batch's number of trained tokens; tokens weigh the same.
+    /// The batch's number of trained tokens; all tokens have equal weight.
     Token,
-    /// A constant; long failures are not let off lightly. Trajectories are then averaged.
+    /// A constant, so that long failures are not penalised less per token. Trajectories are then averaged.
     Constant,
 }
 
-/// The weight of every token of each trajectory, given their numbers of trained tokens. `constant_tokens` is
-/// read by [`Normaliser::Constant`] only. A trajectory without trained tokens has none to weigh: its scale is 0.
+/// The weight of every token of each trajectory, given their numbers of trained tokens. `constant_tokens` is used by
+/// [`Normaliser::Constant`] only. The scale of a trajectory without trained tokens is 0.
 pub fn token_scales(trained_tokens: &[usize], normaliser: Normaliser, constant_tokens: usize) -> Vec<f64> {
     let trajectories = trained_tokens.len() as f64;
     let total: usize = trained_tokens.iter().sum();

@@ -1,24 +1,24 @@
-//! The offline methods the paper compares with: they learn from collected episodes, without fresh rollouts.
+//! The offline baselines of the paper: they learn from collected episodes, without fresh rollouts.
 //!
 //! - rejection sampling: imitate the successes (supervised);
 //! - DPO (Rafailov et al. 2023): prefer a success to a failure of the same task;
 //! - KTO (Ethayarajh et al. 2024): successes are desirable, failures undesirable, no pairs needed.
 //!
-//! DPO and KTO see a trajectory only as the sum of its tokens' log-probabilities, so within a trajectory every
-//! token has the same gradient: one number per trajectory is returned, not one per token.
+//! DPO and KTO depend only on the sum of a trajectory's log-probabilities, so within a trajectory every token has the same
+//! gradient: one value per trajectory is returned, not one per token.
 
 use super::{Normaliser, log_sigmoid, sigmoid, sum, token_scales};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How DPO is done.
+/// DPO: prefer a success over a failure of the same task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DpoConfig {
-    /// How strongly the policy is held to the reference; small values let it go further.
+    /// Strength of the tie to the reference model; smaller values allow larger changes.
     #[schemars(range(min = 0.0001, max = 100.0))]
     pub beta: f64,
-    /// Probability that a preference is the wrong way round (conservative DPO).
+    /// Assumed probability that a preference is mislabelled (conservative DPO).
     #[schemars(range(min = 0.0, max = 0.5))]
     pub label_smoothing: f64,
 }
@@ -29,11 +29,11 @@ impl Default for DpoConfig {
     }
 }
 
-/// How KTO is done.
+/// KTO: successes are desirable, failures undesirable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KtoConfig {
-    /// How strongly the policy is held to the reference; small values let it go further.
+    /// Strength of the tie to the reference model; smaller values allow larger changes.
     #[schemars(range(min = 0.0001, max = 100.0))]
     pub beta: f64,
     /// Weight of successes.
@@ -60,13 +60,9 @@ pub struct OfflineSample<'a> {
 }
 
 impl OfflineSample<'_> {
-    /// How much likelier the whole trajectory has become, as a logarithm.
+    /// The log-ratio of the whole trajectory's probability, new over reference.
     pub fn log_ratio(&self) -> f64 {
-        assert_eq!(
-            self.new_logp.len(),
-            self.reference_logp.len(),
-            "reference log-probabilities of other tokens"
-        );
+        assert_eq!(self.new_logp.len(), self.reference_logp.len(), "number of reference log-probabilities");
         sum(self.new_logp) - sum(self.reference_logp)
     }
 }
@@ -107,8 +103,8 @@ pub fn dpo_loss(chosen: &OfflineSample, rejected: &OfflineSample, config: &DpoCo
     DpoLoss { value, chosen_gradient: gradient, rejected_gradient: -gradient, margin }
 }
 
-/// KTO's reference point: how far the policy has moved from the reference on trajectories that do not belong to
-/// the prompts they are measured with, never below 0. It is a constant to the gradient.
+/// KTO's reference point: the mean log-ratio on mismatched pairs of prompt and trajectory, at least 0. It is treated as a
+/// constant in the gradient.
 pub fn kto_reference_point(mismatched: &[OfflineSample]) -> f64 {
     if mismatched.is_empty() {
         return 0.0;

@@ -4,10 +4,9 @@
 //! `max(-A r, -A clip(r, 1 - low, 1 + high))`, and for A < 0 at most `-A dual` (dual clip), plus a KL term;
 //! the paper's equation with the released code's additions (EasyR1's `compute_policy_loss`).
 //!
-//! The old log-probabilities are the current policy's own before the update, also for replayed trajectories,
-//! so ratios start at 1. Where the tokens were sampled by another policy (a stale sampler, a stored success)
-//! [`PolicySample::behaviour`] says with which log-probabilities, and each token is weighted by
-//! `min(exp(old - behaviour), truncation)`.
+//! The old log-probabilities are those of the current policy before the update, also for replayed trajectories, so ratios
+//! start at 1. Where another policy sampled the tokens (a stale sampler, a stored success), [`PolicySample::behaviour`]
+//! holds its log-probabilities, and each token is weighted by `min(exp(old - behaviour), truncation)`.
 
 use super::kl::{KlKind, kl};
 use super::normaliser::{Normaliser, token_scales};
@@ -15,33 +14,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How the loss is made.
+/// The policy loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
-    /// A token stops pushing its probability down once the ratio is below 1 - `clip_low`.
+    /// Lower clip: a token has no gradient once its probability ratio has fallen below 1 - `clip_low`.
     #[schemars(range(min = 0.0, max = 0.99))]
     pub clip_low: f64,
-    /// A token stops pushing its probability up once the ratio is above 1 + `clip_high`.
+    /// Upper clip: a token has no gradient once its probability ratio has risen above 1 + `clip_high`.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub clip_high: f64,
-    /// For negative advantages the ratio counts at most this much (dual clip, above 1). 0 switches it off, as
-    /// in the paper; the released code has 3.
+    /// Dual clip: for negative advantages the ratio is capped at this value, above 1. 0 switches it off, as in the paper; the
+    /// released code uses 3.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub clip_dual: f64,
-    /// By what a trajectory's sum over tokens is divided.
+    /// The divisor of a trajectory's sum over tokens.
     pub normaliser: Normaliser,
-    /// The number of tokens that `normaliser = "constant"` divides by.
+    /// The divisor of `normaliser = "constant"`, in tokens.
     #[schemars(range(min = 1))]
     pub constant_tokens: usize,
-    /// Which estimate ties the policy to the reference model.
+    /// The KL estimator of the penalty against the reference model.
     pub kl: KlKind,
-    /// Its weight. 0, as in ARPO, needs no reference model.
+    /// Weight of the KL penalty. With 0, as in ARPO, no reference model is loaded.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub kl_coefficient: f64,
-    /// Which log-probabilities of fresh tokens an update starts from. Those of replayed ones are always computed anew.
+    /// Source of the old log-probabilities of fresh tokens. Those of replayed tokens are always recomputed.
     pub old: OldLogp,
-    /// Truncated importance sampling: a fresh token weighs min(exp(old - sampler), this), sampler being the
+    /// Truncated importance sampling: a fresh token has the weight min(exp(old - sampler), this), where sampler is the
     /// log-probability it was sampled with. 0 switches it off.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
@@ -67,9 +66,9 @@ impl Default for LossConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OldLogp {
-    /// The sampler's: no pass over the batch is needed before its updates, and a stale sampler is corrected by the ratio.
+    /// Those of the sampler: no extra forward pass is needed, and the ratio corrects for a stale sampler.
     Sampler,
-    /// The learner's own before the first update of the iteration, as in the released code.
+    /// Recomputed by the learner before the first update of the iteration, as in the released code.
     Learner,
 }
 
@@ -82,30 +81,30 @@ pub struct PolicySample<'a> {
     pub new_logp: &'a [f32],
     /// Under the weights before the update.
     pub old_logp: &'a [f32],
-    /// Under the reference model; read only if `kl_coefficient` is not 0.
+    /// Under the reference model; used only if `kl_coefficient` is not 0.
     pub reference_logp: Option<&'a [f32]>,
-    /// What the tokens were sampled with, and where the weight is truncated; `None` for no correction.
+    /// The policy that sampled the tokens, and the truncation of the weights; `None` for no correction.
     pub behaviour: Option<Behaviour<'a>>,
 }
 
-/// Another policy than the old one sampled the tokens.
+/// The behaviour policy: it sampled the tokens and is not the old policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Behaviour<'a> {
-    /// Its log-probabilities of them.
+    /// Its log-probabilities of the tokens.
     pub logp: &'a [f32],
-    /// No token weighs more.
+    /// The maximum weight of a token.
     pub truncation: f64,
 }
 
 impl Behaviour<'_> {
-    /// Of some of the tokens.
+    /// For a range of the tokens.
     #[must_use]
     pub fn of(self, tokens: Range<usize>) -> Self {
         Self { logp: &self.logp[tokens], ..self }
     }
 }
 
-/// Value, gradient and what is worth plotting.
+/// Value, gradient and metrics.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PolicyLoss {
     /// The loss.
@@ -128,7 +127,7 @@ pub struct LossStatistics {
     pub clipped_lower: usize,
     /// Sum of old - new.
     pub old_minus_new: f64,
-    /// Sum of the estimates of the divergence from the reference.
+    /// Sum of the KL estimates against the reference model.
     pub reference_kl: f64,
     /// Sum of importance weights.
     pub importance: f64,
@@ -137,22 +136,22 @@ pub struct LossStatistics {
 }
 
 impl LossStatistics {
-    /// Fraction of tokens stopped by the low or high clip.
+    /// Fraction of tokens clipped by the low or high clip.
     pub fn clip_fraction_higher(&self) -> f64 {
         self.per_token(self.clipped_higher as f64)
     }
 
-    /// Fraction of tokens stopped by the dual clip.
+    /// Fraction of tokens clipped by the dual clip.
     pub fn clip_fraction_lower(&self) -> f64 {
         self.per_token(self.clipped_lower as f64)
     }
 
-    /// How far the update has gone: mean of old - new.
+    /// How far the policy has moved in the update: mean of old - new.
     pub fn policy_kl(&self) -> f64 {
         self.per_token(self.old_minus_new)
     }
 
-    /// Mean divergence from the reference model.
+    /// Mean KL against the reference model.
     pub fn reference_kl(&self) -> f64 {
         self.per_token(self.reference_kl)
     }
@@ -197,25 +196,19 @@ pub fn policy_loss(batch: &[PolicySample], config: &LossConfig) -> PolicyLoss {
     loss
 }
 
-/// One trajectory's part of a batch's loss: `scale` is its entry of [`token_scales`] over that batch.
+/// One trajectory's share of a batch's loss: `scale` is its entry of [`token_scales`] over that batch.
 pub fn sample_loss(
     sample: &PolicySample,
     scale: f64,
     config: &LossConfig,
 ) -> (f64, Vec<f32>, LossStatistics) {
     let tokens = sample.new_logp.len();
-    assert_eq!(sample.old_logp.len(), tokens, "old log-probabilities of other tokens");
+    assert_eq!(sample.old_logp.len(), tokens, "number of old log-probabilities");
     let tied = config.kl_coefficient > 0.0;
     let reference = sample.reference_logp.filter(|_| tied);
     assert!(!tied || reference.is_some(), "a KL term needs the reference's log-probabilities");
-    assert!(
-        reference.is_none_or(|logps| logps.len() == tokens),
-        "reference log-probabilities of other tokens"
-    );
-    assert!(
-        sample.behaviour.is_none_or(|b| b.logp.len() == tokens),
-        "behaviour log-probabilities of other tokens"
-    );
+    assert!(reference.is_none_or(|logps| logps.len() == tokens), "number of reference log-probabilities");
+    assert!(sample.behaviour.is_none_or(|b| b.logp.len() == tokens), "number of behaviour log-probabilities");
 
     let mut statistics = LossStatistics { tokens, ..LossStatistics::default() };
     let mut value = 0.0;
@@ -229,7 +222,7 @@ pub fn sample_loss(
                 let weight = (old - f64::from(behaviour.logp[token])).exp();
                 let truncated = weight > behaviour.truncation;
                 statistics.truncated += usize::from(truncated);
-                // not `min`, which would turn a weight that is no number into the largest one
+                // not `min`, which would turn a NaN weight into the truncation
                 if truncated { behaviour.truncation } else { weight }
             }
         };
@@ -266,7 +259,7 @@ fn clipped_objective(log_ratio: f64, advantage: f64, config: &LossConfig) -> Cli
     let value = plain.max(bounded);
     let ceiling = -advantage * config.clip_dual;
     let lower = advantage < 0.0 && config.clip_dual > 0.0 && value > ceiling;
-    // d(-A r)/dlogp = -A r, and 0 wherever a clip holds the value
+    // d(-A r)/dlogp = -A r, and 0 where a clip is active
     let derivative = if higher || lower { 0.0 } else { plain };
     Clipped { value: if lower { ceiling } else { value }, derivative, higher, lower }
 }
@@ -287,7 +280,7 @@ mod tests {
         // a good token is not pushed beyond 1.3, a bad one not below 0.8
         assert_eq!(one(2.0f64.ln(), 1.0, &config), (-1.3, 0.0, true, false));
         assert_eq!(one(0.5f64.ln(), -1.0, &config), (0.8, 0.0, true, false));
-        // but a good one may come back from 0.5, and a bad one from 2, not from 10
+        // but a good one is still pushed up from 0.5 and a bad one down from 2; from 10 the dual clip stops it
         assert_eq!(one(0.5f64.ln(), 1.0, &config), (-0.5, -0.5, false, false));
         assert_eq!(one(2.0f64.ln(), -1.0, &config), (2.0, 2.0, false, false));
         assert_eq!(one(10.0f64.ln(), -1.0, &config), (3.0, 0.0, false, true));

@@ -1,4 +1,4 @@
-//! The configuration as a user meets it: presets, layers, mistakes.
+//! The configuration from a user's point of view: presets, layers, errors.
 
 use arpo_core::config::presets::PRESETS;
 use arpo_core::config::{Config, Layer, reference, resolve};
@@ -77,8 +77,8 @@ fn later_layers_win_and_leave_the_rest() {
 }
 
 #[test]
-fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
-    for (assignment, answer) in [
+fn errors_name_the_key_the_value_and_what_was_expected() {
+    for (assignment, message) in [
         (
             "loss.clip_hihg=0.3",
             "`loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?",
@@ -105,12 +105,12 @@ fn mistakes_are_answered_with_key_value_and_what_would_be_right() {
         ("loss", "expected key=value"),
         ("loss..x=1", "expected key=value with a key like loss.clip_high"),
     ] {
-        assert_eq!(set(assignment).unwrap_err(), format!("--set {assignment}: {answer}"));
+        assert_eq!(set(assignment).unwrap_err(), format!("--set {assignment}: {message}"));
     }
 }
 
 #[test]
-fn answers_are_one_line_whatever_was_typed() {
+fn errors_are_one_line_whatever_the_input() {
     for assignment in [
         "loss.kl=a\nb",
         "a\nb=1",
@@ -118,13 +118,13 @@ fn answers_are_one_line_whatever_was_typed() {
         "loss={a=1,\nb=2}",
         "seed=99999999999999999999",
     ] {
-        let answer = set(assignment).unwrap_err();
-        assert!(!answer.contains('\n'), "{answer}");
+        let message = set(assignment).unwrap_err();
+        assert!(!message.contains('\n'), "{message}");
     }
 }
 
 #[test]
-fn rules_between_keys_are_answered_too() {
+fn rules_between_keys_are_checked_too() {
     assert_eq!(
         set("loss.clip_dual=0.5").unwrap_err(),
         "configuration: `loss.clip_dual` = 0.5: expected a number above 1, or 0 to switch the dual clip off"
@@ -139,47 +139,47 @@ fn rules_between_keys_are_answered_too() {
     );
     assert_eq!(
         set("collect.mode=\"overlapped\"").unwrap_err(),
-        "configuration: `collect.mode` = \"overlapped\" plays with older weights than it learns with: expected a \
+        "configuration: `collect.mode` = \"overlapped\" samples with older weights than it trains: expected a \
          correction, `loss.old` = \"sampler\" or `loss.importance_truncation` = 2.0"
     );
     assert_eq!(
         set("replay.injections=8").unwrap_err(),
         "configuration: `replay.injections` = 8: expected less than `collect.group_size` = 8, \
-         because a group needs a member of its own"
+         because a group needs at least one fresh member"
     );
 }
 
-/// Tasks come from one place; what cannot be together is named.
+/// Tasks come from one source; conflicting keys are named.
 #[test]
-fn generated_tasks_go_with_no_other_tasks() {
+fn generated_tasks_exclude_other_sources() {
     let with = |assignments: &[&str]| {
         let layers: Vec<Layer> = assignments.iter().map(|one| Layer::set(one).unwrap()).collect();
         resolve(&layers).map(drop).map_err(|error| error.to_string())
     };
-    for (assignments, answer) in [
+    for (assignments, message) in [
         (
             &["tasks.generated=9", "tasks.files=\"mine.json\""][..],
-            "`tasks.generated` = 9 and `tasks.files` = \"mine.json\" both say what to train on: expected one of them \
+            "`tasks.generated` = 9 and `tasks.files` = \"mine.json\" both define the training tasks: expected one of them \
              (`tasks.files` = \"\")",
         ),
         (
             &["tasks.generated=9", "tasks.list=\"quick\""],
-            "`tasks.generated` = 9 and `tasks.list` = \"quick\" both say what to train on: expected one of them \
+            "`tasks.generated` = 9 and `tasks.list` = \"quick\" both define the training tasks: expected one of them \
              (`tasks.list` = \"\")",
         ),
         (
             &["tasks.endless=true", "tasks.count=4"],
-            "`tasks.endless` = true and `tasks.count` = 4 both say what to train on: expected one of them \
+            "`tasks.endless` = true and `tasks.count` = 4 both define the training tasks: expected one of them \
              (`tasks.count` = 0)",
         ),
         (
             &["tasks.endless=true", "tasks.suite=\"osworld\""],
-            "`tasks.endless` = true: `tasks.suite` = \"osworld\" has no templates to make tasks with: expected \
+            "`tasks.endless` = true: `tasks.suite` = \"osworld\" has no templates to generate tasks from: expected \
              \"pocket\" or \"desktop\"",
         ),
         (
             &["tasks.endless=true", "sampling.order=\"weighted\""],
-            "`tasks.endless` = true: no task comes twice, so `sampling.order` = \"weighted\" has nothing to weigh: \
+            "`tasks.endless` = true: no task is repeated, so `sampling.order` = \"weighted\" has no history to use: \
              expected \"shuffled\"",
         ),
         (
@@ -188,7 +188,7 @@ fn generated_tasks_go_with_no_other_tasks() {
              `evaluation.unseen` = \"always\", or `tasks.generated` = 64",
         ),
     ] {
-        assert_eq!(with(assignments), Err(format!("configuration: {answer}")), "{assignments:?}");
+        assert_eq!(with(assignments), Err(format!("configuration: {message}")), "{assignments:?}");
     }
     for fine in [
         &["tasks.generated=1000000"][..],
@@ -198,8 +198,8 @@ fn generated_tasks_go_with_no_other_tasks() {
     ] {
         assert_eq!(with(fine), Ok(()), "{fine:?}");
     }
-    let answer = set("tasks.generated=1000001").unwrap_err();
-    assert!(answer.ends_with("expected a whole number from 0 to 1000000"), "{answer}");
+    let message = set("tasks.generated=1000001").unwrap_err();
+    assert!(message.ends_with("expected a whole number from 0 to 1000000"), "{message}");
 }
 
 /// `endless` is `quick` on other tasks, so that their curves can be compared.
@@ -218,7 +218,7 @@ fn the_preset_endless_trains_as_quick_does() {
 }
 
 #[test]
-fn files_are_answered_with_their_name_and_line() {
+fn errors_in_files_have_the_name_and_the_line() {
     let broken = Layer::toml("my.toml", "seed = 1\nloss = = 2\n").unwrap_err().to_string();
     assert!(broken.starts_with("my.toml: line 2 is not TOML: "), "{broken}");
     assert!(!broken.contains('\n'), "{broken}");

@@ -1,4 +1,4 @@
-//! Advantages, losses, KL estimates and gradients against the released code's own (`policy_loss.json`).
+//! Advantages, losses, KL estimates and gradients against the released code (`policy_loss.json`).
 
 use crate::golden::{assert_close, read};
 use arpo_core::advantage::{AdvantageKind, group_advantages};
@@ -139,7 +139,7 @@ fn golden_advantages() {
             {
                 for (&row, advantage) in rows.iter().zip(group_advantages(&rewards, kind)) {
                     for (&expected, &mask) in padded[row].iter().zip(&case.mask[row]) {
-                        // the reference's rewards are f32: close ones leave it few digits of their difference
+                        // the reference's rewards are f32: differences of close ones have few significant digits
                         let scale = 0.04 * largest / if kind == AdvantageKind::Grpo { spread } else { 1.0 };
                         let what = format!("case {number}, {kind:?} advantage of trajectory {row}");
                         assert_close(advantage * mask, expected, scale, &what);
@@ -213,7 +213,7 @@ fn golden_kl_kinds() {
                 for (token, &expected) in expected.iter().enumerate() {
                     let (new, reference) = (case.new_logp[row][token], case.ref_logp[row][token]);
                     let (estimate, _) = kl(f64::from(new as f32), f64::from(reference as f32), kind);
-                    // k3 is a difference of numbers of size 1
+                    // k3 is a difference of values of magnitude 1
                     let scale = if kind == KlKind::LowVarKl { 0.1 } else { 1e-3 };
                     assert_close(estimate, expected, scale, name);
                 }

@@ -1,4 +1,4 @@
-//! The replay rule and the buffer's content against the released code's own (`replay.json`).
+//! The replay rule and the contents of the buffer against the released code (`replay.json`).
 
 use crate::golden::read;
 use arpo_core::random::{Purpose, stream};

@@ -1,4 +1,4 @@
-//! What must hold of advantages and losses whatever the numbers.
+//! Properties of advantages and losses.
 
 use arpo_core::advantage::{AdvantageKind, group_advantages};
 use arpo_core::loss::offline::{DpoConfig, KtoConfig, OfflineSample, dpo_loss, kto_loss, supervised_loss};
@@ -59,7 +59,7 @@ fn with_samples<R>(batch: &[Tokens], behaviour: bool, f: impl FnOnce(&[PolicySam
     f(&samples)
 }
 
-/// True if no clip, clamp or kink lies within `margin` of this token, where finite differences are blind.
+/// True if no clip, clamp or kink is within `margin` of this token, where finite differences fail.
 fn is_smooth(advantage: f64, token: (f32, f32, f32, f32), config: &LossConfig, margin: f64) -> bool {
     let ratio = (f64::from(token.0) - f64::from(token.1)).exp();
     let difference = f64::from(token.0) - f64::from(token.2);
@@ -106,7 +106,7 @@ proptest! {
         }
     }
 
-    /// Whatever the ratio, a token's value lies between what its clips allow, and outside them it has no pull.
+    /// A token's value stays within the bounds of its clips, and outside them it has no gradient.
     #[test]
     fn clip_bounds_hold(advantage in -2.0..2.0, new in -8.0f32..0.0, old in -8.0f32..0.0, config in any_loss_config()) {
         let config = LossConfig { kl_coefficient: 0.0, ..config };
@@ -154,7 +154,7 @@ proptest! {
         }
     }
 
-    /// Micro-batches see the scales of the whole batch, so splitting it changes nothing.
+    /// Micro-batches use the scales of the whole batch, so splitting it changes nothing.
     #[test]
     fn the_parts_of_a_batch_add_up(batch in prop::collection::vec(any_trajectory(), 0..5), config in any_loss_config()) {
         let whole = with_samples(&batch, false, |samples| policy_loss(samples, &config));
@@ -229,9 +229,9 @@ proptest! {
     }
 }
 
-/// Four trajectories, two of them of a group without spread: they add nothing, and the others weigh a quarter each.
+/// Four trajectories, two of them from a group without spread: they add nothing, and the others have weight 1/4 each.
 #[test]
-fn silent_trajectories_count_in_the_denominator() {
+fn uninformative_trajectories_count_in_the_denominator() {
     let logps: Vec<Vec<f32>> = [2, 4, 3, 1].iter().map(|&tokens| vec![-0.5; tokens]).collect();
     let advantages = [1.5, -0.5, 0.0, 0.0];
     let batch: Vec<PolicySample> = logps

@@ -1,4 +1,4 @@
-//! Tests of the public interface: against the reference's own answers, by properties, and of the configuration.
+//! Tests of the public interface: against golden files of the reference, by properties, and of the configuration.
 
 mod config;
 mod golden;

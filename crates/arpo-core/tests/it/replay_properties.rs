@@ -1,4 +1,4 @@
-//! What must hold of the replay buffer whatever is put into it.
+//! Properties of the replay buffer.
 
 use arpo_core::loss::LossConfig;
 use arpo_core::random::{Purpose, stream};
@@ -10,7 +10,7 @@ use arpo_core::trajectory::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Scores of a group and the task it belongs to; a score below 0 stands for an environment error.
+/// Scores of a group and its task; a score below 0 means an environment error.
 type Group = (u8, Vec<f64>);
 
 fn any_groups() -> impl Strategy<Value = Vec<Group>> {
@@ -60,7 +60,7 @@ fn rollouts(task: &TaskId, iteration: u64, scores: &[f64]) -> Vec<Arc<Trajectory
     scores.iter().enumerate().map(one).collect()
 }
 
-/// Runs all groups through a buffer; `look` sees it after each.
+/// Runs all groups through a buffer; `look` is called after each.
 fn run(
     groups: &[Group],
     config: &ReplayConfig,
@@ -129,7 +129,7 @@ proptest! {
         prop_assert!(buffer.is_empty());
     }
 
-    /// Saved and read back after every group, the buffer ends in the same state to the bit.
+    /// Saved and read back after every group, the buffer ends in a bit-identical state.
     #[test]
     fn save_and_load_is_identity(groups in any_groups(), config in any_config()) {
         let straight = run(&groups, &config, |_, _, _, _| ());
@@ -144,9 +144,9 @@ proptest! {
     }
 }
 
-/// Each of the two options weighs its own kind of tokens, by what they were sampled with.
+/// Each of the two options applies to its own kind of tokens.
 #[test]
-fn importance_weights_are_switched_for_fresh_and_replayed_apart() {
+fn importance_weights_are_separate_for_fresh_and_replayed_tokens() {
     let trajectory = rollouts(&TaskId::new("a"), 0, &[1.0]).remove(0);
     let member = |origin| Member { trajectory: Arc::clone(&trajectory), origin };
     for (fresh, replayed) in [(0.0, 0.0), (2.0, 0.0), (0.0, 3.0), (2.0, 3.0)] {
@@ -165,7 +165,7 @@ fn importance_weights_are_switched_for_fresh_and_replayed_apart() {
 }
 
 #[test]
-fn a_foreign_trajectory_is_refused() {
+fn a_trajectory_of_another_task_is_rejected() {
     let mut buffer = ReplayBuffer::default();
     let mut random = stream(0, Purpose::Replay, 0, 0);
     let foreign = rollouts(&TaskId::new("b"), 0, &[1.0]);

@@ -1,9 +1,9 @@
-//! Commands that clients send: what they mean, how they run, and which of them need no program at all.
+//! Commands that clients send: how they are parsed, how they run, and which of them run natively.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | how text is split, expanded and quoted as in Python | [`words`] |
-//! | how a command runs, ends and is ended | [`run`] |
+//! | how a command runs and is killed | [`run`] |
 //! | what is done without Python | [`native`] |
 
 pub mod native;
@@ -13,18 +13,18 @@ pub mod words;
 use serde_json::Value;
 use std::path::Path;
 
-/// A command as a client asks for it.
+/// A command of a client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// A program and its arguments.
     Words(Vec<String>),
     /// One line for the shell.
     Line(String),
-    /// A line for the shell, and what that calls `$0`, `$1`, …
+    /// A line for the shell, and its `$0`, `$1`, …
     LineWithArguments(Vec<String>),
 }
 
-/// What is wrong with a request for a command. OSWorld's server reads it outside of what it guards, so a client sees
+/// What is wrong with a command request. OSWorld's server parses it outside of its error handling, so a client sees
 /// an internal error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
@@ -94,20 +94,20 @@ impl Command {
         }
     }
 
-    /// As Python shows it in a message.
-    pub fn shown(&self) -> String {
+    /// As Python's `repr` shows it in a message.
+    pub fn repr(&self) -> String {
         match self {
             Self::Line(line) => line.clone(),
-            Self::Words(words) | Self::LineWithArguments(words) => words::shown_list(words),
+            Self::Words(words) | Self::LineWithArguments(words) => words::repr_list(words),
         }
     }
 
-    /// As the answer to a launch has it.
-    pub fn said(&self) -> String {
+    /// As the response to a launch shows it.
+    pub fn joined(&self) -> String {
         match self {
             Self::Line(line) => line.clone(),
             Self::Words(words) => words.join(" "),
-            Self::LineWithArguments(words) => words::shown_list(words),
+            Self::LineWithArguments(words) => words::repr_list(words),
         }
     }
 }
@@ -117,7 +117,7 @@ pub fn is_in_path(name: &str, path: &str) -> bool {
     !name.contains('/') && path.split(':').any(|folder| Path::new(folder).join(name).is_file())
 }
 
-/// What Python takes for true.
+/// Python's truth value.
 pub fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,

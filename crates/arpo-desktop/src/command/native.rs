@@ -1,30 +1,30 @@
-//! Commands that ask for Python and can be answered without it.
+//! Python commands that can be run without Python.
 
-use crate::script::{self, Deed};
+use crate::script::{self, Effect};
 
 /// What to do instead of starting Python.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Native {
-    /// Move the pointer and press keys.
-    Perform(Vec<Deed>),
-    /// Say this.
-    Say(String),
+    /// Send pointer and keyboard events.
+    Perform(Vec<Effect>),
+    /// Print this.
+    Print(String),
 }
 
-/// What a program with its arguments comes to without Python; none if it is not that, or is more than is understood.
+/// The native form of a program with its arguments; none if it is not Python or not supported.
 pub fn native(words: &[String]) -> Option<Native> {
     let [program, flag, code] = words else { return None };
     let name = program.rsplit('/').next()?;
     if !matches!(name, "python" | "python3") || flag != "-c" {
         return None;
     }
-    script::read(code).map(Native::Perform).or_else(|| platform(code).map(Native::Say))
+    script::read(code).map(Native::Perform).or_else(|| platform(code).map(Native::Print))
 }
 
-/// What OSWorld's client asks for when it wants to know the platform.
+/// The response to OSWorld's platform query.
 fn platform(code: &str) -> Option<String> {
     let mut statements = code.split(';').map(str::trim).filter(|statement| !statement.is_empty());
-    let answer = match statements.next_back()? {
+    let output = match statements.next_back()? {
         "print(platform.system())" => "Linux",
         "print(platform.machine())" => std::env::consts::ARCH,
         _ => return None,
@@ -37,7 +37,7 @@ fn platform(code: &str) -> Option<String> {
             "import platform" | "import pyautogui" | "import time" | "pyautogui.FAILSAFE = False"
         )
     });
-    (is_known && has_platform).then(|| format!("{answer}\n"))
+    (is_known && has_platform).then(|| format!("{output}\n"))
 }
 
 #[cfg(test)]
@@ -49,13 +49,15 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_answered_without_python() {
+    fn commands_of_clients_run_without_python() {
         let prefix = "import pyautogui; import time; pyautogui.FAILSAFE = False; ";
         let click = format!("{prefix}pyautogui.click(1, 2)");
-        assert!(matches!(read(&["python", "-c", &click]), Some(Native::Perform(deeds)) if deeds.len() == 1));
+        assert!(
+            matches!(read(&["python", "-c", &click]), Some(Native::Perform(effects)) if effects.len() == 1)
+        );
         assert!(matches!(read(&["/usr/bin/python3", "-c", &click]), Some(Native::Perform(_))));
         let system = format!("{prefix}import platform; print(platform.system())");
-        assert_eq!(read(&["python", "-c", &system]), Some(Native::Say("Linux\n".into())));
+        assert_eq!(read(&["python", "-c", &system]), Some(Native::Print("Linux\n".into())));
         for words in [
             &["python", "-c", "import os; print(os.name)"][..],
             &["python", "-c", "print(platform.system())"],

@@ -1,7 +1,7 @@
-//! Running a command: in a process group of its own, for a limited time and with limited output. When the time is
-//! over the whole group is killed, so that nothing a command started stays behind and holds the desktop.
+//! Running a command: in its own process group, for a limited time and with limited output. On a timeout the whole
+//! group is killed, so that nothing a command started stays behind.
 
-use super::words::{shown, text_of};
+use super::words::{repr, text_of};
 use super::{BadCommand, Command};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-/// What is kept of each of a command's two outputs; the rest is read and dropped.
-const KEPT_BYTES: usize = 32 << 20;
-/// For what is left of a command to go away once it was killed.
-const AFTER_KILL: Duration = Duration::from_secs(2);
+/// Limit of each of a command's two outputs; the rest is read and dropped.
+const OUTPUT_LIMIT_BYTES: usize = 32 << 20;
+/// Time limit for a killed command to end.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// What it wrote.
@@ -29,7 +29,7 @@ pub struct Finished {
     pub code: i32,
 }
 
-/// Why a command came to nothing; the messages are Python's.
+/// Why a command has no result; the messages are Python's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// It could not be started, or its output is not text.
@@ -48,57 +48,57 @@ pub enum RunError {
     Bad(#[from] BadCommand),
 }
 
-/// Where and among what a command runs.
+/// Environment variables and working folder of a command.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Surroundings<'a> {
+pub struct ProcessContext<'a> {
     /// Variables besides those of this process.
     pub variables: &'a [(String, String)],
     /// Its working folder; otherwise this process's.
     pub folder: Option<&'a Path>,
 }
 
-/// Runs a command to its end and to the end of its output.
+/// Runs a command until it ends and its output is closed.
 pub async fn run(
     command: &Command,
-    surroundings: Surroundings<'_>,
+    context: ProcessContext<'_>,
     limit: Duration,
 ) -> Result<Finished, RunError> {
-    let (program, mut ready) = prepared(command, surroundings)?;
+    let (program, mut ready) = prepared(command, context)?;
     ready.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = ready.spawn().map_err(|error| failed(&program, &error))?;
     let group = child.id();
     let (output, error) = (child.stdout.take(), child.stderr.take());
-    let all = async { tokio::join!(child.wait(), kept(output), kept(error)) };
+    let all = async { tokio::join!(child.wait(), read_limited(output), read_limited(error)) };
     let Ok((status, output, error)) = timeout(limit, all).await else {
         // the group outlives its first process when that has left something running
         signal_group(group, Signal::KILL);
-        let _ = timeout(AFTER_KILL, child.wait()).await;
-        return Err(RunError::TimedOut { command: command.shown(), seconds: limit.as_secs() });
+        let _ = timeout(KILL_LIMIT, child.wait()).await;
+        return Err(RunError::TimedOut { command: command.repr(), seconds: limit.as_secs() });
     };
     let status = status.map_err(|error| failed(&program, &error))?;
     let text = |bytes| text_of(bytes).map_err(RunError::Failed);
     Ok(Finished { output: text(output)?, error: text(error)?, code: code_of(status) })
 }
 
-/// Starts a command and leaves it running; it is collected when it ends.
-pub fn launch(command: &Command, surroundings: Surroundings<'_>) -> Result<(), RunError> {
-    let (program, mut ready) = prepared(command, surroundings)?;
+/// Starts a command and leaves it running; it is reaped when it ends.
+pub fn launch(command: &Command, context: ProcessContext<'_>) -> Result<(), RunError> {
+    let (program, mut ready) = prepared(command, context)?;
     let mut child = ready.spawn().map_err(|error| failed(&program, &error))?;
     tokio::spawn(async move { child.wait().await });
     Ok(())
 }
 
-/// Starts a child in a group of its own that somebody waits for.
-pub fn start(command: &Command, surroundings: Surroundings<'_>) -> Result<Child, RunError> {
-    let (program, mut ready) = prepared(command, surroundings)?;
+/// Starts a child in its own process group; the caller waits for it.
+pub fn start(command: &Command, context: ProcessContext<'_>) -> Result<Child, RunError> {
+    let (program, mut ready) = prepared(command, context)?;
     ready.stdout(Stdio::null()).stderr(Stdio::null());
     ready.spawn().map_err(|error| failed(&program, &error))
 }
 
-/// Asks a child to end and, if it does not in time, makes it, with its whole group.
-pub async fn end(child: &mut Child, signal: Signal, patience: Duration) -> io::Result<ExitStatus> {
+/// Asks a child to end and, if it does not in time, kills its process group.
+pub async fn end(child: &mut Child, signal: Signal, limit: Duration) -> io::Result<ExitStatus> {
     signal_group(child.id(), signal);
-    if let Ok(status) = timeout(patience, child.wait()).await {
+    if let Ok(status) = timeout(limit, child.wait()).await {
         return status;
     }
     signal_group(child.id(), Signal::KILL);
@@ -107,30 +107,30 @@ pub async fn end(child: &mut Child, signal: Signal, patience: Duration) -> io::R
 
 fn prepared(
     command: &Command,
-    surroundings: Surroundings<'_>,
+    context: ProcessContext<'_>,
 ) -> Result<(String, tokio::process::Command), RunError> {
     let no_program = || RunError::Failed("list index out of range".into());
     let (program, arguments) = command.program().ok_or_else(no_program)?;
     let mut ready = tokio::process::Command::new(&program);
-    let variables = surroundings.variables.iter().map(|(name, value)| (name, value));
+    let variables = context.variables.iter().map(|(name, value)| (name, value));
     ready.args(arguments).envs(variables).stdin(Stdio::null()).process_group(0);
-    if let Some(folder) = surroundings.folder {
+    if let Some(folder) = context.folder {
         ready.current_dir(folder);
     }
     Ok((program, ready))
 }
 
-/// An error of the system in Python's words.
+/// A system error with Python's message.
 fn failed(program: &str, error: &io::Error) -> RunError {
     RunError::Failed(in_python(error, program))
 }
 
-/// An error of the system about a path, in Python's words.
+/// A system error about a path, with Python's message.
 pub fn in_python(error: &io::Error, path: &str) -> String {
     let text = error.to_string();
-    let said = text.split(" (os error").next().unwrap_or(&text);
+    let message = text.split(" (os error").next().unwrap_or(&text);
     match error.raw_os_error() {
-        Some(number) => format!("[Errno {number}] {said}: {}", shown(path)),
+        Some(number) => format!("[Errno {number}] {message}: {}", repr(path)),
         None => text,
     }
 }
@@ -147,13 +147,13 @@ fn code_of(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
 }
 
-async fn kept(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_limited(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut kept = Vec::new();
     let Some(mut source) = source else { return kept };
     let mut chunk = vec![0; 1 << 16];
     // a pipe that breaks has ended
     while let Ok(length @ 1..) = source.read(&mut chunk).await {
-        let room = KEPT_BYTES.saturating_sub(kept.len());
+        let room = OUTPUT_LIMIT_BYTES.saturating_sub(kept.len());
         kept.extend_from_slice(&chunk[..length.min(room)]);
     }
     kept
@@ -170,7 +170,7 @@ mod tests {
     }
 
     async fn run_line(text: &str, millis: u64) -> Result<Finished, RunError> {
-        run(&line(text), Surroundings::default(), Duration::from_millis(millis)).await
+        run(&line(text), ProcessContext::default(), Duration::from_millis(millis)).await
     }
 
     #[tokio::test]
@@ -181,22 +181,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_started_says_so_in_pythons_words() {
+    async fn start_errors_have_pythons_messages() {
         let words = |words: &[&str]| Command::Words(words.iter().map(|word| (*word).to_owned()).collect());
         let limit = Duration::from_secs(10);
-        let missing = run(&words(&["no-such-program"]), Surroundings::default(), limit).await.unwrap_err();
+        let missing = run(&words(&["no-such-program"]), ProcessContext::default(), limit).await.unwrap_err();
         assert_eq!(missing.to_string(), "[Errno 2] No such file or directory: 'no-such-program'");
-        let nothing = run(&words(&[]), Surroundings::default(), limit).await.unwrap_err();
+        let nothing = run(&words(&[]), ProcessContext::default(), limit).await.unwrap_err();
         assert_eq!(nothing.to_string(), "list index out of range");
-        assert!(launch(&words(&["no-such-program"]), Surroundings::default()).is_err());
+        assert!(launch(&words(&["no-such-program"]), ProcessContext::default()).is_err());
     }
 
     #[tokio::test]
     async fn a_command_gets_its_variables_and_folder() {
         let variables = [("DISPLAY".to_owned(), ":77".to_owned())];
         let folder = Path::new("/");
-        let surroundings = Surroundings { variables: &variables, folder: Some(folder) };
-        let finished = run(&line("echo $DISPLAY; pwd"), surroundings, Duration::from_secs(10)).await.unwrap();
+        let context = ProcessContext { variables: &variables, folder: Some(folder) };
+        let finished = run(&line("echo $DISPLAY; pwd"), context, Duration::from_secs(10)).await.unwrap();
         assert_eq!(finished.output, ":77\n/\n");
     }
 
@@ -211,7 +211,7 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(10));
         let grandchild = fs::read_to_string(&file).unwrap();
         let status = format!("/proc/{}/stat", grandchild.trim());
-        // gone, or dead and waiting to be collected by whoever inherited it
+        // gone, or a zombie waiting to be reaped
         let is_dead = || fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z "));
         while !is_dead() && start.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -222,6 +222,6 @@ mod tests {
     #[tokio::test]
     async fn output_without_end_is_cut() {
         let finished = run_line("head -c 40000000 /dev/zero", 30_000).await.unwrap();
-        assert_eq!((finished.output.len(), finished.code), (KEPT_BYTES, 0));
+        assert_eq!((finished.output.len(), finished.code), (OUTPUT_LIMIT_BYTES, 0));
     }
 }

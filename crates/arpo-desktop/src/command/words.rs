@@ -50,7 +50,7 @@ pub fn split(line: &str) -> Result<Vec<String>, BadWords> {
     Ok(words)
 }
 
-/// A path with `~` and variables put in. Another user's home is not known here and stays as it is written.
+/// A path with `~` and variables expanded. Another user's home is not known here and stays as it is written.
 pub fn expanded(path: &str, home: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     let path = match path.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -80,7 +80,7 @@ pub fn expanded(path: &str, home: &str, variable: impl Fn(&str) -> Option<String
 }
 
 /// A text as Python's `repr` shows it, for messages.
-pub fn shown(text: &str) -> String {
+pub fn repr(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut shown = String::from(quote);
     for character in text.chars() {
@@ -97,13 +97,13 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// A list of texts in the same way.
-pub fn shown_list(texts: &[String]) -> String {
-    let shown: Vec<String> = texts.iter().map(|text| shown(text)).collect();
+/// A list of texts as Python's `repr` shows it.
+pub fn repr_list(texts: &[String]) -> String {
+    let shown: Vec<String> = texts.iter().map(|text| repr(text)).collect();
     format!("[{}]", shown.join(", "))
 }
 
-/// What a program wrote, as a pipe in text mode gives it: UTF-8, every kind of line end the same. An error is in
+/// Output of a program, as a pipe in text mode gives it: UTF-8 with universal newlines. An error is in
 /// Python's words.
 pub fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn texts_are_shown_as_by_repr() {
-        assert_eq!(shown("a'b"), "\"a'b\"");
-        assert_eq!(shown("a'b\"c\n"), "'a\\'b\"c\\n'");
-        assert_eq!(shown_list(&["sleep".into(), "200".into()]), "['sleep', '200']");
+        assert_eq!(repr("a'b"), "\"a'b\"");
+        assert_eq!(repr("a'b\"c\n"), "'a\\'b\"c\\n'");
+        assert_eq!(repr_list(&["sleep".into(), "200".into()]), "['sleep', '200']");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         fn nothing_makes_it_panic(text in "\\PC{0,40}") {
             let _ = split(&text);
             let _ = expanded(&text, "/h", |name| Some(name.to_owned()));
-            let _ = shown(&text);
+            let _ = repr(&text);
         }
     }
 }

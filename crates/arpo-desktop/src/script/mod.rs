@@ -1,6 +1,6 @@
 //! The few lines of Python that OSWorld's clients send for every action, read strictly: imports, settings, calls of
-//! `pyautogui` and `time.sleep` with literal arguments. What they say is done natively, so that a guest needs no Python.
-//! Anything else is not understood here, as a whole, and is for a real Python: half a script is never carried out.
+//! `pyautogui` and `time.sleep` with literal arguments. They run natively, so that a guest needs no Python.
+//! A script with anything else is left to a real Python as a whole: half a script is never run.
 //!
 //! | to change | look in |
 //! |---|---|
@@ -15,37 +15,37 @@ use tokens::{Token, tokens};
 /// A button of the mouse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Button {
-    /// The first.
+    /// The primary button.
     Left,
     /// The wheel.
     Middle,
-    /// For menus.
+    /// The secondary button.
     Right,
 }
 
-/// A place on the screen; what is left out stays where the pointer is.
+/// A point on the screen; a missing coordinate is the pointer's.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Place {
+pub struct ScreenPoint {
     /// From the left.
     pub x: Option<f64>,
     /// From the top.
     pub y: Option<f64>,
 }
 
-/// Something to do on the desktop.
+/// An effect on the desktop.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Deed {
+pub enum Effect {
     /// Move the pointer.
     Move {
-        /// To there.
-        to: Place,
+        /// The target.
+        to: ScreenPoint,
         /// In this time.
         duration: Duration,
     },
     /// Press and release a button.
     Click {
         /// There.
-        at: Place,
+        at: ScreenPoint,
         /// Which.
         button: Button,
         /// How often.
@@ -56,7 +56,7 @@ pub enum Deed {
     /// Move with a button held.
     Drag {
         /// To there.
-        to: Place,
+        to: ScreenPoint,
         /// In this time.
         duration: Duration,
         /// Which.
@@ -65,7 +65,7 @@ pub enum Deed {
     /// Press a button and keep it, or let it go.
     Hold {
         /// There.
-        at: Place,
+        at: ScreenPoint,
         /// Which.
         button: Button,
         /// Press it.
@@ -74,7 +74,7 @@ pub enum Deed {
     /// Turn the wheel.
     Scroll {
         /// There.
-        at: Place,
+        at: ScreenPoint,
         /// Up, or to the right.
         clicks: i64,
         /// Sideways.
@@ -91,7 +91,7 @@ pub enum Deed {
     Press {
         /// By pyautogui's names.
         keys: Vec<String>,
-        /// The whole so often.
+        /// Number of repetitions.
         presses: u32,
         /// Between keys.
         interval: Duration,
@@ -108,9 +108,9 @@ pub enum Deed {
         /// By pyautogui's names.
         keys: Vec<String>,
     },
-    /// Let time pass.
+    /// Sleep.
     Sleep(Duration),
-    /// From now on, let this time pass after each deed of pyautogui's.
+    /// Sets the pause after each following call of pyautogui.
     Pause(Duration),
 }
 
@@ -122,23 +122,23 @@ enum Value {
     Truth(bool),
     Nothing,
     List(Vec<Value>),
-    /// How a move speeds up and slows down; only its end makes a difference.
+    /// The easing of a move; only its end matters here.
     Easing,
 }
 
-/// The longest time that a script may take for one thing; a longer one is a mistake.
-const LONGEST_SECONDS: f64 = 3600.0;
+/// The longest duration of one call; a longer one is a mistake.
+const MAX_SECONDS: f64 = 3600.0;
 
-/// What a script does, in order; none if it holds anything that is not understood.
-pub fn read(source: &str) -> Option<Vec<Deed>> {
+/// The effects of a script, in order; none if it contains anything unsupported.
+pub fn read(source: &str) -> Option<Vec<Effect>> {
     let mut reader = Reader { tokens: tokens(source)?, at: 0 };
-    let mut deeds = Vec::new();
+    let mut effects = Vec::new();
     loop {
         while reader.take(&Token::End) {}
         if reader.at == reader.tokens.len() {
-            return Some(deeds);
+            return Some(effects);
         }
-        deeds.extend(reader.statement()?);
+        effects.extend(reader.statement()?);
         if reader.at < reader.tokens.len() && reader.peek() != Some(&Token::End) {
             return None;
         }
@@ -174,7 +174,7 @@ impl Reader {
         }
     }
 
-    fn statement(&mut self) -> Option<Vec<Deed>> {
+    fn statement(&mut self) -> Option<Vec<Effect>> {
         let first = self.name()?;
         if first == "import" {
             loop {
@@ -194,7 +194,7 @@ impl Reader {
             return match (first.as_str(), second.as_str(), self.value()?) {
                 ("pyautogui", "FAILSAFE", _) => Some(vec![]),
                 ("pyautogui", "PAUSE", Value::Number(seconds)) => {
-                    Some(vec![Deed::Pause(seconds_of(seconds)?)])
+                    Some(vec![Effect::Pause(seconds_of(seconds)?)])
                 }
                 _ => None,
             };
@@ -205,14 +205,14 @@ impl Reader {
             "time" if second == "sleep" => {
                 let mut arguments = arguments;
                 let seconds = arguments.number("secs", 0)??;
-                arguments.end(vec![Deed::Sleep(seconds_of(seconds)?)])
+                arguments.end(vec![Effect::Sleep(seconds_of(seconds)?)])
             }
             _ => None,
         }
     }
 
     fn arguments(&mut self) -> Option<Arguments> {
-        let mut arguments = Arguments { placed: vec![], named: vec![] };
+        let mut arguments = Arguments { positional: vec![], named: vec![] };
         if !self.take(&Token::Mark('(')) {
             return None;
         }
@@ -225,7 +225,7 @@ impl Reader {
                 arguments.named.push((name, self.value()?));
             } else if arguments.named.is_empty() {
                 let value = self.value()?;
-                arguments.placed.push(Some(value));
+                arguments.positional.push(Some(value));
             } else {
                 return None;
             }
@@ -274,59 +274,59 @@ impl Reader {
 
 /// The arguments of a call, each to be taken once.
 struct Arguments {
-    placed: Vec<Option<Value>>,
+    positional: Vec<Option<Value>>,
     named: Vec<(String, Value)>,
 }
 
 impl Arguments {
-    /// An argument by its name or its place.
-    fn any(&mut self, name: &str, place: usize) -> Option<Value> {
+    /// An argument by name or position.
+    fn any(&mut self, name: &str, position: usize) -> Option<Value> {
         if let Some(at) = self.named.iter().position(|(given, _)| given == name) {
             return Some(self.named.remove(at).1);
         }
-        self.placed.get_mut(place).and_then(Option::take)
+        self.positional.get_mut(position).and_then(Option::take)
     }
 
-    /// A number: none of the outer kind if it is something else, of the inner kind if it is not there.
-    #[expect(clippy::option_option, reason = "not understood and not given are different things")]
-    fn number(&mut self, name: &str, place: usize) -> Option<Option<f64>> {
-        match self.any(name, place) {
+    /// A number: outer none if it is something else, inner none if it is missing.
+    #[expect(clippy::option_option, reason = "unsupported and missing are different")]
+    fn number(&mut self, name: &str, position: usize) -> Option<Option<f64>> {
+        match self.any(name, position) {
             None | Some(Value::Nothing) => Some(None),
             Some(Value::Number(number)) if number.is_finite() => Some(Some(number)),
             Some(_) => None,
         }
     }
 
-    fn text(&mut self, name: &str, place: usize) -> Option<String> {
-        match self.any(name, place)? {
+    fn text(&mut self, name: &str, position: usize) -> Option<String> {
+        match self.any(name, position)? {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    fn duration(&mut self, name: &str, place: usize) -> Option<Duration> {
-        seconds_of(self.number(name, place)?.unwrap_or(0.0))
+    fn duration(&mut self, name: &str, position: usize) -> Option<Duration> {
+        seconds_of(self.number(name, position)?.unwrap_or(0.0))
     }
 
-    fn count(&mut self, name: &str, place: usize, otherwise: u32) -> Option<u32> {
-        let count = self.number(name, place)?.unwrap_or(f64::from(otherwise));
+    fn count(&mut self, name: &str, position: usize, default: u32) -> Option<u32> {
+        let count = self.number(name, position)?.unwrap_or(f64::from(default));
         (count.fract() == 0.0 && (0.0..=1000.0).contains(&count)).then_some(count as u32)
     }
 
-    /// A place as two numbers or one pair.
-    fn place(&mut self, first: usize) -> Option<Place> {
-        if let Some(Some(Value::List(pair))) = self.placed.get(first)
+    /// A point as two numbers or one pair.
+    fn point(&mut self, first: usize) -> Option<ScreenPoint> {
+        if let Some(Some(Value::List(pair))) = self.positional.get(first)
             && let [Value::Number(x), Value::Number(y)] = pair.as_slice()
         {
-            let place = Place { x: Some(*x), y: Some(*y) };
-            self.placed[first] = None;
-            return Some(place);
+            let point = ScreenPoint { x: Some(*x), y: Some(*y) };
+            self.positional[first] = None;
+            return Some(point);
         }
-        Some(Place { x: self.number("x", first)?, y: self.number("y", first + 1)? })
+        Some(ScreenPoint { x: self.number("x", first)?, y: self.number("y", first + 1)? })
     }
 
-    fn button(&mut self, place: usize) -> Option<Button> {
-        match self.any("button", place) {
+    fn button(&mut self, position: usize) -> Option<Button> {
+        match self.any("button", position) {
             None => Some(Button::Left),
             Some(Value::Text(name)) => match name.as_str() {
                 "left" | "primary" => Some(Button::Left),
@@ -338,44 +338,43 @@ impl Arguments {
         }
     }
 
-    /// An easing at its place, which is nothing to know.
-    fn easing(&mut self, place: usize) -> Option<()> {
-        matches!(self.any("tween", place), None | Some(Value::Nothing | Value::Easing)).then_some(())
+    /// An easing, which is ignored.
+    fn easing(&mut self, position: usize) -> Option<()> {
+        matches!(self.any("tween", position), None | Some(Value::Nothing | Value::Easing)).then_some(())
     }
 
     /// Names of keys, from one text or a list of them.
-    fn keys(&mut self, name: &str, place: usize) -> Option<Vec<String>> {
+    fn keys(&mut self, name: &str, position: usize) -> Option<Vec<String>> {
         let text = |value: Value| if let Value::Text(text) = value { Some(text) } else { None };
-        match self.any(name, place)? {
+        match self.any(name, position)? {
             Value::Text(key) => Some(vec![key]),
             Value::List(keys) => keys.into_iter().map(text).collect(),
             _ => None,
         }
     }
 
-    /// Ends the reading of a call: what was not taken is not understood. How pyautogui eases, logs and pauses makes no
-    /// difference here.
-    fn end(mut self, deeds: Vec<Deed>) -> Option<Vec<Deed>> {
+    /// Ends a call: arguments left over are unsupported, except how pyautogui logs and pauses.
+    fn end(mut self, effects: Vec<Effect>) -> Option<Vec<Effect>> {
         self.named.retain(|(name, _)| !matches!(name.as_str(), "logScreenshot" | "_pause"));
-        (self.named.is_empty() && self.placed.iter().all(Option::is_none)).then_some(deeds)
+        (self.named.is_empty() && self.positional.iter().all(Option::is_none)).then_some(effects)
     }
 }
 
 fn seconds_of(seconds: f64) -> Option<Duration> {
-    (0.0..=LONGEST_SECONDS).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    (0.0..=MAX_SECONDS).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
-fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
-    let deed = match name {
+fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Effect>> {
+    let effect = match name {
         "click" => {
-            let at = arguments.place(0)?;
+            let at = arguments.point(0)?;
             let (clicks, interval) = (arguments.count("clicks", 2, 1)?, arguments.duration("interval", 3)?);
             let button = arguments.button(4)?;
             arguments.duration("duration", 5)?;
-            Deed::Click { at, button, clicks, interval }
+            Effect::Click { at, button, clicks, interval }
         }
         "doubleClick" | "tripleClick" | "rightClick" | "middleClick" | "leftClick" => {
-            let at = arguments.place(0)?;
+            let at = arguments.point(0)?;
             let interval = arguments.duration("interval", 2)?;
             let given = if name.ends_with("eClick") && name != "middleClick" {
                 arguments.button(3)?
@@ -390,11 +389,11 @@ fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
                 _ => (Button::Left, 1),
             };
             arguments.duration("duration", 4)?;
-            Deed::Click { at, button, clicks, interval }
+            Effect::Click { at, button, clicks, interval }
         }
         "moveTo" => {
             arguments.easing(3)?;
-            Deed::Move { to: arguments.place(0)?, duration: arguments.duration("duration", 2)? }
+            Effect::Move { to: arguments.point(0)?, duration: arguments.duration("duration", 2)? }
         }
         "dragTo" => {
             arguments.easing(3)?;
@@ -402,27 +401,27 @@ fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
             if !matches!(arguments.any("mouseDownUp", 7), None | Some(Value::Truth(true))) {
                 return None;
             }
-            let (to, duration) = (arguments.place(0)?, arguments.duration("duration", 2)?);
-            Deed::Drag { to, duration, button: arguments.button(4)? }
+            let (to, duration) = (arguments.point(0)?, arguments.duration("duration", 2)?);
+            Effect::Drag { to, duration, button: arguments.button(4)? }
         }
         "mouseDown" | "mouseUp" => {
-            let at = arguments.place(0)?;
-            Deed::Hold { at, button: arguments.button(2)?, down: name == "mouseDown" }
+            let at = arguments.point(0)?;
+            Effect::Hold { at, button: arguments.button(2)?, down: name == "mouseDown" }
         }
         "scroll" | "vscroll" | "hscroll" => {
             let clicks = arguments.number("clicks", 0)??;
-            let at = arguments.place(1)?;
+            let at = arguments.point(1)?;
             let whole = (clicks.fract() == 0.0 && clicks.abs() <= 10_000.0).then_some(clicks as i64)?;
-            Deed::Scroll { at, clicks: whole, sideways: name == "hscroll" }
+            Effect::Scroll { at, clicks: whole, sideways: name == "hscroll" }
         }
         "write" | "typewrite" => {
             let interval = arguments.duration("interval", 1)?;
             match arguments.any("message", 0)? {
-                Value::Text(text) => Deed::Write { text, interval },
+                Value::Text(text) => Effect::Write { text, interval },
                 // a list is of keys
                 keys @ Value::List(_) => {
-                    arguments.placed = vec![Some(keys)];
-                    Deed::Press { keys: arguments.keys("message", 0)?, presses: 1, interval }
+                    arguments.positional = vec![Some(keys)];
+                    Effect::Press { keys: arguments.keys("message", 0)?, presses: 1, interval }
                 }
                 _ => return None,
             }
@@ -430,18 +429,18 @@ fn pyautogui(name: &str, mut arguments: Arguments) -> Option<Vec<Deed>> {
         "press" => {
             let keys = arguments.keys("keys", 0)?;
             let presses = arguments.count("presses", 1, 1)?;
-            Deed::Press { keys, presses, interval: arguments.duration("interval", 2)? }
+            Effect::Press { keys, presses, interval: arguments.duration("interval", 2)? }
         }
-        "keyDown" | "keyUp" => Deed::Key { key: arguments.text("key", 0)?, down: name == "keyDown" },
+        "keyDown" | "keyUp" => Effect::Key { key: arguments.text("key", 0)?, down: name == "keyDown" },
         "hotkey" => {
             arguments.duration("interval", usize::MAX)?;
-            let lists = (0..arguments.placed.len()).map(|place| arguments.keys("", place));
-            Deed::Hotkey { keys: lists.collect::<Option<Vec<_>>>()?.concat() }
+            let lists = (0..arguments.positional.len()).map(|position| arguments.keys("", position));
+            Effect::Hotkey { keys: lists.collect::<Option<Vec<_>>>()?.concat() }
         }
-        "sleep" => Deed::Sleep(seconds_of(arguments.number("seconds", 0)??)?),
+        "sleep" => Effect::Sleep(seconds_of(arguments.number("seconds", 0)??)?),
         _ => return None,
     };
-    arguments.end(vec![deed])
+    arguments.end(vec![effect])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What clients send is understood, what they do not send is left to Python.
+//! Scripts that clients send are supported; everything else is left to Python.
 
 use super::*;
 use arpo_agent::geometry::{ScreenMap, Size};
@@ -6,8 +6,8 @@ use arpo_agent::pyautogui::statements;
 use arpo_core::action::{Action, Direction, ModelBox};
 use proptest::prelude::*;
 
-fn at(x: f64, y: f64) -> Place {
-    Place { x: Some(x), y: Some(y) }
+fn at(x: f64, y: f64) -> ScreenPoint {
+    ScreenPoint { x: Some(x), y: Some(y) }
 }
 
 #[test]
@@ -15,65 +15,65 @@ fn one_liners_of_osworlds_client() {
     let prefix = "import pyautogui; import time; pyautogui.FAILSAFE = False; ";
     let read = |code: &str| read(&format!("{prefix}{code}"));
     let none = Duration::ZERO;
-    let click = |at, button, clicks| Deed::Click { at, button, clicks, interval: none };
-    for (code, deeds) in [
+    let click = |at, button, clicks| Effect::Click { at, button, clicks, interval: none };
+    for (code, effects) in [
         ("pyautogui.click(100, 200)", vec![click(at(100.0, 200.0), Button::Left, 1)]),
         ("pyautogui.click(x=1.5, y=2, button='right')", vec![click(at(1.5, 2.0), Button::Right, 1)]),
         ("pyautogui.click((7, 8), clicks=3)", vec![click(at(7.0, 8.0), Button::Left, 3)]),
-        ("pyautogui.click()", vec![click(Place::default(), Button::Left, 1)]),
+        ("pyautogui.click()", vec![click(ScreenPoint::default(), Button::Left, 1)]),
         ("pyautogui.doubleClick(3, 4, button='left')", vec![click(at(3.0, 4.0), Button::Left, 2)]),
         ("pyautogui.rightClick(3, 4)", vec![click(at(3.0, 4.0), Button::Right, 1)]),
         (
             "pyautogui.moveTo(5, 6); pyautogui.dragTo(7, 8, duration=1.0)",
             vec![
-                Deed::Move { to: at(5.0, 6.0), duration: none },
-                Deed::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left },
+                Effect::Move { to: at(5.0, 6.0), duration: none },
+                Effect::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left },
             ],
         ),
         (
             "pyautogui.scroll(-5, x=9, y=10)\npyautogui.hscroll(2)",
             vec![
-                Deed::Scroll { at: at(9.0, 10.0), clicks: -5, sideways: false },
-                Deed::Scroll { at: Place::default(), clicks: 2, sideways: true },
+                Effect::Scroll { at: at(9.0, 10.0), clicks: -5, sideways: false },
+                Effect::Scroll { at: ScreenPoint::default(), clicks: 2, sideways: true },
             ],
         ),
         (
             "pyautogui.write(\"it's \\u00fc\\n\", interval=0.1)",
-            vec![Deed::Write { text: "it's ü\n".into(), interval: Duration::from_millis(100) }],
+            vec![Effect::Write { text: "it's ü\n".into(), interval: Duration::from_millis(100) }],
         ),
         (
             "pyautogui.hotkey('ctrl', 's'); time.sleep(0.5);",
             vec![
-                Deed::Hotkey { keys: vec!["ctrl".into(), "s".into()] },
-                Deed::Sleep(Duration::from_millis(500)),
+                Effect::Hotkey { keys: vec!["ctrl".into(), "s".into()] },
+                Effect::Sleep(Duration::from_millis(500)),
             ],
         ),
         (
             "pyautogui.press(['left', 'left'], presses=2)",
-            vec![Deed::Press { keys: vec!["left".into(), "left".into()], presses: 2, interval: none }],
+            vec![Effect::Press { keys: vec!["left".into(), "left".into()], presses: 2, interval: none }],
         ),
         (
             "pyautogui.keyDown('shift'); pyautogui.keyUp('shift')",
             vec![
-                Deed::Key { key: "shift".into(), down: true },
-                Deed::Key { key: "shift".into(), down: false },
+                Effect::Key { key: "shift".into(), down: true },
+                Effect::Key { key: "shift".into(), down: false },
             ],
         ),
         (
             "pyautogui.moveTo(5, 6, 0.5, pyautogui.easeInQuad)",
-            vec![Deed::Move { to: at(5.0, 6.0), duration: Duration::from_millis(500) }],
+            vec![Effect::Move { to: at(5.0, 6.0), duration: Duration::from_millis(500) }],
         ),
         (
             "pyautogui.dragTo(7, 8, duration=1.0, button='left', mouseDownUp=True)",
-            vec![Deed::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left }],
+            vec![Effect::Drag { to: at(7.0, 8.0), duration: Duration::from_secs(1), button: Button::Left }],
         ),
-        ("pyautogui.PAUSE = 0.5", vec![Deed::Pause(Duration::from_millis(500))]),
+        ("pyautogui.PAUSE = 0.5", vec![Effect::Pause(Duration::from_millis(500))]),
         (
             "pyautogui.mouseDown(button='left')",
-            vec![Deed::Hold { at: Place::default(), button: Button::Left, down: true }],
+            vec![Effect::Hold { at: ScreenPoint::default(), button: Button::Left, down: true }],
         ),
     ] {
-        assert_eq!(read(code), Some(deeds), "{code}");
+        assert_eq!(read(code), Some(effects), "{code}");
     }
 }
 
@@ -110,14 +110,14 @@ fn anything_else_is_for_python_as_a_whole() {
 fn what_our_own_agent_sends_is_understood() {
     let size = Size { width: 1920, height: 1080 };
     let map = ScreenMap { screen: size, model: size };
-    let place = ModelBox::point(17.0, 23.0);
+    let point = ModelBox::point(17.0, 23.0);
     for action in [
-        Action::Click { start_box: place },
-        Action::LeftDouble { start_box: place },
-        Action::RightSingle { start_box: place },
-        Action::Hover { start_box: place },
-        Action::Drag { start_box: place, end_box: ModelBox::point(40.0, 50.0) },
-        Action::Scroll { start_box: Some(place), direction: Direction::Left },
+        Action::Click { start_box: point },
+        Action::LeftDouble { start_box: point },
+        Action::RightSingle { start_box: point },
+        Action::Hover { start_box: point },
+        Action::Drag { start_box: point, end_box: ModelBox::point(40.0, 50.0) },
+        Action::Scroll { start_box: Some(point), direction: Direction::Left },
         Action::Scroll { start_box: None, direction: Direction::Down },
         Action::Hotkey { keys: vec!["ctrl".into(), "arrowleft".into()] },
         Action::Press { key: "space".into() },
@@ -137,8 +137,8 @@ proptest! {
         let size = Size { width: 1920, height: 1080 };
         let map = ScreenMap { screen: size, model: size };
         let code = statements(&Action::Type { content: text.clone() }, &map).join("\n");
-        let deeds = read(&code).unwrap();
-        prop_assert_eq!(&deeds[0], &Deed::Write { text, interval: Duration::from_millis(100) });
+        let effects = read(&code).unwrap();
+        prop_assert_eq!(&effects[0], &Effect::Write { text, interval: Duration::from_millis(100) });
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! Python text to tokens: names, numbers, strings, marks, ends of statements. None for anything else.
+//! Python text to tokens: names, numbers, strings, punctuation, ends of statements. None for anything else.
 
-/// A piece of a script.
+/// A token of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     /// A name or keyword.
     Name(String),
     /// A number.
     Number(f64),
-    /// A string, as it means.
+    /// A string literal, unescaped.
     Text(String),
     /// A single mark.
     Mark(char),
@@ -17,7 +17,7 @@ pub(super) enum Token {
 
 const MARKS: &str = ".,=()[]-";
 
-/// All tokens of a script. A line that begins with a blank is not understood: what is indented belongs to something.
+/// All tokens of a script. An indented line is unsupported: it belongs to a block.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = source.trim();
@@ -69,7 +69,7 @@ pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
     (depth == 0).then_some(tokens)
 }
 
-/// Whether only blanks stand between the last line break and here.
+/// Whether `rest` is at the start of a line.
 fn is_line_start(source: &str, rest: &str) -> bool {
     let before = &source[..source.trim_end().len() - rest.len()];
     before.ends_with('\n')
@@ -90,16 +90,16 @@ fn number_length(text: &str) -> usize {
     length
 }
 
-/// A string at the beginning of a text: what it means, and how long it is written.
+/// A string literal at the start of a text: its value, and its length in the source.
 fn string(text: &str, raw: bool) -> Option<(String, usize)> {
     let quote = &text[..1];
     let triple = quote.repeat(3);
     let quote = if text.starts_with(&triple) { triple.as_str() } else { quote };
-    let mut meant = String::new();
+    let mut value = String::new();
     let mut rest = &text[quote.len()..];
     loop {
         if rest.starts_with(quote) {
-            return Some((meant, text.len() - rest.len() + quote.len()));
+            return Some((value, text.len() - rest.len() + quote.len()));
         }
         let first = rest.chars().next()?;
         rest = &rest[first.len_utf8()..];
@@ -108,16 +108,16 @@ fn string(text: &str, raw: bool) -> Option<(String, usize)> {
             '\\' if raw => {
                 let next = rest.chars().next()?;
                 rest = &rest[next.len_utf8()..];
-                meant.extend(['\\', next]);
+                value.extend(['\\', next]);
             }
-            '\\' => rest = escape(rest, &mut meant)?,
-            other => meant.push(other),
+            '\\' => rest = escape(rest, &mut value)?,
+            other => value.push(other),
         }
     }
 }
 
-/// What stands behind a backslash.
-fn escape<'a>(rest: &'a str, meant: &mut String) -> Option<&'a str> {
+/// An escape sequence after its backslash.
+fn escape<'a>(rest: &'a str, value: &mut String) -> Option<&'a str> {
     let first = rest.chars().next()?;
     let behind = &rest[first.len_utf8()..];
     let coded = |digits: usize| {
@@ -137,10 +137,10 @@ fn escape<'a>(rest: &'a str, meant: &mut String) -> Option<&'a str> {
         '0'..='9' | 'a' | 'b' | 'f' | 'v' | 'N' => return None,
         // an unknown escape keeps its backslash
         other => {
-            meant.push('\\');
+            value.push('\\');
             (other, behind)
         }
     };
-    meant.push(letter);
+    value.push(letter);
     Some(behind)
 }

@@ -1,7 +1,7 @@
-//! Bodies of requests, read as the framework of OSWorld's server reads them: JSON only when it is called that, forms in
-//! either of their two spellings.
+//! Request bodies, read as the framework of OSWorld's server reads them: JSON only with its content type, forms in
+//! either of their two encodings.
 
-use super::answer::Answer;
+use super::response::HttpResponse;
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{StatusCode, header};
 use percent_encoding::percent_decode;
@@ -14,15 +14,15 @@ const LONGEST_BYTES: usize = 256 << 20;
 pub struct JsonBody(pub Value);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
-    type Rejection = Answer;
+    type Rejection = HttpResponse;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Answer> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, HttpResponse> {
         let kind = kind(&request);
         let is_json =
             kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
         if !is_json {
-            let said = "Did not attempt to load JSON data because the request Content-Type was not 'application/json'.";
-            return Err(Answer::Page(StatusCode::UNSUPPORTED_MEDIA_TYPE, said.into()));
+            let message = "Did not attempt to load JSON data because the request Content-Type was not 'application/json'.";
+            return Err(HttpResponse::Page(StatusCode::UNSUPPORTED_MEDIA_TYPE, message.into()));
         }
         let bytes = axum::body::to_bytes(request.into_body(), LONGEST_BYTES).await;
         let value = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -41,9 +41,9 @@ impl FormBody {
 }
 
 impl<S: Send + Sync> FromRequest<S> for FormBody {
-    type Rejection = Answer;
+    type Rejection = HttpResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Answer> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, HttpResponse> {
         let unread =
             || bad_request("The browser (or proxy) sent a request that this server could not understand.");
         match kind(&request).as_str() {
@@ -73,9 +73,9 @@ fn kind(request: &Request) -> String {
     header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What the framework says of a request that it cannot read.
-pub fn bad_request(said: &str) -> Answer {
-    Answer::Page(StatusCode::BAD_REQUEST, said.into())
+/// The framework's page for a request that it cannot read.
+pub fn bad_request(message: &str) -> HttpResponse {
+    HttpResponse::Page(StatusCode::BAD_REQUEST, message.into())
 }
 
 fn fields(body: &[u8]) -> Vec<(String, String)> {

@@ -1,13 +1,13 @@
-//! What is on the screen: its picture and size, its windows, the pointer, the wallpaper.
+//! The screen: screenshot, size, windows, pointer, wallpaper.
 
-use super::answer::{Answer, OpenFile};
 use super::body::{FormBody, JsonBody};
-use super::{Answered, Guest, Shared, home, with_x};
-use crate::command::run::{self, Surroundings};
+use super::response::{HttpResponse, OpenFile};
+use super::{Guest, HandlerResult, Shared, home, with_x};
+use crate::command::run::{self, ProcessContext};
 use crate::command::words::expanded;
 use crate::command::{Command, is_true};
 use crate::x11::XError;
-use crate::x11::windows::{Client, Wanted, Windows};
+use crate::x11::windows::{Client, WindowSelector, Windows};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -20,37 +20,37 @@ const SETTINGS_LIMIT: Duration = Duration::from_secs(20);
 const WALLPAPER: [&str; 2] = ["org.gnome.desktop.background", "picture-uri"];
 
 /// `/screenshot`: the screen with the pointer, as a PNG.
-pub async fn screenshot(State(guest): Shared) -> Answered {
+pub async fn screenshot(State(guest): Shared) -> HandlerResult {
     let png = with_x(&guest, |guest| {
-        let picture = guest.capture.with(crate::x11::capture::Capture::picture)?;
-        Ok(picture.png())
+        let screenshot = guest.capture.with(crate::x11::capture::Capture::screen_with_pointer)?;
+        Ok(screenshot.png())
     });
-    Ok(Answer::Bytes("image/png", png.await?))
+    Ok(HttpResponse::Bytes("image/png", png.await?))
 }
 
 /// `/screen_size`.
-pub async fn screen_size(State(guest): Shared) -> Answered {
+pub async fn screen_size(State(guest): Shared) -> HandlerResult {
     let size = with_x(&guest, |guest| guest.capture.with(|capture| capture.connection().size()));
     let (width, height) = size.await?;
-    Ok(Answer::json(json!({"width": width, "height": height})))
+    Ok(HttpResponse::json(json!({"width": width, "height": height})))
 }
 
 /// `/cursor_position`: a pair.
-pub async fn cursor_position(State(guest): Shared) -> Answered {
-    let place = with_x(&guest, |guest| guest.capture.with(|capture| capture.connection().pointer()));
-    let (x, y) = place.await?;
-    Ok(Answer::json(json!([x, y])))
+pub async fn cursor_position(State(guest): Shared) -> HandlerResult {
+    let position = with_x(&guest, |guest| guest.capture.with(|capture| capture.connection().pointer()));
+    let (x, y) = position.await?;
+    Ok(HttpResponse::json(json!([x, y])))
 }
 
 /// `/platform`.
-pub async fn platform() -> Answer {
-    Answer::words("Linux")
+pub async fn platform() -> HttpResponse {
+    HttpResponse::text("Linux")
 }
 
 /// `/window_size`: of the first window of a class. Without one OSWorld's server fails in its framework.
-pub async fn window_size(State(guest): Shared, form: FormBody) -> Answered {
+pub async fn window_size(State(guest): Shared, form: FormBody) -> HandlerResult {
     let Some(name) = form.get("app_class_name").map(str::to_lowercase) else {
-        return Ok(Answer::error(StatusCode::BAD_REQUEST, "app_class_name is required"));
+        return Ok(HttpResponse::error(StatusCode::BAD_REQUEST, "app_class_name is required"));
     };
     let size = with_x(&guest, move |guest| {
         guest.windows.with(|windows| {
@@ -62,51 +62,51 @@ pub async fn window_size(State(guest): Shared, form: FormBody) -> Answered {
         })
     });
     match size.await? {
-        Some((width, height)) => Ok(Answer::json(json!({"width": width, "height": height}))),
-        None => Ok(Answer::uncaught("no window of this class")),
+        Some((width, height)) => Ok(HttpResponse::json(json!({"width": width, "height": height}))),
+        None => Ok(HttpResponse::uncaught("no window of this class")),
     }
 }
 
-/// `/setup/activate_window`: said to be done even where there is no such window.
-pub async fn activate_window(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+/// `/setup/activate_window`: reports success even without such a window.
+pub async fn activate_window(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     on_window(&guest, &request, Windows::activate).await?;
-    Ok(Answer::words("Window activated successfully"))
+    Ok(HttpResponse::text("Window activated successfully"))
 }
 
 /// `/setup/close_window`: likewise.
-pub async fn close_window(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+pub async fn close_window(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     on_window(&guest, &request, Windows::close).await?;
-    Ok(Answer::words("Window closed successfully."))
+    Ok(HttpResponse::text("Window closed successfully."))
 }
 
 async fn on_window(
     guest: &Arc<Guest>,
     request: &Value,
-    work: fn(&Windows, &Client) -> Result<(), XError>,
-) -> Result<(), Answer> {
+    action: fn(&Windows, &Client) -> Result<(), XError>,
+) -> Result<(), HttpResponse> {
     let Some(name) = request.get("window_name").and_then(Value::as_str).filter(|name| !name.is_empty())
     else {
-        return Err(Answer::Words(StatusCode::BAD_REQUEST, "window_name required".into()));
+        return Err(HttpResponse::Text(StatusCode::BAD_REQUEST, "window_name required".into()));
     };
     let flag = |name: &str| request.get(name).is_some_and(is_true);
-    let wanted = Wanted { name: name.to_owned(), strict: flag("strict"), by_class: flag("by_class") };
+    let wanted = WindowSelector { name: name.to_owned(), strict: flag("strict"), by_class: flag("by_class") };
     let done = with_x(guest, move |guest| {
         guest.windows.with(|windows| {
             let clients = windows.list()?;
-            wanted.find(&clients).map_or(Ok(()), |client| work(windows, client))
+            wanted.find(&clients).map_or(Ok(()), |client| action(windows, client))
         })
     });
     done.await
 }
 
 /// `/wallpaper`: the file that GNOME's settings name.
-pub async fn wallpaper(State(guest): Shared) -> Answered {
+pub async fn wallpaper(State(guest): Shared) -> HandlerResult {
     let get = ["gsettings", "get", WALLPAPER[0], WALLPAPER[1]];
-    let path = settings(&guest, &get).await.map_err(Answer::uncaught)?;
+    let path = settings(&guest, &get).await.map_err(HttpResponse::uncaught)?;
     let Some(path) = path.map(|path| wallpaper_path(&path)) else {
-        return Ok(Answer::Page(StatusCode::NOT_FOUND, "there is no wallpaper".into()));
+        return Ok(HttpResponse::Page(StatusCode::NOT_FOUND, "there is no wallpaper".into()));
     };
-    OpenFile::open(Path::new(&path)).await.map(Answer::File).map_err(Answer::uncaught)
+    OpenFile::open(Path::new(&path)).await.map(HttpResponse::File).map_err(HttpResponse::uncaught)
 }
 
 fn wallpaper_path(setting: &str) -> String {
@@ -114,30 +114,30 @@ fn wallpaper_path(setting: &str) -> String {
 }
 
 /// `/setup/change_wallpaper`.
-pub async fn change_wallpaper(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+pub async fn change_wallpaper(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     let Some(path) = request.get("path").and_then(Value::as_str).filter(|path| !path.is_empty()) else {
-        return Ok(Answer::Words(StatusCode::BAD_REQUEST, "Path not supplied!".into()));
+        return Ok(HttpResponse::Text(StatusCode::BAD_REQUEST, "Path not supplied!".into()));
     };
     let path = PathBuf::from(expanded(path, &home(), |name| env::var(name).ok()));
     if !path.exists() {
-        return Ok(Answer::Words(StatusCode::NOT_FOUND, format!("File not found: {}", path.display())));
+        return Ok(HttpResponse::Text(StatusCode::NOT_FOUND, format!("File not found: {}", path.display())));
     }
-    let place = format!("file://{}", path.display());
-    let set = ["gsettings", "set", WALLPAPER[0], WALLPAPER[1], &place];
+    let uri = format!("file://{}", path.display());
+    let set = ["gsettings", "set", WALLPAPER[0], WALLPAPER[1], &uri];
     match settings(&guest, &set).await {
-        Ok(_) => Ok(Answer::words("Wallpaper changed successfully")),
+        Ok(_) => Ok(HttpResponse::text("Wallpaper changed successfully")),
         Err(problem) => {
-            let said = format!("Failed to change wallpaper. Error: {problem}");
-            Ok(Answer::Words(StatusCode::INTERNAL_SERVER_ERROR, said))
+            let message = format!("Failed to change wallpaper. Error: {problem}");
+            Ok(HttpResponse::Text(StatusCode::INTERNAL_SERVER_ERROR, message))
         }
     }
 }
 
-/// What the program of GNOME's settings says; nothing if it fails.
+/// The output of `gsettings`; none if it fails.
 async fn settings(guest: &Guest, words: &[&str]) -> Result<Option<String>, String> {
     let command = Command::Words(words.iter().map(|word| (*word).to_owned()).collect());
     let variables = guest.variables();
-    let run = run::run(&command, Surroundings { variables: &variables, folder: None }, SETTINGS_LIMIT);
+    let run = run::run(&command, ProcessContext { variables: &variables, folder: None }, SETTINGS_LIMIT);
     let finished = run.await.map_err(|error| error.to_string())?;
     Ok((finished.code == 0).then_some(finished.output))
 }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wallpaper_is_named_by_an_address() {
+    fn a_wallpaper_is_named_by_a_uri() {
         assert_eq!(wallpaper_path("'file:///usr/share/a b.png'\n"), "/usr/share/a b.png");
     }
 }

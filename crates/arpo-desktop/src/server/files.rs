@@ -1,8 +1,8 @@
-//! Files of the guest: given, taken, fetched and listed.
+//! Files of the guest: downloaded, uploaded, fetched from a URL and listed.
 
-use super::answer::{Answer, OpenFile};
 use super::body::{FormBody, JsonBody};
-use super::{Answered, Guest, Shared, apart, home};
+use super::response::{HttpResponse, OpenFile};
+use super::{Guest, HandlerResult, Shared, home, run_blocking};
 use crate::command::run::in_python;
 use crate::command::words::expanded;
 use axum::extract::multipart::{Field, MultipartError};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 /// How deep folders are listed. Links are followed, as by OSWorld, and may lead in circles.
-const DEEPEST: usize = 40;
+const MAX_DEPTH: usize = 40;
 const DOWNLOAD_TRIES: u32 = 3;
 const DOWNLOAD_LIMIT: Duration = Duration::from_mins(5);
 
@@ -26,37 +26,37 @@ fn path_of(text: &str) -> PathBuf {
 }
 
 /// `/file`: a file of the guest.
-pub async fn file(State(guest): Shared, form: FormBody) -> Answered {
+pub async fn file(State(guest): Shared, form: FormBody) -> HandlerResult {
     let Some(path) = form.get("file_path").map(path_of) else {
-        return Ok(Answer::error(StatusCode::BAD_REQUEST, "file_path is required"));
+        return Ok(HttpResponse::error(StatusCode::BAD_REQUEST, "file_path is required"));
     };
     match OpenFile::open(&path).await {
-        Ok(file) => Ok(Answer::File(file)),
+        Ok(file) => Ok(HttpResponse::File(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(Answer::error(StatusCode::NOT_FOUND, "File not found"))
+            Ok(HttpResponse::error(StatusCode::NOT_FOUND, "File not found"))
         }
         Err(error) => {
             let problem = in_python(&error, &path.to_string_lossy());
             Ok(if guest.is_verified() {
-                let said = format!("Failed to serve file: {problem}");
-                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, said)
+                let message = format!("Failed to serve file: {problem}");
+                HttpResponse::error(StatusCode::INTERNAL_SERVER_ERROR, message)
             } else {
-                Answer::uncaught(problem)
+                HttpResponse::uncaught(problem)
             })
         }
     }
 }
 
-/// `/setup/upload`: a file for the guest, written as it comes.
+/// `/setup/upload`: a file for the guest, written as it arrives.
 pub async fn upload(
     State(guest): Shared,
     parts: Result<Multipart, axum::extract::multipart::MultipartRejection>,
-) -> Answered {
-    let required = || Answer::error(StatusCode::BAD_REQUEST, "file_path and file_data are required");
+) -> HandlerResult {
+    let required = || HttpResponse::error(StatusCode::BAD_REQUEST, "file_path and file_data are required");
     let Ok(mut parts) = parts else { return Err(required()) };
     let unread = |error: MultipartError| super::body::bad_request(&error.to_string());
     let mut path = None;
-    // a file that comes before its place is known
+    // a file that arrives before its path
     let mut waiting = None;
     let mut written = None;
     while let Some(part) = parts.next_field().await.map_err(unread)? {
@@ -68,7 +68,8 @@ pub async fn upload(
                 if let Some(path) = &path {
                     written = Some(write(&guest, path, part).await?);
                 } else {
-                    let file = apart(tempfile::NamedTempFile::new).await?.map_err(Answer::uncaught)?;
+                    let file =
+                        run_blocking(tempfile::NamedTempFile::new).await?.map_err(HttpResponse::uncaught)?;
                     write(&guest, file.path(), part).await?;
                     waiting = Some(file);
                 }
@@ -78,17 +79,17 @@ pub async fn upload(
     }
     if let (Some(file), Some(path)) = (waiting, &path) {
         let to = path.clone();
-        let copied = apart(move || fs::copy(file.path(), to)).await?;
+        let copied = run_blocking(move || fs::copy(file.path(), to)).await?;
         written = Some(copied.map_err(|error| not_written(&guest, path, &error))?);
     }
     let bytes = written.ok_or_else(required)?;
-    let said =
+    let message =
         if guest.is_verified() { format!("File Uploaded: {bytes} bytes") } else { "File Uploaded".into() };
-    Ok(Answer::words(said))
+    Ok(HttpResponse::text(message))
 }
 
-/// Writes a part of a request to a file; how many bytes it was.
-async fn write(guest: &Guest, path: &Path, mut part: Field<'_>) -> Result<u64, Answer> {
+/// Writes a part of a request to a file; returns its size in bytes.
+async fn write(guest: &Guest, path: &Path, mut part: Field<'_>) -> Result<u64, HttpResponse> {
     let failed = |error: io::Error| not_written(guest, path, &error);
     if guest.is_verified()
         && let Some(parent) = path.parent()
@@ -111,7 +112,7 @@ async fn write(guest: &Guest, path: &Path, mut part: Field<'_>) -> Result<u64, A
     };
     if let Err(error) = done {
         if guest.is_verified() {
-            // half a file is worse than none; if it cannot go either, the first error is the one to tell
+            // a partial file is worse than none; if it cannot be removed either, report the first error
             let _ = tokio::fs::remove_file(path).await;
         }
         return Err(failed(error));
@@ -119,38 +120,38 @@ async fn write(guest: &Guest, path: &Path, mut part: Field<'_>) -> Result<u64, A
     Ok(bytes)
 }
 
-fn not_written(guest: &Guest, path: &Path, error: &io::Error) -> Answer {
+fn not_written(guest: &Guest, path: &Path, error: &io::Error) -> HttpResponse {
     let problem = in_python(error, &path.to_string_lossy());
     if guest.is_verified() {
-        Answer::error(StatusCode::INTERNAL_SERVER_ERROR, format!("Failed to upload file: {problem}"))
+        HttpResponse::error(StatusCode::INTERNAL_SERVER_ERROR, format!("Failed to upload file: {problem}"))
     } else {
-        Answer::uncaught(problem)
+        HttpResponse::uncaught(problem)
     }
 }
 
 /// `/desktop_path`: where the files on the desktop are.
-pub async fn desktop_path() -> Answer {
+pub async fn desktop_path() -> HttpResponse {
     let path = Path::new(&home()).join("Desktop");
     if path.exists() {
-        Answer::json(json!({"desktop_path": path.to_string_lossy()}))
+        HttpResponse::json(json!({"desktop_path": path.to_string_lossy()}))
     } else {
-        Answer::error(StatusCode::NOT_FOUND, "Unsupported operating system or desktop path not found")
+        HttpResponse::error(StatusCode::NOT_FOUND, "Unsupported operating system or desktop path not found")
     }
 }
 
 /// `/list_directory`: a folder with all that is in it.
-pub async fn list_directory(JsonBody(request): JsonBody) -> Answered {
-    let bad = |said: &str| Answer::error(StatusCode::BAD_REQUEST, said);
+pub async fn list_directory(JsonBody(request): JsonBody) -> HandlerResult {
+    let bad = |message: &str| HttpResponse::error(StatusCode::BAD_REQUEST, message);
     let Some(path) = request.get("path").and_then(Value::as_str) else {
         return Err(bad("Missing 'path' parameter"));
     };
     let path = PathBuf::from(path);
-    let tree = apart(move || path.is_dir().then(|| listed(&path, DEEPEST))).await?;
+    let tree = run_blocking(move || path.is_dir().then(|| listed(&path, MAX_DEPTH))).await?;
     let tree = tree.ok_or_else(|| bad("The provided path is not a directory"))?;
-    Ok(Answer::json(json!({"directory_tree": tree})))
+    Ok(HttpResponse::json(json!({"directory_tree": tree})))
 }
 
-/// A folder as a tree, in the order of names. One that cannot be read is an error in its place.
+/// A folder as a tree, in the order of names. A folder that cannot be read becomes an error node.
 fn listed(folder: &Path, depth: usize) -> Value {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let read = || {
@@ -178,14 +179,14 @@ fn listed(folder: &Path, depth: usize) -> Value {
     }
 }
 
-/// `/setup/download_file`: a file from elsewhere.
-pub async fn download_file(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+/// `/setup/download_file`: a file from a URL.
+pub async fn download_file(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     let text = |name: &str| request.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (Some(url), Some(path)) = (text("url").map(str::to_owned), text("path").map(path_of)) else {
-        return Ok(Answer::Words(StatusCode::BAD_REQUEST, "Path or URL not supplied!".into()));
+        return Ok(HttpResponse::Text(StatusCode::BAD_REQUEST, "Path or URL not supplied!".into()));
     };
     let checks_length = guest.is_verified();
-    let done = apart(move || {
+    let done = run_blocking(move || {
         let mut last = String::new();
         for _ in 0..DOWNLOAD_TRIES {
             match download(&url, &path, checks_length) {
@@ -196,8 +197,8 @@ pub async fn download_file(State(guest): Shared, JsonBody(request): JsonBody) ->
         Err(format!("Failed to download {url}. No retries left. Error: {last}"))
     });
     Ok(match done.await? {
-        Ok(()) => Answer::words("File downloaded successfully"),
-        Err(said) => Answer::Words(StatusCode::INTERNAL_SERVER_ERROR, said),
+        Ok(()) => HttpResponse::text("File downloaded successfully"),
+        Err(message) => HttpResponse::Text(StatusCode::INTERNAL_SERVER_ERROR, message),
     })
 }
 
@@ -214,9 +215,9 @@ fn download(url: &str, path: &Path, checks_length: bool) -> Result<(), String> {
     let bytes = write(response.body_mut()).map_err(|error| error.to_string())?;
     match length {
         Some(length) if checks_length && length != bytes => {
-            // half a file is worse than none; what is to be told is that it was half
+            // a partial file is worse than none; report that it was partial
             let _ = fs::remove_file(path);
-            Err(format!("{bytes} of {length} bytes came"))
+            Err(format!("received {bytes} of {length} bytes"))
         }
         _ => Ok(()),
     }
@@ -232,7 +233,7 @@ mod tests {
         fs::create_dir_all(folder.path().join("b/c")).unwrap();
         fs::write(folder.path().join("b/d.txt"), "").unwrap();
         fs::write(folder.path().join("a"), "").unwrap();
-        let tree = listed(&folder.path().join("b"), DEEPEST);
+        let tree = listed(&folder.path().join("b"), MAX_DEPTH);
         assert_eq!(
             tree,
             json!({"type": "directory", "name": "b", "children": [

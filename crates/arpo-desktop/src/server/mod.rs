@@ -1,32 +1,31 @@
-//! OSWorld's HTTP interface: which address leads where, and who is let in.
+//! OSWorld's HTTP interface: routes and authorisation.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | the shapes of answers | [`answer`] |
+//! | the shapes of responses | [`response`] |
 //! | how bodies of requests are read | [`body`] |
 //! | commands and scripts | [`commands`] |
-//! | pictures, sizes, windows, wallpaper | [`desktop`] |
+//! | screenshots, sizes, windows, wallpaper | [`desktop`] |
 //! | files and folders | [`files`] |
 //! | opening files | [`open`] |
-//! | the tree of accessible things, text of terminals | [`accessibility`] |
-//! | films of the screen | [`recording`] |
+//! | the accessibility tree, text of terminals | [`accessibility`] |
+//! | screen recordings | [`recording`] |
 
 pub mod accessibility;
-pub mod answer;
 pub mod body;
 pub mod commands;
 pub mod desktop;
 pub mod files;
 pub mod open;
 pub mod recording;
+pub mod response;
 
 use crate::options::Generation;
 use crate::session;
 use crate::x11::capture::Capture;
-use crate::x11::input::Hands;
+use crate::x11::input::InputDriver;
 use crate::x11::windows::Windows;
-use crate::x11::{Kept, XError};
-use answer::Answer;
+use crate::x11::{LazyConnection, XError};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
@@ -34,27 +33,28 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use recording::Recording;
+use response::HttpResponse;
 use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What handlers share.
+/// The state that handlers share.
 pub struct Guest {
     generation: Generation,
     display: String,
     token: Option<String>,
     is_ready: AtomicBool,
-    capture: Kept<Capture>,
-    hands: Kept<Hands>,
-    windows: Kept<Windows>,
+    capture: LazyConnection<Capture>,
+    input: LazyConnection<InputDriver>,
+    windows: LazyConnection<Windows>,
     recording: Recording,
 }
 
-/// All that a handler is given.
+/// The argument of a handler.
 pub type Shared = State<Arc<Guest>>;
 
-/// What a handler gives back; both sides are answers.
-pub type Answered = Result<Answer, Answer>;
+/// The result of a handler; both sides are responses.
+pub type HandlerResult = Result<HttpResponse, HttpResponse>;
 
 impl Guest {
     /// A guest on a display, which need not be there yet.
@@ -64,14 +64,14 @@ impl Guest {
             display: display.to_owned(),
             token,
             is_ready: AtomicBool::new(false),
-            capture: Kept::new(display, Capture::open),
-            hands: Kept::new(display, Hands::open),
-            windows: Kept::new(display, Windows::open),
+            capture: LazyConnection::new(display, Capture::open),
+            input: LazyConnection::new(display, InputDriver::open),
+            windows: LazyConnection::new(display, Windows::open),
             recording: Recording::default(),
         }
     }
 
-    /// From now on requests are answered.
+    /// Starts answering requests.
     pub fn set_ready(&self) {
         self.is_ready.store(true, Ordering::Release);
     }
@@ -80,12 +80,12 @@ impl Guest {
         self.generation == Generation::Verified
     }
 
-    /// What commands find in their environment. Looked up each time: a session writes its bus down when it has one.
+    /// Environment variables of commands. Read each time: a session publishes its bus when it has one.
     fn variables(&self) -> Vec<(String, String)> {
         session::variables(&self.display)
     }
 
-    fn is_let_in(&self, request: &Request) -> bool {
+    fn is_authorised(&self, request: &Request) -> bool {
         let Some(token) = &self.token else { return true };
         let given = request.headers().get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
         let given = given.and_then(|given| given.strip_prefix(b"Bearer "));
@@ -93,7 +93,7 @@ impl Guest {
     }
 }
 
-/// Compares in a time that says nothing about where two secrets differ.
+/// Compares two secrets in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
@@ -104,21 +104,23 @@ fn home() -> String {
     env::var("HOME").unwrap_or_else(|_| "/".into())
 }
 
-/// Does something that waits, on a thread where that is allowed.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
-    tokio::task::spawn_blocking(work).await.map_err(Answer::uncaught)
+/// Runs blocking work on a thread for it.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HttpResponse> {
+    tokio::task::spawn_blocking(work).await.map_err(HttpResponse::uncaught)
 }
 
-/// The same with the X server.
+/// The same for work with the X server.
 async fn with_x<T: Send + 'static>(
     guest: &Arc<Guest>,
     work: impl FnOnce(&Guest) -> Result<T, XError> + Send + 'static,
-) -> Result<T, Answer> {
+) -> Result<T, HttpResponse> {
     let guest = Arc::clone(guest);
-    Ok(apart(move || work(&guest)).await??)
+    Ok(run_blocking(move || work(&guest)).await??)
 }
 
-/// Every address of OSWorld's server.
+/// Every route of OSWorld's server.
 pub fn router(guest: Arc<Guest>) -> Router {
     let mut router = Router::new()
         .route("/execute", post(commands::execute))
@@ -153,8 +155,8 @@ pub fn router(guest: Arc<Guest>) -> Router {
     router
         .fallback(async || not_found())
         .method_not_allowed_fallback(async || {
-            let said = "The method is not allowed for the requested URL.";
-            Answer::Page(StatusCode::METHOD_NOT_ALLOWED, said.into())
+            let message = "The method is not allowed for the requested URL.";
+            HttpResponse::Page(StatusCode::METHOD_NOT_ALLOWED, message.into())
         })
         .layer(middleware::from_fn_with_state(Arc::clone(&guest), gate))
         // files of any size are uploaded
@@ -162,20 +164,20 @@ pub fn router(guest: Arc<Guest>) -> Router {
         .with_state(guest)
 }
 
-fn not_found() -> Answer {
-    let said = "The requested URL was not found on the server. If you entered the URL manually please check your \
+fn not_found() -> HttpResponse {
+    let message = "The requested URL was not found on the server. If you entered the URL manually please check your \
                 spelling and try again.";
-    Answer::Page(StatusCode::NOT_FOUND, said.into())
+    HttpResponse::Page(StatusCode::NOT_FOUND, message.into())
 }
 
-/// Nobody without the token gets anywhere, and nobody at all before there is a display.
+/// Rejects requests without the token, and all requests until the display is ready.
 async fn gate(State(guest): Shared, request: Request, next: Next) -> Response {
-    if !guest.is_let_in(&request) {
-        return Answer::failure(StatusCode::UNAUTHORIZED, "a bearer token is required").into_response();
+    if !guest.is_authorised(&request) {
+        return HttpResponse::failure(StatusCode::UNAUTHORIZED, "a bearer token is required").into_response();
     }
     if !guest.is_ready.load(Ordering::Acquire) {
-        let said = format!("the display {} is not there yet", guest.display);
-        return Answer::failure(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
+        let message = format!("the display {} is not ready yet", guest.display);
+        return HttpResponse::failure(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     }
     next.run(request).await
 }

@@ -1,12 +1,12 @@
 //! Opening a file with whatever the desktop opens it with.
 //!
 //! The older of OSWorld's servers starts that and is done. "Verified" waits until a window shows the file and brings it
-//! to the front, and takes a path that is no file as the name of a program.
+//! to the front, and takes a path without a file as the name of a program.
 
-use super::answer::Answer;
 use super::body::JsonBody;
-use super::{Answered, Guest, Shared, home, with_x};
-use crate::command::run::{self, Surroundings};
+use super::response::HttpResponse;
+use super::{Guest, HandlerResult, Shared, home, with_x};
+use crate::command::run::{self, ProcessContext};
 use crate::command::words::expanded;
 use crate::command::{Command, is_in_path};
 use crate::x11::windows::showing;
@@ -22,35 +22,35 @@ const WINDOW_LIMIT: Duration = Duration::from_mins(30);
 const WINDOW_POLL: Duration = Duration::from_secs(1);
 
 /// `/setup/open_file`.
-pub async fn open_file(State(guest): Shared, JsonBody(request): JsonBody) -> Answered {
+pub async fn open_file(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     let Some(path) = request.get("path").and_then(Value::as_str).filter(|path| !path.is_empty()) else {
-        return Ok(Answer::Words(StatusCode::BAD_REQUEST, "Path not supplied!".into()));
+        return Ok(HttpResponse::Text(StatusCode::BAD_REQUEST, "Path not supplied!".into()));
     };
     let path = expanded(path, &home(), |name| env::var(name).ok());
     let is_there = Path::new(&path).exists();
     let is_program = guest.is_verified() && is_in_path(&path, &env::var("PATH").unwrap_or_default());
     if !is_there && !is_program {
-        return Ok(Answer::Words(StatusCode::NOT_FOUND, format!("File not found: {path}")));
+        return Ok(HttpResponse::Text(StatusCode::NOT_FOUND, format!("File not found: {path}")));
     }
     let words = if is_there { vec!["xdg-open".to_owned(), path.clone()] } else { vec![path.clone()] };
     let variables = guest.variables();
-    let surroundings = Surroundings { variables: &variables, folder: None };
-    if let Err(error) = run::launch(&Command::Words(words), surroundings) {
-        return Ok(Answer::Words(
+    let context = ProcessContext { variables: &variables, folder: None };
+    if let Err(error) = run::launch(&Command::Words(words), context) {
+        return Ok(HttpResponse::Text(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("Failed to open {path}. Error: {error}"),
         ));
     }
     if guest.is_verified() && !is_shown(&guest, &path).await? {
-        let said =
+        let message =
             format!("Failed to open {path}. Error: window not found in {} seconds", WINDOW_LIMIT.as_secs());
-        return Ok(Answer::Words(StatusCode::INTERNAL_SERVER_ERROR, said));
+        return Ok(HttpResponse::Text(StatusCode::INTERNAL_SERVER_ERROR, message));
     }
-    Ok(Answer::words("File opened successfully"))
+    Ok(HttpResponse::text("File opened successfully"))
 }
 
 /// Waits for a window with the file's name and brings it to the front.
-async fn is_shown(guest: &Arc<Guest>, path: &str) -> Result<bool, Answer> {
+async fn is_shown(guest: &Arc<Guest>, path: &str) -> Result<bool, HttpResponse> {
     let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| path.to_owned());
     let start = Instant::now();

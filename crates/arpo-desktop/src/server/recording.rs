@@ -1,9 +1,9 @@
-//! Films of the screen, made by ffmpeg where the guest has it.
+//! Screen recordings, made by ffmpeg where the guest has it.
 
-use super::answer::{Answer, OpenFile};
-use super::{Answered, Shared, with_x};
+use super::response::{HttpResponse, OpenFile};
+use super::{HandlerResult, Shared, with_x};
 use crate::command::Command;
-use crate::command::run::{self, Surroundings};
+use crate::command::run::{self, ProcessContext};
 use axum::extract::State;
 use axum::http::StatusCode;
 use rustix::process::Signal;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::sync::Mutex;
 
-/// ffmpeg writes the end of a film when it is interrupted.
+/// ffmpeg finishes the file when it is interrupted.
 const END_LIMIT: Duration = Duration::from_secs(15);
-/// By then ffmpeg has failed or will not.
+/// If ffmpeg has not failed by then, it works.
 const START_LIMIT: Duration = Duration::from_secs(2);
 
-/// The film that is being made.
+/// The recording in progress.
 pub struct Recording {
     path: PathBuf,
     running: Mutex<Option<Child>>,
@@ -29,8 +29,8 @@ impl Default for Recording {
     }
 }
 
-/// What ffmpeg is told.
-fn film(display: &str, (width, height): (u16, u16), path: &Path) -> Command {
+/// The command line of ffmpeg.
+fn ffmpeg_command(display: &str, (width, height): (u16, u16), path: &Path) -> Command {
     let line =
         format!("ffmpeg -y -f x11grab -draw_mouse 1 -s {width}x{height} -i {display} -c:v libx264 -r 30");
     let words = line.split(' ').map(str::to_owned);
@@ -38,23 +38,23 @@ fn film(display: &str, (width, height): (u16, u16), path: &Path) -> Command {
 }
 
 /// `/start_recording`.
-pub async fn start(State(guest): Shared) -> Answered {
+pub async fn start(State(guest): Shared) -> HandlerResult {
     let recording = &guest.recording;
     let mut running = recording.running.lock().await;
     if let Some(child) = running.as_mut()
         && child.try_wait().is_ok_and(|status| status.is_none())
     {
-        return Ok(Answer::failure(StatusCode::BAD_REQUEST, "Recording is already in progress."));
+        return Ok(HttpResponse::failure(StatusCode::BAD_REQUEST, "Recording is already in progress."));
     }
     let size = with_x(&guest, |guest| guest.capture.with(|capture| capture.connection().size())).await?;
-    // a film of another time must not be taken for this one
+    // an old recording must not be taken for this one
     let _ = tokio::fs::remove_file(&recording.path).await;
     let variables = guest.variables();
-    let surroundings = Surroundings { variables: &variables, folder: None };
-    let started = run::start(&film(&guest.display, size, &recording.path), surroundings);
+    let context = ProcessContext { variables: &variables, folder: None };
+    let started = run::start(&ffmpeg_command(&guest.display, size, &recording.path), context);
     let failed = |problem: String| {
-        let said = format!("Failed to start recording. {problem}");
-        Answer::failure(StatusCode::INTERNAL_SERVER_ERROR, said)
+        let message = format!("Failed to start recording. {problem}");
+        HttpResponse::failure(StatusCode::INTERNAL_SERVER_ERROR, message)
     };
     let mut child = started.map_err(|error| failed(error.to_string()))?;
     if guest.is_verified()
@@ -63,24 +63,24 @@ pub async fn start(State(guest): Shared) -> Answered {
         return Err(failed(format!("ffmpeg ended at once: {status}")));
     }
     *running = Some(child);
-    let said = serde_json::json!({"status": "success", "message": "Started recording successfully."});
-    Ok(Answer::json(said))
+    let message = serde_json::json!({"status": "success", "message": "Started recording successfully."});
+    Ok(HttpResponse::json(message))
 }
 
-/// `/end_recording`: the film.
-pub async fn end(State(guest): Shared) -> Answered {
+/// `/end_recording`: the recording.
+pub async fn end(State(guest): Shared) -> HandlerResult {
     let recording = &guest.recording;
     let Some(mut child) = recording.running.lock().await.take() else {
-        return Ok(Answer::failure(StatusCode::BAD_REQUEST, "No recording in progress to stop."));
+        return Ok(HttpResponse::failure(StatusCode::BAD_REQUEST, "No recording in progress to stop."));
     };
-    run::end(&mut child, Signal::INT, END_LIMIT).await.map_err(Answer::uncaught)?;
+    run::end(&mut child, Signal::INT, END_LIMIT).await.map_err(HttpResponse::uncaught)?;
     match OpenFile::open(&recording.path).await {
-        Ok(film) => Ok(Answer::File(film)),
+        Ok(file) => Ok(HttpResponse::File(file)),
         Err(_) if guest.is_verified() => {
-            let said = "Recording failed. The output file is missing or empty.";
-            Ok(Answer::failure(StatusCode::INTERNAL_SERVER_ERROR, said))
+            let message = "Recording failed. The output file is missing or empty.";
+            Ok(HttpResponse::failure(StatusCode::INTERNAL_SERVER_ERROR, message))
         }
-        Err(_) => Ok(Answer::Page(StatusCode::NOT_FOUND, "Recording failed".into())),
+        Err(_) => Ok(HttpResponse::Page(StatusCode::NOT_FOUND, "Recording failed".into())),
     }
 }
 
@@ -89,10 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ffmpeg_is_told_what_osworld_tells_it() {
-        let command = film(":0", (1920, 1080), Path::new("/tmp/recording.mp4"));
-        let said =
+    fn ffmpeg_gets_the_arguments_of_osworld() {
+        let command = ffmpeg_command(":0", (1920, 1080), Path::new("/tmp/recording.mp4"));
+        let message =
             "ffmpeg -y -f x11grab -draw_mouse 1 -s 1920x1080 -i :0 -c:v libx264 -r 30 /tmp/recording.mp4";
-        assert_eq!(command.said(), said);
+        assert_eq!(command.joined(), message);
     }
 }

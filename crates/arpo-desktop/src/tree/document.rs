@@ -1,22 +1,22 @@
-//! Accessible things as an XML document in OSWorld's form: a role is an element, what is known of it are attributes in
-//! the name spaces of the parts that know it.
+//! The accessibility tree as an XML document in OSWorld's form: a role is an element, properties are attributes in the
+//! namespaces of the interfaces they come from.
 
 use std::fmt::Write;
 
-/// The parts of a description. Each is a name space of the document.
+/// A namespace of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// No name space.
+    /// No namespace.
     None,
     /// States.
     State,
     /// What a toolkit adds.
     Attribute,
-    /// Place and size.
+    /// Position and size.
     Component,
     /// Numbers.
     Value,
-    /// What can be done.
+    /// Actions.
     Action,
 }
 
@@ -46,25 +46,25 @@ const SPACES: [(&str, &str); 8] = [
 ];
 const ADDRESS: &str = "https://accessibility.ubuntu.example.org/ns/";
 
-/// An accessible thing and what is in it.
+/// An accessible object and its children.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
     /// What it is.
     pub role: String,
     /// Its text.
     pub text: String,
-    /// What is in it.
+    /// Its children.
     pub children: Vec<Node>,
     attributes: Vec<(Space, String, String)>,
 }
 
 impl Node {
-    /// Of a role, with nothing known yet.
+    /// A node of a role, without attributes.
     pub fn new(role: &str) -> Self {
         Self { role: role.trim().to_owned(), ..Self::default() }
     }
 
-    /// Says something of it; what is said last holds.
+    /// Sets an attribute; the last value wins.
     pub fn set(&mut self, space: Space, name: &str, value: impl Into<String>) {
         let value = value.into();
         match self.attributes.iter_mut().find(|(given, known, _)| *given == space && known == name) {
@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// What was said of it.
+    /// The value of an attribute.
     pub fn get(&self, space: Space, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(given, known, _)| *given == space && known == name);
         found.map(|(_, _, value)| value.as_str())
@@ -84,7 +84,7 @@ impl Node {
         self.get(Space::State, state).is_some()
     }
 
-    /// It and all that is in it, from the top.
+    /// It and all its descendants, breadth first.
     pub fn all(&self) -> Vec<&Self> {
         let mut all = vec![self];
         let mut at = 0;
@@ -99,7 +99,7 @@ impl Node {
     pub fn document(&self) -> String {
         let mut declared = String::new();
         for (prefix, end) in SPACES {
-            write!(declared, " xmlns:{prefix}=\"{ADDRESS}{end}\"").expect("memory takes everything");
+            write!(declared, " xmlns:{prefix}=\"{ADDRESS}{end}\"").expect("writing to memory succeeds");
         }
         let mut text = String::new();
         self.write(&mut text, &declared);
@@ -127,7 +127,7 @@ impl Node {
     }
 }
 
-/// A name that XML allows: applications may send others, and one of them must not spoil the document.
+/// A valid XML name: applications may send others, and one of them must not break the document.
 fn name_of(given: &str) -> String {
     let is_first = |letter: char| {
         matches!(letter,
@@ -141,7 +141,7 @@ fn name_of(given: &str) -> String {
     if name.starts_with(is_first) { name } else { format!("_{name}") }
 }
 
-/// Text as XML has it; characters that it cannot have are left out.
+/// Escapes text for XML; characters that XML forbids are dropped.
 fn escape(given: &str, text: &mut String) {
     for character in given.chars() {
         match character {
@@ -149,7 +149,7 @@ fn escape(given: &str, text: &mut String) {
             '<' => text.push_str("&lt;"),
             '>' => text.push_str("&gt;"),
             '"' => text.push_str("&quot;"),
-            // a parser would make blanks of these in an attribute
+            // a parser would turn these into blanks in an attribute
             '\n' => text.push_str("&#10;"),
             '\t' => text.push_str("&#9;"),
             '\r' => text.push_str("&#13;"),
@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_applications_say_is_a_document(role in ".{0,8}", name in ".{0,8}", value in ".{0,20}") {
+        fn any_text_gives_a_valid_document(role in ".{0,8}", name in ".{0,8}", value in ".{0,20}") {
             let mut node = Node::new(&role);
             node.set(Space::Attribute, &name, value.clone());
             node.text = value;

@@ -1,11 +1,11 @@
-//! The tree of accessible things on a desktop (AT-SPI), as the document that OSWorld's clients know.
+//! The accessibility tree of a desktop (AT-SPI), as the document that OSWorld's clients know.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | what the document looks like | [`document`] |
 //! | the names of roles and states | [`names`] |
-//! | what applications are asked | [`bus`] |
-//! | how far and how long is walked | [`walk`] |
+//! | calls to applications | [`bus`] |
+//! | how the tree is walked, and its limits | [`walk`] |
 
 pub mod bus;
 pub mod document;

@@ -1,7 +1,7 @@
 //! Names of roles and states by their numbers, as libatspi of Ubuntu 22.04 has them: the ones that OSWorld's clients
 //! look for, whatever newer library a guest may have.
 
-/// The name of a role; none for one that only its application can name.
+/// The name of a role; none for a role that only its application can name.
 pub fn role(number: u32) -> Option<&'static str> {
     const EXTENDED: u32 = 70;
     (number != EXTENDED).then(|| ROLES.get(number as usize).copied()).flatten()

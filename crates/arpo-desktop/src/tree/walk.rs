@@ -1,7 +1,7 @@
-//! The walk through the tree: each thing is described once, many at a time, within the depth and width of OSWorld's
-//! server and within a time that is ours.
+//! The walk through the tree: each object is described once, many concurrently, within the depth and width limits of
+//! OSWorld's server and a time limit of ours.
 
-use super::bus::{Asker, Bus, BusError, Thing};
+use super::bus::{Accessible, Bus, BusClient, BusError};
 use super::document::{Node, Space, number};
 use super::names;
 use futures_util::future::join_all;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// How deep things are looked at, the applications being 1.
-const DEEPEST: usize = 50;
-/// How many things in one are looked at.
-const WIDEST: usize = 1024;
-/// How long a tree may take; what was found by then is the tree.
+/// Depth limit; applications are at depth 1.
+const MAX_DEPTH: usize = 50;
+/// Limit of the children of one object.
+const MAX_CHILDREN: usize = 1024;
+/// Time limit of a tree; what was found by then is the tree.
 const TREE_LIMIT: Duration = Duration::from_secs(30);
-/// How many things of an application are asked at once.
-const AT_ONCE: usize = 16;
-/// How many cells of a row of a spreadsheet are asked at once.
-const CELLS_AT_ONCE: i32 = 16;
+/// Concurrent calls per application.
+const MAX_CONCURRENT: usize = 16;
+/// Cells of a spreadsheet row requested at once.
+const CELLS_PER_BATCH: i32 = 16;
 
-/// What the things in one are taken for.
+/// How the children of an object are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -29,27 +29,27 @@ enum Kind {
     Spreadsheet,
 }
 
-/// The whole desktop, an application at a time each.
+/// The whole desktop, all applications concurrently.
 pub async fn desktop(bus: &Bus) -> Result<Node, BusError> {
     let deadline = Instant::now() + TREE_LIMIT;
     let applications = bus.applications().await?;
     let walks: Vec<Walk> = applications.iter().map(|_| Walk::new(bus, deadline)).collect();
     let nodes =
-        join_all(walks.iter().zip(applications).map(|(walk, thing)| walk.node(thing, 1, Kind::Plain)));
+        join_all(walks.iter().zip(applications).map(|(walk, object)| walk.node(object, 1, Kind::Plain)));
     let mut root = Node::new("desktop frame");
     root.children = nodes.await.into_iter().flatten().collect();
     Ok(root)
 }
 
-/// The text of the terminal that has the keyboard: the one in the active window. None unless there is exactly one.
-/// OSWorld's server looks at GNOME's terminal only; here it may be any.
+/// The text of the focused terminal in the active window. None unless there is exactly one. OSWorld's server supports
+/// GNOME's terminal only; here it may be any.
 pub async fn terminal(bus: &Bus) -> Result<Option<String>, BusError> {
     let deadline = Instant::now() + TREE_LIMIT;
     for application in bus.applications().await? {
         let walk = Walk::new(bus, deadline);
-        // an application that does not answer has no terminal to show
-        for frame in walk.asker.children(&application).await.unwrap_or_default() {
-            let (role, states) = tokio::join!(walk.asker.role(&frame), walk.asker.states(&frame));
+        // an application that does not respond has no terminal to show
+        for frame in walk.client.children(&application).await.unwrap_or_default() {
+            let (role, states) = tokio::join!(walk.client.role(&frame), walk.client.states(&frame));
             let is_frame = role.is_ok_and(|role| names::role(role) == Some("frame"));
             let is_active = states.is_ok_and(|states| names::states(&states).any(|state| state == "active"));
             if !is_frame || !is_active {
@@ -68,28 +68,28 @@ pub async fn terminal(bus: &Bus) -> Result<Option<String>, BusError> {
 
 /// A walk through one application.
 struct Walk {
-    asker: Asker,
+    client: BusClient,
     deadline: Instant,
-    at_once: Semaphore,
+    permits: Semaphore,
 }
 
-type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl Walk {
     fn new(bus: &Bus, deadline: Instant) -> Self {
-        Self { asker: Asker::new(bus.clone()), deadline, at_once: Semaphore::new(AT_ONCE) }
+        Self { client: BusClient::new(bus.clone()), deadline, permits: Semaphore::new(MAX_CONCURRENT) }
     }
 
-    /// A thing with all that is in it; none if it is gone or the time is over.
-    fn node(&self, thing: Thing, depth: usize, kind: Kind) -> Later<'_, Option<Node>> {
+    /// An object with its descendants; none if it is gone or the time is up.
+    fn node(&self, object: Accessible, depth: usize, kind: Kind) -> BoxedFuture<'_, Option<Node>> {
         Box::pin(async move {
-            let (mut node, children) = self.described(&thing).await?;
+            let (mut node, children) = self.described(&object).await?;
             let kind = if node.role == "document spreadsheet" { Kind::Spreadsheet } else { kind };
-            if depth < DEEPEST && children > 0 {
+            if depth < MAX_DEPTH && children > 0 {
                 node.children = if kind == Kind::Spreadsheet && node.role == "table" {
-                    self.cells(&thing, depth).await
+                    self.cells(&object, depth).await
                 } else {
-                    let children = self.children(&thing, children).await.unwrap_or_default();
+                    let children = self.children(&object, children).await.unwrap_or_default();
                     let nodes = children.into_iter().map(|child| self.node(child, depth + 1, kind));
                     join_all(nodes).await.into_iter().flatten().collect()
                 };
@@ -98,25 +98,25 @@ impl Walk {
         })
     }
 
-    /// What is known of a thing, and how many things are in it.
-    async fn described(&self, thing: &Thing) -> Option<(Node, i32)> {
-        let _permit = self.at_once.acquire().await.ok()?;
-        timeout_at(self.deadline, self.describe(thing)).await.ok()?.ok()
+    /// The description of an object, and its number of children.
+    async fn described(&self, object: &Accessible) -> Option<(Node, i32)> {
+        let _permit = self.permits.acquire().await.ok()?;
+        timeout_at(self.deadline, self.describe(object)).await.ok()?.ok()
     }
 
-    async fn describe(&self, thing: &Thing) -> Result<(Node, i32), BusError> {
-        let asker = &self.asker;
+    async fn describe(&self, object: &Accessible) -> Result<(Node, i32), BusError> {
+        let client = &self.client;
         let (name, role, states, attributes, interfaces, children) = tokio::join!(
-            asker.name(thing),
-            asker.role(thing),
-            asker.states(thing),
-            asker.attributes(thing),
-            asker.interfaces(thing),
-            asker.child_count(thing),
+            client.name(object),
+            client.role(object),
+            client.states(object),
+            client.attributes(object),
+            client.interfaces(object),
+            client.child_count(object),
         );
         let role = match names::role(role?) {
             Some(name) => name.to_owned(),
-            None => asker.role_name(thing).await.unwrap_or_default(),
+            None => client.role_name(object).await.unwrap_or_default(),
         };
         let mut node = Node::new(&role);
         node.set(Space::None, "name", name.unwrap_or_default());
@@ -129,25 +129,25 @@ impl Walk {
             }
         }
         let interfaces = interfaces.unwrap_or_default();
-        self.add_details(thing, &mut node, &interfaces).await;
+        self.add_details(object, &mut node, &interfaces).await;
         Ok((node, children.unwrap_or(0)))
     }
 
-    /// What the interfaces of a thing tell. One that does not answer tells nothing.
-    async fn add_details(&self, thing: &Thing, node: &mut Node, interfaces: &[String]) {
+    /// Adds what the interfaces of an object report. One that does not respond adds nothing.
+    async fn add_details(&self, object: &Accessible, node: &mut Node, interfaces: &[String]) {
         let has = |name: &str| interfaces.iter().any(|interface| interface == name);
         let is_seen = node.is("visible") && node.is("showing");
         let (extents, text, values, actions) = tokio::join!(
-            async { if is_seen && has("Component") { self.asker.extents(thing).await.ok() } else { None } },
-            async { if has("Text") { self.asker.text(thing).await.ok() } else { None } },
-            async { if has("Value") { self.values(thing).await } else { vec![] } },
-            async { if has("Action") { self.actions(thing).await } else { vec![] } },
+            async { if is_seen && has("Component") { self.client.extents(object).await.ok() } else { None } },
+            async { if has("Text") { self.client.text(object).await.ok() } else { None } },
+            async { if has("Value") { self.values(object).await } else { vec![] } },
+            async { if has("Action") { self.actions(object).await } else { vec![] } },
         );
         if let Some((x, y, width, height)) = extents {
             node.set(Space::Component, "screencoord", format!("({x}, {y})"));
             node.set(Space::Component, "size", format!("({width}, {height})"));
         }
-        // these stand for things that are not text
+        // placeholders for embedded objects
         node.text = text.unwrap_or_default().replace(['\u{fffc}', '\u{fffd}'], "");
         for (interface, name) in [("Image", "image"), ("Selection", "selection")] {
             if has(interface) {
@@ -164,7 +164,7 @@ impl Walk {
         }
     }
 
-    async fn values(&self, thing: &Thing) -> Vec<(&'static str, f64)> {
+    async fn values(&self, object: &Accessible) -> Vec<(&'static str, f64)> {
         let names = [
             ("value", "CurrentValue"),
             ("min", "MinimumValue"),
@@ -172,54 +172,54 @@ impl Walk {
             ("step", "MinimumIncrement"),
         ];
         let asked = names.map(|(name, property)| async move {
-            Some((name, self.asker.number(thing, property).await.ok()?))
+            Some((name, self.client.number(object, property).await.ok()?))
         });
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    async fn actions(&self, thing: &Thing) -> Vec<[String; 3]> {
-        let count = self.asker.action_count(thing).await.unwrap_or(0).min(WIDEST as i32);
+    async fn actions(&self, object: &Accessible) -> Vec<[String; 3]> {
+        let count = self.client.action_count(object).await.unwrap_or(0).min(MAX_CHILDREN as i32);
         let asked = (0..count).map(|index| async move {
             let (name, description, key) = tokio::join!(
-                self.asker.action(thing, "GetName", index),
-                self.asker.action(thing, "GetDescription", index),
-                self.asker.action(thing, "GetKeyBinding", index),
+                self.client.action(object, "GetName", index),
+                self.client.action(object, "GetDescription", index),
+                self.client.action(object, "GetKeyBinding", index),
             );
             Some([name.ok()?, description.unwrap_or_default(), key.unwrap_or_default()])
         });
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    /// The things in one, so many as are looked at. One with very many is not asked for them all.
-    async fn children(&self, thing: &Thing, count: i32) -> Result<Vec<Thing>, BusError> {
-        let _permit = self.at_once.acquire().await.map_err(|error| BusError::Failed(error.to_string()))?;
+    /// The children of an object, up to the limit. An object with very many is not asked for all of them.
+    async fn children(&self, object: &Accessible, count: i32) -> Result<Vec<Accessible>, BusError> {
+        let _permit = self.permits.acquire().await.map_err(|error| BusError::Failed(error.to_string()))?;
         let asked = async {
-            if count as usize <= WIDEST {
-                return self.asker.children(thing).await;
+            if count as usize <= MAX_CHILDREN {
+                return self.client.children(object).await;
             }
             let mut children = Vec::new();
-            for index in 0..WIDEST as i32 {
-                children.extend(self.asker.child(thing, index).await?);
+            for index in 0..MAX_CHILDREN as i32 {
+                children.extend(self.client.child(object, index).await?);
             }
             Ok(children)
         };
         timeout_at(self.deadline, asked).await.unwrap_or(Err(BusError::Hangs))
     }
 
-    /// The cells of a spreadsheet that are seen, row by row from the one in the top left corner.
-    async fn cells(&self, table: &Thing, depth: usize) -> Vec<Node> {
+    /// The visible cells of a spreadsheet, row by row from the top left corner.
+    async fn cells(&self, table: &Accessible, depth: usize) -> Vec<Node> {
         let mut cells = Vec::new();
-        let Ok(columns @ 1..) = self.asker.columns(table).await else { return cells };
+        let Ok(columns @ 1..) = self.client.columns(table).await else { return cells };
         let first = self.first_cell(table).await.unwrap_or(0);
         let (mut row, left) = (first / columns, first % columns);
         while Instant::now() < self.deadline {
             let before = cells.len();
             let mut column = left;
             'row: while column < columns {
-                let end = columns.min(column + CELLS_AT_ONCE);
+                let end = columns.min(column + CELLS_PER_BATCH);
                 let asked = (column..end).map(|column| async move {
                     let index = row.checked_mul(columns)?.checked_add(column)?;
-                    let cell = self.asker.child(table, index).await.ok()??;
+                    let cell = self.client.child(table, index).await.ok()??;
                     self.node(cell, depth + 1, Kind::Spreadsheet).await
                 });
                 for cell in join_all(asked).await {
@@ -238,11 +238,11 @@ impl Walk {
         cells
     }
 
-    /// The index of the cell in the corner of what is seen of a table.
-    async fn first_cell(&self, table: &Thing) -> Option<i32> {
+    /// The index of the top left visible cell of a table.
+    async fn first_cell(&self, table: &Accessible) -> Option<i32> {
         const INSIDE_PX: i32 = 3;
-        let (x, y, ..) = self.asker.extents(table).await.ok()?;
-        let cell = self.asker.at(table, x.max(0) + INSIDE_PX, y.max(0) + INSIDE_PX).await.ok()??;
-        self.asker.index(&cell).await.ok().filter(|index| *index >= 0)
+        let (x, y, ..) = self.client.extents(table).await.ok()?;
+        let cell = self.client.at(table, x.max(0) + INSIDE_PX, y.max(0) + INSIDE_PX).await.ok()??;
+        self.client.index(&cell).await.ok().filter(|index| *index >= 0)
     }
 }

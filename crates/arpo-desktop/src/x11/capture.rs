@@ -1,7 +1,7 @@
-//! The screen as a picture. Pixels come through memory shared with the X server (MIT-SHM), passed as a descriptor so
-//! that it works between containers; where that cannot be had, through the connection.
+//! Screenshots. Pixels come through memory shared with the X server (MIT-SHM), passed as a file descriptor so that it
+//! works between containers; where that is not available, through the connection.
 
-use super::pixels::{Cursor, Picture, picture_of_bgrx};
+use super::pixels::{Cursor, Image, image_from_bgrx};
 use super::{Connection, XError};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
@@ -14,7 +14,7 @@ use x11rb::protocol::xproto::{ConnectionExt as _, ImageFormat, ImageOrder, Visua
 const ALL_PLANES: u32 = !0;
 const BYTES_PER_PIXEL: u64 = 4;
 
-/// A way to take pictures of the screen.
+/// Takes screenshots.
 #[derive(Debug)]
 pub struct Capture {
     connection: Connection,
@@ -23,7 +23,7 @@ pub struct Capture {
     has_cursor: bool,
 }
 
-/// Memory that the X server writes into. It is read as a file, so nothing here is mapped.
+/// Memory that the X server writes to. It is read as a file, so nothing is mapped here.
 #[derive(Debug)]
 struct Shared {
     segment: u32,
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 impl Capture {
-    /// On a display of true colour with 32 bits a pixel, which is every one of depth 24.
+    /// Opens a true-colour display with 32 bits per pixel, which is any display of depth 24.
     pub fn open(display: &str) -> Result<Self, XError> {
         let connection = Connection::open(display)?;
         is_supported(&connection)?;
@@ -47,18 +47,18 @@ impl Capture {
         Ok(Self { may_share: false, ..Self::open(display)? })
     }
 
-    /// Whether the last picture came through shared memory.
+    /// Whether the last screenshot came through shared memory.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// The connection, for questions about the screen.
+    /// The connection, for queries about the screen.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
     /// The screen as it is, without the pointer.
-    pub fn screen(&mut self) -> Result<Picture, XError> {
+    pub fn screen(&mut self) -> Result<Image, XError> {
         let (width, height) = self.connection.size()?;
         self.share(width, height)?;
         let bgrx = match &self.shared {
@@ -73,18 +73,18 @@ impl Capture {
             }
             None => self.plain(width, height)?,
         };
-        Ok(picture_of_bgrx(width.into(), height.into(), &bgrx))
+        Ok(image_from_bgrx(width.into(), height.into(), &bgrx))
     }
 
     /// The screen with the pointer drawn in.
-    pub fn picture(&mut self) -> Result<Picture, XError> {
-        let mut picture = self.screen()?;
+    pub fn screen_with_pointer(&mut self) -> Result<Image, XError> {
+        let mut screenshot = self.screen()?;
         if self.has_cursor {
             let image = self.connection.x.xfixes_get_cursor_image()?.reply()?;
             let cursor = Cursor { width: image.width.into(), argb: image.cursor_image };
-            picture.draw(&cursor, image.x.into(), image.y.into());
+            screenshot.draw(&cursor, image.x.into(), image.y.into());
         }
-        Ok(picture)
+        Ok(screenshot)
     }
 
     fn plain(&self, width: u16, height: u16) -> Result<Vec<u8>, XError> {
@@ -94,7 +94,7 @@ impl Capture {
         Ok(image.reply()?.data)
     }
 
-    /// Sees to memory for a screen of this size. Where sharing does not work, it is not tried again.
+    /// Allocates shared memory for a screen of this size. Where sharing fails, it is not tried again.
     fn share(&mut self, width: u16, height: u16) -> Result<(), XError> {
         let bytes = u64::from(width) * u64::from(height) * BYTES_PER_PIXEL;
         if let Some(old) = self.shared.take_if(|shared| shared.bytes != bytes) {
@@ -119,7 +119,7 @@ impl Capture {
     }
 }
 
-/// Whether pixels are four bytes: blue, green, red, nothing.
+/// Checks that pixels are four bytes: blue, green, red, unused.
 fn is_supported(connection: &Connection) -> Result<(), XError> {
     let (setup, screen) = (connection.x.setup(), connection.screen());
     let format = setup.pixmap_formats.iter().find(|format| format.depth == screen.root_depth);

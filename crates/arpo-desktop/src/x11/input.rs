@@ -1,8 +1,8 @@
-//! Deeds as events of the pointer and the keyboard (XTEST), with the timing that pyautogui gives them.
+//! Effects as pointer and keyboard events (XTEST), with pyautogui's timing.
 
 use super::keyboard::{Keyboard, Stroke};
 use super::{Connection, XError, keysyms};
-use crate::script::{Button, Deed, Place};
+use crate::script::{Button, Effect, ScreenPoint};
 use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A move that takes longer than this is made in steps, as in pyautogui.
 const SHORTEST_GLIDE: Duration = Duration::from_millis(100);
 const GLIDE_STEP: Duration = Duration::from_millis(20);
-/// For programs to read the keyboard anew.
+/// Time for programs to reload the keyboard mapping.
 const AFTER_NEW_SYMBOL: Duration = Duration::from_millis(20);
 
 const WHEEL_UP: u8 = 4;
@@ -27,28 +27,28 @@ const WHEEL_DOWN: u8 = 5;
 const WHEEL_LEFT: u8 = 6;
 const WHEEL_RIGHT: u8 = 7;
 
-/// How a script ended.
+/// The outcome of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// All was done.
+pub enum ScriptOutcome {
+    /// It ran to its end.
     Done,
-    /// Its time was over before.
+    /// It timed out.
     TimedOut,
 }
 
-/// The pointer and the keyboard.
+/// Drives the pointer and the keyboard.
 #[derive(Debug)]
-pub struct Hands {
+pub struct InputDriver {
     connection: Connection,
     keyboard: Keyboard,
-    /// Keys that carry a symbol of ours, the oldest first. They keep it until it is needed for another: a program may
-    /// read the symbol long after the key was pressed.
+    /// Keys remapped to a symbol of ours, the oldest first. They keep it until the key is needed for another symbol: a
+    /// program may read the symbol long after the key was pressed.
     borrowed: VecDeque<u8>,
-    /// Shift is down because a script said so.
+    /// Shift is held by a script.
     holds_shift: bool,
 }
 
-impl Hands {
+impl InputDriver {
     /// On a display with XTEST.
     pub fn open(display: &str) -> Result<Self, XError> {
         let connection = Connection::open(display)?;
@@ -57,35 +57,35 @@ impl Hands {
         Ok(Self { connection, keyboard, borrowed: VecDeque::new(), holds_shift: false })
     }
 
-    /// Does what a script says until a time is over.
-    pub fn perform(&mut self, deeds: &[Deed], deadline: Instant) -> Result<Ended, XError> {
+    /// Performs a script until its deadline.
+    pub fn perform(&mut self, effects: &[Effect], deadline: Instant) -> Result<ScriptOutcome, XError> {
         // a session may have changed its layout
         self.keyboard = read_keyboard(&self.connection)?;
         let mut pause = PAUSE;
-        for (index, deed) in deeds.iter().enumerate() {
-            let in_time = match deed {
-                Deed::Pause(duration) => {
+        for (index, effect) in effects.iter().enumerate() {
+            let in_time = match effect {
+                Effect::Pause(duration) => {
                     pause = *duration;
                     true
                 }
-                Deed::Sleep(duration) => sleep(*duration, deadline),
-                deed => {
-                    let is_last = index + 1 == deeds.len();
-                    self.act(deed, deadline)? && (is_last || sleep(pause, deadline))
+                Effect::Sleep(duration) => sleep(*duration, deadline),
+                effect => {
+                    let is_last = index + 1 == effects.len();
+                    self.act(effect, deadline)? && (is_last || sleep(pause, deadline))
                 }
             };
             if !in_time || Instant::now() > deadline {
-                return Ok(Ended::TimedOut);
+                return Ok(ScriptOutcome::TimedOut);
             }
         }
-        Ok(Ended::Done)
+        Ok(ScriptOutcome::Done)
     }
 
-    /// One deed; false when its time was over before its end.
-    fn act(&mut self, deed: &Deed, deadline: Instant) -> Result<bool, XError> {
-        let in_time = match deed {
-            Deed::Move { to, duration } => self.glide(*to, *duration, deadline)?,
-            Deed::Click { at, button, clicks, interval } => {
+    /// Performs one effect; false if the deadline passed before its end.
+    fn act(&mut self, effect: &Effect, deadline: Instant) -> Result<bool, XError> {
+        let in_time = match effect {
+            Effect::Move { to, duration } => self.glide(*to, *duration, deadline)?,
+            Effect::Click { at, button, clicks, interval } => {
                 self.go(*at)?;
                 let mut in_time = true;
                 for _ in 0..*clicks {
@@ -94,19 +94,19 @@ impl Hands {
                 }
                 in_time
             }
-            Deed::Drag { to, duration, button } => {
+            Effect::Drag { to, duration, button } => {
                 self.event(BUTTON_PRESS_EVENT, number(*button), (0, 0))?;
                 let in_time = self.glide(*to, *duration, deadline)?;
                 self.event(BUTTON_RELEASE_EVENT, number(*button), (0, 0))?;
                 in_time
             }
-            Deed::Hold { at, button, down } => {
+            Effect::Hold { at, button, down } => {
                 self.go(*at)?;
                 let kind = if *down { BUTTON_PRESS_EVENT } else { BUTTON_RELEASE_EVENT };
                 self.event(kind, number(*button), (0, 0))?;
                 true
             }
-            Deed::Scroll { at, clicks, sideways } => {
+            Effect::Scroll { at, clicks, sideways } => {
                 self.go(*at)?;
                 let button = match (*sideways, *clicks > 0) {
                     (false, true) => WHEEL_UP,
@@ -117,7 +117,7 @@ impl Hands {
                 (0..clicks.unsigned_abs()).try_for_each(|_| self.click(button))?;
                 true
             }
-            Deed::Write { text, interval } => {
+            Effect::Write { text, interval } => {
                 let mut in_time = true;
                 for character in text.chars().filter(|_| deadline > Instant::now()) {
                     self.tap(keysyms::of_character(character))?;
@@ -125,7 +125,7 @@ impl Hands {
                 }
                 in_time
             }
-            Deed::Press { keys, presses, interval } => {
+            Effect::Press { keys, presses, interval } => {
                 let mut in_time = true;
                 for key in (0..*presses).flat_map(|_| keys) {
                     if let Some(symbol) = keysyms::of_name(key) {
@@ -135,16 +135,16 @@ impl Hands {
                 }
                 in_time
             }
-            Deed::Key { key, down } => {
+            Effect::Key { key, down } => {
                 self.key(key, *down)?;
                 true
             }
-            Deed::Hotkey { keys } => {
+            Effect::Hotkey { keys } => {
                 keys.iter().try_for_each(|key| self.key(key, true))?;
                 keys.iter().rev().try_for_each(|key| self.key(key, false))?;
                 true
             }
-            Deed::Sleep(_) | Deed::Pause(_) => true,
+            Effect::Sleep(_) | Effect::Pause(_) => true,
         };
         self.connection.sync()?;
         Ok(in_time)
@@ -163,16 +163,16 @@ impl Hands {
         self.event(BUTTON_RELEASE_EVENT, button, (0, 0))
     }
 
-    fn go(&self, to: Place) -> Result<(), XError> {
-        if to == Place::default() {
+    fn go(&self, to: ScreenPoint) -> Result<(), XError> {
+        if to == ScreenPoint::default() {
             return Ok(());
         }
-        let place = target(to, self.connection.pointer()?, self.connection.size()?);
-        self.event(MOTION_NOTIFY_EVENT, 0, place)
+        let point = target(to, self.connection.pointer()?, self.connection.size()?);
+        self.event(MOTION_NOTIFY_EVENT, 0, point)
     }
 
-    /// Moves in steps over a time.
-    fn glide(&self, to: Place, duration: Duration, deadline: Instant) -> Result<bool, XError> {
+    /// Moves in steps over a duration.
+    fn glide(&self, to: ScreenPoint, duration: Duration, deadline: Instant) -> Result<bool, XError> {
         if duration <= SHORTEST_GLIDE {
             self.go(to)?;
             return Ok(true);
@@ -225,7 +225,7 @@ impl Hands {
         Ok(())
     }
 
-    /// The key of a symbol. One that no key has is given to a free key; none if every key is taken.
+    /// The key of a symbol. A symbol without a key is mapped to a free key; none if every key is taken.
     fn stroke(&mut self, symbol: u32) -> Result<Option<Stroke>, XError> {
         if let Some(found) = self.keyboard.find(symbol) {
             return Ok(Some(found));
@@ -248,7 +248,7 @@ fn read_keyboard(connection: &Connection) -> Result<Keyboard, XError> {
     Ok(Keyboard::new(first, mapping.keysyms_per_keycode, mapping.keysyms))
 }
 
-/// Sleeps, but not beyond a time; false when that cut it short.
+/// Sleeps until the deadline at most; false if that cut it short.
 fn sleep(duration: Duration, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     thread::sleep(duration.min(left));
@@ -263,8 +263,8 @@ fn number(button: Button) -> u8 {
     }
 }
 
-/// A pixel of the screen: fractions are cut off and what lies outside is brought to the edge, as pyautogui does.
-fn target(to: Place, from: (i16, i16), (width, height): (u16, u16)) -> (i16, i16) {
+/// A pixel of the screen: fractions are truncated and points outside are clamped to the edge, as pyautogui does.
+fn target(to: ScreenPoint, from: (i16, i16), (width, height): (u16, u16)) -> (i16, i16) {
     let along = |to: Option<f64>, from: i16, size: u16| {
         let last = f64::from(size.min(i16::MAX as u16).saturating_sub(1));
         to.map_or(from, |to| to.trunc().clamp(0.0, last) as i16)
@@ -283,12 +283,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_pixels_of_the_screen() {
-        let place = |x, y| Place { x: Some(x), y: Some(y) };
+    fn points_are_pixels_of_the_screen() {
+        let point = |x, y| ScreenPoint { x: Some(x), y: Some(y) };
         let screen = (100, 50);
-        assert_eq!(target(place(10.9, 20.1), (0, 0), screen), (10, 20));
-        assert_eq!(target(place(-5.0, 1e9), (0, 0), screen), (0, 49));
-        assert_eq!(target(Place { x: None, y: Some(3.0) }, (7, 8), screen), (7, 3));
+        assert_eq!(target(point(10.9, 20.1), (0, 0), screen), (10, 20));
+        assert_eq!(target(point(-5.0, 1e9), (0, 0), screen), (0, 49));
+        assert_eq!(target(ScreenPoint { x: None, y: Some(3.0) }, (7, 8), screen), (7, 3));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where a symbol is on the keyboard: a key, with or without shift; and which key is free for one that is nowhere.
+//! The key of a symbol, with or without shift; and free keys for symbols without one.
 
 /// No symbol.
 const NONE: u32 = 0;
@@ -30,13 +30,13 @@ impl Keyboard {
         (self.first..=u8::MAX).zip(self.symbols.chunks_exact(self.per_key))
     }
 
-    /// The key of a symbol; one that needs no shift before one that does. Further levels are not looked at: what is
-    /// there is typed with a free key, which needs no knowledge of the layout.
+    /// The key of a symbol; one that needs no shift before one that does. Further levels are ignored: their
+    /// symbols are typed with a free key, which needs no knowledge of the layout.
     pub fn find(&self, symbol: u32) -> Option<Stroke> {
         let at = |level: usize| {
             let is_here = |symbols: &[u32]| {
                 let given = symbols.get(level).copied().unwrap_or(NONE);
-                // a key with a small letter only means the capital with shift
+                // a key with only a lower-case letter gives the capital with shift
                 let capital = || level == 1 && given == NONE && capital_of(symbols[0]) == Some(symbol);
                 given == symbol || capital()
             };
@@ -51,7 +51,7 @@ impl Keyboard {
         self.keys().filter(|(_, symbols)| symbols.iter().all(|symbol| *symbol == NONE)).map(|(code, _)| code)
     }
 
-    /// Notes that a key has this symbol now.
+    /// Records that a key has this symbol now.
     pub fn set(&mut self, code: u8, symbol: u32) {
         let at = usize::from(code.saturating_sub(self.first)) * self.per_key;
         if let Some(symbols) = self.symbols.get_mut(at..at + self.per_key) {

@@ -1,4 +1,4 @@
-//! What pyautogui calls keys, as X's key symbols. A name that pyautogui does not know does nothing there, and so here.
+//! Key names of pyautogui as X key symbols. Names unknown to pyautogui do nothing.
 
 /// The symbol of the left shift key.
 pub const SHIFT: u32 = 0xffe1;
@@ -33,7 +33,7 @@ pub fn of_name(name: &str) -> Option<u32> {
     NAMES.iter().find(|(names, _)| names.contains(&name.as_str())).map(|(_, symbol)| *symbol)
 }
 
-/// Names in small letters, with the symbol they stand for.
+/// Lower-case names with their symbol.
 const NAMES: &[(&[&str], u32)] = &[
     (&["backspace"], 0xff08),
     (&["tab"], 0xff09),

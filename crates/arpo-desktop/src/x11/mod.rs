@@ -1,14 +1,13 @@
-//! The screen, the pointer, the keyboard and the windows, through the X server itself: no tool is started for any of
-//! them.
+//! The screen, the pointer, the keyboard and the windows, through the X server directly, without external tools.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | how the screen is read | [`capture`] |
-//! | how pixels become a picture with its pointer | [`pixels`] |
-//! | how deeds become events | [`input`] |
+//! | how pixels become an image with the pointer | [`pixels`] |
+//! | how effects become X events | [`input`] |
 //! | where a character is on the keyboard | [`keyboard`] |
 //! | what pyautogui calls keys | [`keysyms`] |
-//! | which windows there are, and how one comes to the front | [`windows`] |
+//! | listing and activating windows | [`windows`] |
 
 pub mod capture;
 pub mod input;
@@ -24,10 +23,10 @@ use x11rb::errors::{ConnectionError, ReplyError, ReplyOrIdError};
 use x11rb::protocol::xproto::{ConnectionExt as _, Screen};
 use x11rb::rust_connection::RustConnection;
 
-/// Why the X server did not do what it was asked.
+/// A failure of the X server.
 #[derive(Debug, thiserror::Error)]
 pub enum XError {
-    /// There is no server, or it does not let us in.
+    /// There is no server, or it refuses the connection.
     #[error("the display {display} cannot be opened: {problem}")]
     Unopened {
         /// Its name.
@@ -35,7 +34,7 @@ pub enum XError {
         /// What went wrong.
         problem: String,
     },
-    /// It was there and answered with an error, or went away.
+    /// It returned an error, or went away.
     #[error("the X server: {0}")]
     Failed(String),
 }
@@ -64,7 +63,7 @@ impl From<ReplyOrIdError> for XError {
     }
 }
 
-/// A connection to a display. Each of the parts has its own, so that slow typing does not hold up a picture.
+/// A connection to a display. Each component has its own, so that slow typing does not delay a screenshot.
 #[derive(Debug)]
 pub struct Connection {
     x: RustConnection,
@@ -106,23 +105,23 @@ impl Connection {
     }
 }
 
-/// Something that lives on a connection: opened when it is first needed, and again after a failure, since a session
-/// may restart its X server.
-pub struct Kept<T> {
+/// A component with a connection: opened on first use, and again after a failure, since a session may restart its X
+/// server.
+pub struct LazyConnection<T> {
     display: String,
     open: fn(&str) -> Result<T, XError>,
     opened: Mutex<Option<T>>,
 }
 
-impl<T> Kept<T> {
+impl<T> LazyConnection<T> {
     /// Nothing is opened yet.
     pub fn new(display: &str, open: fn(&str) -> Result<T, XError>) -> Self {
         Self { display: display.to_owned(), open, opened: Mutex::new(None) }
     }
 
-    /// Works with it; one at a time.
+    /// Works with it, one caller at a time.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R, XError>) -> Result<R, XError> {
-        // what a panic left behind may be half done: start afresh
+        // after a panic the state may be inconsistent: reconnect
         let mut kept = self.opened.lock().unwrap_or_else(|poisoned| {
             let mut kept = PoisonError::into_inner(poisoned);
             *kept = None;

@@ -1,10 +1,10 @@
-//! Pixels as the X server has them to a picture: red, green, blue, with the pointer drawn in, as a quick PNG.
+//! From pixels of the X server to an image: red, green, blue, with the pointer drawn in, as a PNG encoded fast.
 
 use std::io::Write;
 
-/// A picture, three bytes a pixel.
+/// An image, three bytes per pixel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct Image {
     /// In pixels.
     pub width: u32,
     /// In pixels.
@@ -22,18 +22,18 @@ pub struct Cursor {
     pub argb: Vec<u32>,
 }
 
-/// A picture from four bytes a pixel: blue, green, red and one that means nothing.
-pub fn picture_of_bgrx(width: u32, height: u32, bgrx: &[u8]) -> Picture {
+/// An image from four bytes per pixel: blue, green, red and one unused byte.
+pub fn image_from_bgrx(width: u32, height: u32, bgrx: &[u8]) -> Image {
     let mut rgb = vec![0; bgrx.len() / 4 * 3];
     for (to, from) in rgb.chunks_exact_mut(3).zip(bgrx.chunks_exact(4)) {
         to.copy_from_slice(&[from[2], from[1], from[0]]);
     }
-    Picture { width, height, rgb }
+    Image { width, height, rgb }
 }
 
-impl Picture {
-    /// Draws the pointer with its top left corner at a place, where OSWorld's server draws it: it does not subtract
-    /// the hot spot. What lies outside the picture is left out.
+impl Image {
+    /// Draws the pointer with its top left corner at a point, where OSWorld's server draws it: it does not subtract
+    /// the hot spot. What lies outside the image is left out.
     pub fn draw(&mut self, cursor: &Cursor, x: i32, y: i32) {
         if cursor.width == 0 {
             return;
@@ -55,7 +55,7 @@ impl Picture {
         }
     }
 
-    /// As a PNG that is quick to make rather than small.
+    /// Encodes a PNG, fast rather than small.
     pub fn png(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.rgb.len() / 8);
         let mut encoder = png::Encoder::new(&mut bytes, self.width, self.height);
@@ -63,10 +63,10 @@ impl Picture {
         encoder.set_depth(png::BitDepth::Eight);
         encoder.set_compression(png::Compression::Fast);
         encoder.set_filter(png::Filter::Up);
-        let mut writer = encoder.write_header().expect("a picture has pixels and memory takes everything");
-        writer.write_image_data(&self.rgb).expect("memory takes everything");
-        writer.finish().expect("memory takes everything");
-        bytes.flush().expect("memory takes everything");
+        let mut writer = encoder.write_header().expect("an image has pixels and writing to memory succeeds");
+        writer.write_image_data(&self.rgb).expect("writing to memory succeeds");
+        writer.finish().expect("writing to memory succeeds");
+        bytes.flush().expect("writing to memory succeeds");
         bytes
     }
 }
@@ -78,40 +78,40 @@ mod tests {
 
     #[test]
     fn colours_are_put_in_order() {
-        let picture = picture_of_bgrx(2, 1, &[1, 2, 3, 99, 4, 5, 6, 0]);
-        assert_eq!(picture.rgb, [3, 2, 1, 6, 5, 4]);
+        let image = image_from_bgrx(2, 1, &[1, 2, 3, 99, 4, 5, 6, 0]);
+        assert_eq!(image.rgb, [3, 2, 1, 6, 5, 4]);
     }
 
     #[test]
     fn a_pointer_covers_what_is_under_it_by_its_alpha() {
-        let mut picture = Picture { width: 2, height: 2, rgb: vec![100; 12] };
+        let mut image = Image { width: 2, height: 2, rgb: vec![100; 12] };
         let cursor = Cursor { width: 2, argb: vec![0xffff_0000, 0x8040_4040, 0, 0xff00_00ff] };
-        picture.draw(&cursor, 0, 0);
+        image.draw(&cursor, 0, 0);
         // half of 100 shows through the second, rounded down, under 0x40
-        assert_eq!(picture.rgb, [255, 0, 0, 113, 113, 113, 100, 100, 100, 0, 0, 255]);
+        assert_eq!(image.rgb, [255, 0, 0, 113, 113, 113, 100, 100, 100, 0, 0, 255]);
     }
 
     #[test]
     fn a_pointer_at_the_edge_is_cut() {
         let cursor = Cursor { width: 2, argb: vec![0xffff_ffff; 4] };
         for (x, y, white) in [(1, 1, 1), (-1, 0, 2), (-1, -1, 1), (2, 0, 0), (0, -2, 0)] {
-            let mut picture = Picture { width: 2, height: 2, rgb: vec![0; 12] };
-            picture.draw(&cursor, x, y);
-            let count = picture.rgb.chunks(3).filter(|pixel| pixel == &[255, 255, 255]).count();
+            let mut image = Image { width: 2, height: 2, rgb: vec![0; 12] };
+            image.draw(&cursor, x, y);
+            let count = image.rgb.chunks(3).filter(|pixel| pixel == &[255, 255, 255]).count();
             assert_eq!(count, white, "{x} {y}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_png_holds_the_picture(width in 1u32..20, height in 1u32..20, seed: u8) {
+        fn a_png_holds_the_image(width in 1u32..20, height in 1u32..20, seed: u8) {
             let bytes = (0..width * height * 3).map(|at| (at as u8).wrapping_mul(seed));
-            let picture = Picture { width, height, rgb: bytes.collect() };
-            let mut reader = png::Decoder::new(std::io::Cursor::new(picture.png())).read_info().unwrap();
+            let image = Image { width, height, rgb: bytes.collect() };
+            let mut reader = png::Decoder::new(std::io::Cursor::new(image.png())).read_info().unwrap();
             let mut rgb = vec![0; reader.output_buffer_size().unwrap()];
             let info = reader.next_frame(&mut rgb).unwrap();
             prop_assert_eq!((info.width, info.height), (width, height));
-            prop_assert_eq!(rgb, picture.rgb);
+            prop_assert_eq!(rgb, image.rgb);
         }
     }
 }

@@ -9,9 +9,9 @@ use x11rb::protocol::xproto::{
 /// A window of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// X's number of it.
+    /// Its X id.
     pub id: u32,
-    /// What stands in its title bar.
+    /// Its title.
     pub title: String,
     /// The first part of its `WM_CLASS`.
     pub instance: String,
@@ -19,19 +19,19 @@ pub struct Client {
     pub class: String,
 }
 
-/// Which window is meant, as the options of `wmctrl` say it.
+/// A window selector, with the options of `wmctrl`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// A part of the title, in small letters or capitals.
+pub struct WindowSelector {
+    /// A part of the title, case-insensitive.
     pub name: String,
-    /// All of it, and letters as they are (`-F`).
+    /// The whole title, case-sensitive (`-F`).
     pub strict: bool,
     /// `instance.class` instead of the title (`-x`).
     pub by_class: bool,
 }
 
-impl Wanted {
-    /// The first window that is meant. Task files say "Google Chrome"; where the browser is Debian's build of it, its
+impl WindowSelector {
+    /// The first matching window. Task files say "Google Chrome"; where the browser is Debian's build of it, its
     /// titles say "Chromium".
     pub fn find<'a>(&self, clients: &'a [Client]) -> Option<&'a Client> {
         let named = |name: &str| {
@@ -45,8 +45,8 @@ impl Wanted {
     }
 }
 
-/// The window of a file or program that was opened: its title has the name, or that without its ending; letters as
-/// they are before letters in any case, since a program's title has a capital where its name has none.
+/// The window of an opened file or program: its title contains the name, or the name without its extension; a
+/// case-sensitive match comes first, since a program's title may have a capital where its name has none.
 pub fn showing<'a>(clients: &'a [Client], file_name: &str) -> Option<&'a Client> {
     let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
     let stem = if stem.is_empty() { file_name } else { stem };
@@ -60,13 +60,13 @@ pub fn showing<'a>(clients: &'a [Client], file_name: &str) -> Option<&'a Client>
     find(str::to_owned).or_else(|| find(str::to_lowercase))
 }
 
-/// A way to the windows.
+/// Lists and controls windows.
 #[derive(Debug)]
 pub struct Windows {
     connection: Connection,
 }
 
-/// Said of a request: it comes from the user, through a tool like a pager.
+/// The source of a request: the user, through a tool like a pager.
 const FROM_PAGER: u32 = 2;
 const ALL_OF_IT: u32 = u32::MAX / 4;
 
@@ -76,14 +76,14 @@ impl Windows {
         Ok(Self { connection: Connection::open(display)? })
     }
 
-    /// The applications' windows, oldest first. None without a window manager.
+    /// The applications' windows, oldest first. Empty without a window manager.
     pub fn list(&self) -> Result<Vec<Client>, XError> {
         let list = self.atom("_NET_CLIENT_LIST")?;
         let x = &self.connection.x;
         let ids =
             x.get_property(false, self.connection.root(), list, AtomEnum::WINDOW, 0, ALL_OF_IT)?.reply()?;
         let ids: Vec<u32> = ids.value32().map(Iterator::collect).unwrap_or_default();
-        // a window may go away while it is asked: it is then no longer one
+        // a window may close while it is queried: skip it
         Ok(ids.into_iter().filter_map(|id| self.client(id).ok()).collect())
     }
 
@@ -110,9 +110,9 @@ impl Windows {
         let desktop = self.atom("_NET_WM_DESKTOP")?;
         let desktop = x.get_property(false, client.id, desktop, AtomEnum::CARDINAL, 0, 1)?.reply()?;
         if let Some(desktop) = desktop.value32().and_then(|mut values| values.next()) {
-            self.tell(root, "_NET_CURRENT_DESKTOP", [desktop, 0, 0, 0, 0])?;
+            self.send_message(root, "_NET_CURRENT_DESKTOP", [desktop, 0, 0, 0, 0])?;
         }
-        self.tell(client.id, "_NET_ACTIVE_WINDOW", [FROM_PAGER, 0, 0, 0, 0])?;
+        self.send_message(client.id, "_NET_ACTIVE_WINDOW", [FROM_PAGER, 0, 0, 0, 0])?;
         x.map_window(client.id)?;
         x.configure_window(client.id, &ConfigureWindowAux::new().stack_mode(StackMode::ABOVE))?;
         self.connection.sync()
@@ -120,7 +120,7 @@ impl Windows {
 
     /// Asks a window to close, as its button would.
     pub fn close(&self, client: &Client) -> Result<(), XError> {
-        self.tell(client.id, "_NET_CLOSE_WINDOW", [0, FROM_PAGER, 0, 0, 0])?;
+        self.send_message(client.id, "_NET_CLOSE_WINDOW", [0, FROM_PAGER, 0, 0, 0])?;
         self.connection.sync()
     }
 
@@ -141,7 +141,7 @@ impl Windows {
     }
 
     /// A message for the window manager.
-    fn tell(&self, about: u32, kind: &str, data: [u32; 5]) -> Result<(), XError> {
+    fn send_message(&self, about: u32, kind: &str, data: [u32; 5]) -> Result<(), XError> {
         let event = ClientMessageEvent::new(32, about, self.atom(kind)?, data);
         let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
         self.connection.x.send_event(false, self.connection.root(), mask, event)?;
@@ -170,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_meant_as_wmctrl_means_them() {
+    fn windows_are_selected_as_by_wmctrl() {
         let find = |name: &str, strict, by_class| {
-            Wanted { name: name.into(), strict, by_class }.find(&clients()).map(|client| client.id)
+            WindowSelector { name: name.into(), strict, by_class }.find(&clients()).map(|client| client.id)
         };
         assert_eq!(find("calc", false, false), Some(1));
         assert_eq!(find("NOTES", false, false), Some(2));

@@ -18,7 +18,7 @@ pub(crate) const WIDTH: u16 = 640;
 pub(crate) const HEIGHT: u16 = 480;
 
 impl Display {
-    /// Starts one on a free number; none, with a word, where there is no Xvfb.
+    /// Starts one on a free number; none, with a message, where there is no Xvfb.
     pub(crate) fn start() -> Option<Self> {
         let started = Command::new("Xvfb")
             .args(["-displayfd", "1", "-screen", "0", &format!("{WIDTH}x{HEIGHT}x24"), "-nolisten", "tcp"])
@@ -46,7 +46,7 @@ impl Drop for Display {
     }
 }
 
-/// A window over the whole screen that has the keyboard.
+/// A full-screen window with the keyboard focus that records events.
 pub(crate) struct Witness {
     pub(crate) x: RustConnection,
     pub(crate) root: u32,
@@ -89,7 +89,7 @@ impl Witness {
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         }
-        panic!("waited in vain {what}");
+        panic!("timed out waiting {what}");
     }
 
     /// All that has arrived by now.

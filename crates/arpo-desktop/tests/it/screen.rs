@@ -1,4 +1,4 @@
-//! Pictures of the screen.
+//! Screenshots.
 
 use crate::display::{Display, HEIGHT, WIDTH, Witness};
 use arpo_desktop::x11::XError;
@@ -7,7 +7,7 @@ use x11rb::connection::Connection;
 use x11rb::protocol::xproto::{ConnectionExt, CreateGCAux, Rectangle};
 
 #[test]
-fn both_ways_give_the_same_picture() {
+fn shared_memory_and_connection_give_the_same_image() {
     let Some(display) = Display::start() else { return };
     let witness = Witness::new(&display);
     let pen = witness.x.generate_id().unwrap();
@@ -22,18 +22,18 @@ fn both_ways_give_the_same_picture() {
 
     let mut shared = Capture::open(&display.name).unwrap();
     let mut plain = Capture::open_plain(&display.name).unwrap();
-    let picture = shared.screen().unwrap();
-    assert!(shared.is_shared(), "shared memory was not had");
-    assert_eq!(picture, plain.screen().unwrap());
+    let image = shared.screen().unwrap();
+    assert!(shared.is_shared(), "shared memory is not used");
+    assert_eq!(image, plain.screen().unwrap());
     assert!(!plain.is_shared());
-    assert_eq!((picture.width, picture.height), (WIDTH.into(), HEIGHT.into()));
-    let pixel = |x: usize, y: usize| &picture.rgb[(y * usize::from(WIDTH) + x) * 3..][..3];
+    assert_eq!((image.width, image.height), (WIDTH.into(), HEIGHT.into()));
+    let pixel = |x: usize, y: usize| &image.rgb[(y * usize::from(WIDTH) + x) * 3..][..3];
     assert_eq!(pixel(0, 0), [0x12, 0x34, 0x56]);
     assert_eq!(
         (pixel(15, 25), pixel(45, 25), pixel(75, 25)),
         (&[255, 0, 0][..], &[0, 255, 0][..], &[0, 0, 255][..])
     );
-    assert_eq!(shared.picture().unwrap(), plain.picture().unwrap());
+    assert_eq!(shared.screen_with_pointer().unwrap(), plain.screen_with_pointer().unwrap());
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn the_pointer_is_drawn_where_it_points() {
     witness.events();
     let mut capture = Capture::open(&display.name).unwrap();
     assert_eq!(capture.connection().pointer().unwrap(), (300, 200));
-    let (without, with) = (capture.screen().unwrap(), capture.picture().unwrap());
+    let (without, with) = (capture.screen().unwrap(), capture.screen_with_pointer().unwrap());
     let changed: Vec<(usize, usize)> = (0..with.rgb.len() / 3)
         .filter(|at| without.rgb[at * 3..at * 3 + 3] != with.rgb[at * 3..at * 3 + 3])
         .map(|at| (at % usize::from(WIDTH), at / usize::from(WIDTH)))
         .collect();
     assert!(!changed.is_empty(), "no pointer");
-    // its corner is at the place, so nothing of it is to the left or above
+    // its corner is at the point, so nothing of it is to the left or above
     assert!(changed.iter().all(|&(x, y)| (300..364).contains(&x) && (200..264).contains(&y)), "{changed:?}");
 }
 

@@ -1,7 +1,7 @@
-//! The list of windows, and what a window manager is told. There is none here: the test stands in for it.
+//! The list of windows, and the messages for a window manager. There is none here: the test stands in for it.
 
 use crate::display::{Display, Witness};
-use arpo_desktop::x11::windows::{Wanted, Windows};
+use arpo_desktop::x11::windows::{WindowSelector, Windows};
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{AtomEnum, ChangeWindowAttributesAux, ConnectionExt, EventMask, PropMode};
 use x11rb::wrapper::ConnectionExt as _;
@@ -45,18 +45,19 @@ fn windows_are_listed_activated_and_closed() {
 
     let clients = windows.list().unwrap();
     assert_eq!(clients.len(), 1);
-    let client = Wanted { name: "größe".into(), strict: false, by_class: false }.find(&clients).unwrap();
+    let client =
+        WindowSelector { name: "größe".into(), strict: false, by_class: false }.find(&clients).unwrap();
     assert_eq!((client.id, client.instance.as_str(), client.class.as_str()), (window, "pad", "Pad"));
     assert_eq!(windows.size(client).unwrap(), (crate::display::WIDTH, crate::display::HEIGHT));
 
     windows.activate(client).unwrap();
     windows.close(client).unwrap();
-    let told = ["_NET_ACTIVE_WINDOW", "_NET_CLOSE_WINDOW"].map(|name| {
+    let received = ["_NET_ACTIVE_WINDOW", "_NET_CLOSE_WINDOW"].map(|name| {
         let kind = atom(&witness, name);
         witness.wait(name, |event| match event {
             Event::ClientMessage(message) if message.type_ == kind => Some(message.window),
             _ => None,
         })
     });
-    assert_eq!(told, [window, window]);
+    assert_eq!(received, [window, window]);
 }

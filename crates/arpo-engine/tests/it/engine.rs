@@ -1,8 +1,8 @@
-//! What the engine answers.
+//! The engine's responses.
 
-use crate::episode::{Played, Script, answer};
+use crate::episode::{SampledEpisode, Script, complete};
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::{Ended, EngineError, EngineOptions, Request};
+use arpo_engine::{EngineError, EngineOptions, FinishReason, Request};
 use arpo_model::model::Model;
 use arpo_tokenizer::TokenizerError;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tch::no_grad;
 
-fn assert_same(one: &[Played], other: &[Played]) {
+fn assert_same(one: &[SampledEpisode], other: &[SampledEpisode]) {
     assert_eq!(one.len(), other.len());
     for (one, other) in one.iter().zip(other) {
         assert_eq!(one.tokens, other.tokens);
@@ -20,7 +20,7 @@ fn assert_same(one: &[Played], other: &[Played]) {
     }
 }
 
-/// Transformers' own greedy continuation, now with a cache.
+/// Transformers' own greedy continuation, with a kv cache.
 #[test]
 fn golden_greedy_continuation() {
     for script in Script::all() {
@@ -33,19 +33,20 @@ fn golden_greedy_continuation() {
         let mut request = script.request(&ids("prompt_ids"), 0, 0);
         request.sampling.temperature = 0.0;
         request.sampling.max_tokens = expected.len();
-        let completion = answer(&mut engine, vec![request]).remove(0);
+        let completion = complete(&mut engine, vec![request]).remove(0);
         assert_eq!(completion.tokens, expected);
-        assert_eq!((completion.ended, completion.version), (Ended::Length, PolicyVersion(0)));
+        assert_eq!((completion.finish_reason, completion.version), (FinishReason::Length, PolicyVersion(0)));
     }
 }
 
-/// Whole episodes over a cache kept from turn to turn have the log-probabilities that the learner finds without one.
+/// The log-probabilities of whole episodes, sampled with a cache kept across turns, match the learner's, which has
+/// none.
 #[test]
-fn the_learner_agrees() {
+fn log_probabilities_match_the_learner() {
     for script in Script::all() {
         let (mut engine, learner) = (script.engine(script.options()), script.learner());
-        let played = script.play(&mut engine, &[1, 2, 3]);
-        let differences: Vec<f32> = played
+        let episodes = script.play(&mut engine, &[1, 2, 3]);
+        let differences: Vec<f32> = episodes
             .iter()
             .flat_map(|episode| {
                 let scored = script.scored(&learner, episode);
@@ -60,28 +61,28 @@ fn the_learner_agrees() {
 }
 
 #[test]
-fn only_what_is_new_is_computed() {
+fn only_new_tokens_are_computed() {
     for script in Script::all() {
         let mut engine = script.engine(script.options());
-        let played = script.play(&mut engine, &[1]).remove(0);
-        // every token once, but the last, behind which nothing was asked
-        assert_eq!(engine.counts().computed, played.tokens.len() as u64 - 1);
+        let episode = script.play(&mut engine, &[1]).remove(0);
+        // every token once, except the last, after which nothing was requested
+        assert_eq!(engine.counts().computed, episode.tokens.len() as u64 - 1);
 
-        // a group of rollouts computes its common beginning once, up to the last page begun
+        // a group of rollouts computes its shared prefix once, up to the last full page
         let requests: Vec<Request> =
-            (0..4).map(|seed| script.request(&played.tokens[..40], seed, 0)).collect();
+            (0..4).map(|seed| script.request(&episode.tokens[..40], seed, 0)).collect();
         let mut engine = script.engine(script.options());
-        let drawn: u64 = answer(&mut engine, requests).iter().map(|one| one.tokens.len() as u64).sum();
-        assert_eq!(engine.counts().computed, 40 + 3 * 8 + drawn - 4);
+        let sampled: u64 = complete(&mut engine, requests).iter().map(|one| one.tokens.len() as u64).sum();
+        assert_eq!(engine.counts().computed, 40 + 3 * 8 + sampled - 4);
     }
 }
 
 #[test]
-fn company_changes_nothing() {
+fn batching_changes_nothing() {
     for script in Script::all() {
         let seeds = [1, 2, 3, 4, 5];
         let together = script.play(&mut script.engine(script.options()), &seeds);
-        let alone: Vec<Played> = seeds
+        let alone: Vec<SampledEpisode> = seeds
             .iter()
             .map(|&seed| script.play(&mut script.engine(script.options()), &[seed]).remove(0))
             .collect();
@@ -91,16 +92,16 @@ fn company_changes_nothing() {
 }
 
 #[test]
-fn want_of_memory_changes_nothing() {
+fn eviction_and_preemption_change_nothing() {
     for script in Script::all() {
         let seeds = [1, 2, 3, 4];
         let mut engine = script.engine(script.options());
         let plenty = script.play(&mut engine, &seeds);
-        let enough = engine.counts().computed;
-        // room for one whole episode and a little more
+        let unlimited = engine.counts().computed;
+        // memory for one whole episode and a little more
         let text = script.golden().checkpoint().config.text;
-        let token_bytes = 2 * text.layers as i64 * text.key_value_heads * text.head_width() * 4;
-        let longest = plenty.iter().map(|played| played.tokens.len()).max().unwrap() + 40;
+        let token_bytes = 2 * text.layers as i64 * text.kv_heads * text.head_width() * 4;
+        let longest = plenty.iter().map(|episode| episode.tokens.len()).max().unwrap() + 40;
         let options = EngineOptions {
             cache_bytes: longest as u64 * token_bytes as u64,
             feature_bytes: 0,
@@ -108,26 +109,26 @@ fn want_of_memory_changes_nothing() {
         };
         let mut engine = script.engine(options);
         assert_same(&script.play(&mut engine, &seeds), &plenty);
-        assert!(engine.counts().computed > enough, "something was forgotten and computed again");
-        assert!(engine.counts().lost > 0, "and that was counted");
+        assert!(engine.counts().computed > unlimited, "something was evicted and recomputed");
+        assert!(engine.counts().recomputed > 0, "and counted");
     }
 }
 
-/// The cache is given back and taken again: nothing is found any more, and nothing else is different.
+/// The cache is freed and allocated again: there are no cache hits, and nothing else changes.
 #[test]
-fn an_engine_that_has_rested_answers_as_before() {
+fn releasing_the_cache_changes_nothing() {
     for script in Script::all() {
         let mut engine = script.engine(script.options());
         let before = script.play(&mut engine, &[1, 2]);
         let counts = engine.counts();
-        let (computed, found, lost) = (counts.computed, counts.found, counts.lost);
-        engine.rest().unwrap();
+        let (computed, cache_hits, recomputed) = (counts.computed, counts.cache_hits, counts.recomputed);
+        engine.release_cache().unwrap();
         assert_same(&script.play(&mut engine, &[1, 2]), &before);
         let after = engine.counts();
-        assert_eq!((after.computed - computed, after.found - found), (computed, found));
-        assert_eq!((lost, after.lost), (0, 0), "what was given back is not lost");
+        assert_eq!((after.computed - computed, after.cache_hits - cache_hits), (computed, cache_hits));
+        assert_eq!((recomputed, after.recomputed), (0, 0), "released pages do not count as recomputed");
         engine.submit(script.request(&script.golden().tokens()[..40], 1, 0)).unwrap();
-        assert!(matches!(engine.rest(), Err(EngineError::Busy(1))));
+        assert!(matches!(engine.release_cache(), Err(EngineError::Busy(1))));
     }
 }
 
@@ -135,33 +136,37 @@ fn an_engine_that_has_rested_answers_as_before() {
 fn a_stop_token_ends_a_response_and_belongs_to_it() {
     let script = Script::all().remove(0);
     let prompt = script.golden().tokens()[..30].to_vec();
-    let free = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 3, 0)]).remove(0);
+    let free = complete(&mut script.engine(script.options()), vec![script.request(&prompt, 3, 0)]).remove(0);
     let mut request = script.request(&prompt, 3, 0);
     request.sampling.stop = vec![free.tokens[2]];
-    let stopped = answer(&mut script.engine(script.options()), vec![request]).remove(0);
+    let stopped = complete(&mut script.engine(script.options()), vec![request]).remove(0);
     let first = free.tokens.iter().position(|token| *token == free.tokens[2]).unwrap();
-    assert_eq!((stopped.tokens.as_slice(), stopped.ended), (&free.tokens[..=first], Ended::Stop));
+    assert_eq!(
+        (stopped.tokens.as_slice(), stopped.finish_reason),
+        (&free.tokens[..=first], FinishReason::Stop)
+    );
 }
 
-/// What is dictated is said and scored as if it had been drawn.
+/// Forced tokens are scored as if they had been sampled.
 #[test]
-fn dictation_takes_the_place_of_drawing() {
+fn forced_tokens_replace_sampling() {
     let script = Script::all().remove(0);
     let prompt = script.golden().tokens()[..30].to_vec();
-    let drawn = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 3, 0)]).remove(0);
+    let sampled =
+        complete(&mut script.engine(script.options()), vec![script.request(&prompt, 3, 0)]).remove(0);
     let mut request = script.request(&prompt, 4, 0);
-    let other = answer(&mut script.engine(script.options()), vec![script.request(&prompt, 4, 0)]).remove(0);
-    assert_ne!(other.tokens, drawn.tokens, "another seed says something else");
-    request.dictated.clone_from(&drawn.tokens);
-    request.sampling.max_tokens = drawn.tokens.len();
-    let dictated = answer(&mut script.engine(script.options()), vec![request]).remove(0);
-    assert_eq!(dictated.tokens, drawn.tokens);
-    for (one, two) in dictated.logp.iter().zip(&drawn.logp) {
+    let other = complete(&mut script.engine(script.options()), vec![script.request(&prompt, 4, 0)]).remove(0);
+    assert_ne!(other.tokens, sampled.tokens, "another seed samples something else");
+    request.forced.clone_from(&sampled.tokens);
+    request.sampling.max_tokens = sampled.tokens.len();
+    let forced = complete(&mut script.engine(script.options()), vec![request]).remove(0);
+    assert_eq!(forced.tokens, sampled.tokens);
+    for (one, two) in forced.logp.iter().zip(&sampled.logp) {
         assert!((one - two).abs() < 1e-5, "{one} {two}");
     }
 }
 
-/// Hot enough that every token is about as likely, thousands of draws.
+/// At a temperature that makes every token about equally likely, over thousands of samples.
 #[test]
 fn forbidden_tokens_are_never_sampled() {
     for script in Script::all() {
@@ -174,7 +179,7 @@ fn forbidden_tokens_are_never_sampled() {
             request
         });
         let mut distinct = std::collections::BTreeSet::new();
-        for completion in answer(&mut engine, requests.collect()) {
+        for completion in complete(&mut engine, requests.collect()) {
             assert!(completion.tokens.iter().all(|token| !forbidden.contains(token)));
             distinct.extend(completion.tokens);
         }
@@ -184,7 +189,7 @@ fn forbidden_tokens_are_never_sampled() {
 }
 
 #[test]
-fn new_weights_come_between_requests() {
+fn weights_change_only_between_requests() {
     for script in Script::all() {
         let prompt = script.golden().tokens()[..40].to_vec();
         let changed = || {
@@ -195,90 +200,90 @@ fn new_weights_come_between_requests() {
             model
         };
         let mut engine = script.engine(script.options());
-        let old = answer(&mut engine, vec![script.request(&prompt, 1, 0)]).remove(0);
+        let old = complete(&mut engine, vec![script.request(&prompt, 1, 0)]).remove(0);
         engine.submit(script.request(&prompt, 1, 0)).unwrap();
         let busy = engine.update(changed().weights(), PolicyVersion(1));
         assert!(matches!(busy, Err(EngineError::Busy(1))));
-        while engine.unanswered() > 0 {
+        while engine.pending() > 0 {
             engine.pass().unwrap();
         }
         engine.update(changed().weights(), PolicyVersion(1)).unwrap();
-        let new = answer(&mut engine, vec![script.request(&prompt, 1, 0)]).remove(0);
-        assert_eq!((old.version, new.version, new.found), (PolicyVersion(0), PolicyVersion(1), 0));
+        let new = complete(&mut engine, vec![script.request(&prompt, 1, 0)]).remove(0);
+        assert_eq!((old.version, new.version, new.cache_hits), (PolicyVersion(0), PolicyVersion(1), 0));
 
-        // as an engine that never knew the old ones
+        // the same as an engine that never had the old weights
         let mut fresh = script.engine(script.options());
         fresh.update(changed().weights(), PolicyVersion(1)).unwrap();
-        let expected = answer(&mut fresh, vec![script.request(&prompt, 1, 0)]).remove(0);
+        let expected = complete(&mut fresh, vec![script.request(&prompt, 1, 0)]).remove(0);
         assert_eq!(new.tokens, expected.tokens);
         assert_ne!(new.logp, old.logp);
     }
 }
 
 #[test]
-fn weights_that_are_no_numbers_end_a_pass_with_an_error() {
+fn nan_weights_are_an_error() {
     let script = Script::all().remove(0);
-    let broken = Model::from_checkpoint(script.golden().checkpoint());
-    for (_, tensor) in broken.weights().iter() {
+    let nan_model = Model::from_checkpoint(script.golden().checkpoint());
+    for (_, tensor) in nan_model.weights().iter() {
         let _ = no_grad(|| tensor.shallow_clone().fill_(f64::NAN));
     }
     for temperature in [0.0, 1.0] {
         let mut engine = script.engine(script.options());
-        engine.update(broken.weights(), PolicyVersion(1)).unwrap();
+        engine.update(nan_model.weights(), PolicyVersion(1)).unwrap();
         let mut request = script.request(&script.golden().tokens()[..20], 0, 0);
         request.sampling.temperature = temperature;
         engine.submit(request).unwrap();
-        assert!(matches!(engine.pass(), Err(EngineError::NoNumbers)));
-        engine.abandon();
-        assert_eq!(engine.unanswered(), 0);
+        assert!(matches!(engine.pass(), Err(EngineError::NonFinite)));
+        engine.cancel_all();
+        assert_eq!(engine.pending(), 0);
     }
 }
 
-/// What fails while responses are completed costs no pages: others go on, and after all of it the cache is as large as
-/// before.
+/// A failure while a response is completed leaks no pages: other requests continue, and afterwards the whole cache is
+/// usable.
 #[test]
-fn a_response_that_cannot_be_completed_gives_its_pages_back() {
+fn a_failed_response_releases_its_pages() {
     const FAILURES: u32 = 12;
     for script in Script::all() {
         let prompt = script.golden().tokens();
         let requests = || (0..3).map(|seed| script.request(&prompt, seed, 0)).collect::<Vec<_>>();
-        // room for the three and a little more: what leaked would soon be missed
+        // memory for the three requests and a little more: leaked pages would soon be missed
         let text = script.golden().checkpoint().config.text;
-        let token_bytes = 2 * text.layers as u64 * (text.key_value_heads * text.head_width()) as u64 * 4;
+        let token_bytes = 2 * text.layers as u64 * (text.kv_heads * text.head_width()) as u64 * 4;
         let tokens = prompt.len() as u64 + 6 * requests()[0].sampling.max_tokens as u64 + 64;
         let options = || EngineOptions { cache_bytes: tokens * token_bytes, ..script.options() };
-        let expected = answer(&mut script.engine(options()), requests());
-        let asked = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&asked);
-        let fails = move |_: &[u32]| match counted.fetch_add(1, Ordering::Relaxed) {
+        let expected = complete(&mut script.engine(options()), requests());
+        let attempts = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&attempts);
+        let fails = move |_: &[u32]| match counter.fetch_add(1, Ordering::Relaxed) {
             0..FAILURES => Err(TokenizerError::Input("no text".into())),
             _ => Ok("text".into()),
         };
-        let mut engine = script.engine(options()).with_text(fails);
-        while asked.load(Ordering::Relaxed) < FAILURES {
-            if engine.unanswered() == 0 {
+        let mut engine = script.engine(options()).with_detokenizer(fails);
+        while attempts.load(Ordering::Relaxed) < FAILURES {
+            if engine.pending() == 0 {
                 for request in requests() {
                     engine.submit(request).unwrap();
                 }
             }
             let failed = engine.pass().is_err();
-            // now and then the others go on
-            if failed && asked.load(Ordering::Relaxed).is_multiple_of(2) {
-                engine.abandon();
+            // in every other case the remaining requests continue
+            if failed && attempts.load(Ordering::Relaxed).is_multiple_of(2) {
+                engine.cancel_all();
             }
         }
-        engine.abandon();
-        let put_back = engine.counts().put_back;
-        let answered = answer(&mut engine, requests());
-        for (one, other) in answered.iter().zip(&expected) {
+        engine.cancel_all();
+        let preempted = engine.counts().preempted;
+        let completed = complete(&mut engine, requests());
+        for (one, other) in completed.iter().zip(&expected) {
             assert_eq!((one.tokens.clone(), one.text.as_str()), (other.tokens.clone(), "text"));
         }
-        assert_eq!(engine.counts().put_back, put_back);
+        assert_eq!(engine.counts().preempted, preempted);
     }
 }
 
 #[test]
-fn requests_that_cannot_be_answered_say_why() {
+fn invalid_requests_are_rejected_with_a_reason() {
     let script = Script::all().remove(0);
     let mut engine = script.engine(EngineOptions { cache_bytes: 1 << 20, ..script.options() });
     let prompt = script.golden().tokens();
@@ -288,7 +293,7 @@ fn requests_that_cannot_be_answered_say_why() {
         change(&mut request);
         engine.submit(request).unwrap_err().to_string()
     };
-    for (change, says) in [
+    for (change, expected) in [
         ((|request| drop(request.screenshots.pop())) as fn(&mut Request), "features"),
         (|request| request.tokens.clear(), "features"),
         (
@@ -299,7 +304,7 @@ fn requests_that_cannot_be_answered_say_why() {
             "empty prompt",
         ),
         (|request| request.tokens[0] = 4_000_000, "token 4000000"),
-        (|request| request.dictated = vec![1, 4_000_001], "token 4000001"),
+        (|request| request.forced = vec![1, 4_000_001], "token 4000001"),
         (|request| request.sampling.temperature = f64::NAN, "temperature is NaN"),
         (|request| request.sampling.top_p = Some(0.0), "top_p"),
         (|request| request.sampling.top_k = Some(0), "top_k"),
@@ -307,7 +312,7 @@ fn requests_that_cannot_be_answered_say_why() {
         (|request| request.sampling.max_tokens = 1_000_000, "pages of the cache"),
     ] {
         let message = wrong(change);
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
-    assert_eq!(engine.unanswered(), 0);
+    assert_eq!(engine.pending(), 0);
 }

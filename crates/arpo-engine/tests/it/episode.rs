@@ -1,4 +1,4 @@
-//! Episodes made of the golden conversation, with responses sampled by an engine in place of its own.
+//! Episodes from the golden conversation, with the agent's turns sampled by an engine.
 
 use crate::golden::Golden;
 use arpo_core::trajectory::PolicyVersion;
@@ -12,7 +12,7 @@ use tch::Kind;
 
 pub(crate) const TEMPERATURE: f64 = 0.9;
 
-/// What is said between the agent's turns, and the screenshots in it.
+/// The text between the agent's turns, and its screenshots.
 pub(crate) struct Script {
     golden: Golden,
     image_token: u32,
@@ -21,8 +21,8 @@ pub(crate) struct Script {
     screenshots: Vec<Screenshot>,
 }
 
-/// An episode that was played: every token, which are the agent's, and their log-probabilities.
-pub(crate) struct Played {
+/// A sampled episode: all tokens, which of them are the agent's, and their log-probabilities.
+pub(crate) struct SampledEpisode {
     pub(crate) tokens: Vec<u32>,
     pub(crate) trained: Vec<bool>,
     pub(crate) logp: Vec<f32>,
@@ -44,7 +44,7 @@ impl Script {
                 segments.push(vec![]);
             }
         }
-        segments.pop(); // behind the last turn
+        segments.pop(); // after the last turn
         assert!(segments.len() > 1, "several turns");
         let screenshots = golden
             .images()
@@ -70,10 +70,10 @@ impl Script {
         EngineOptions {
             cache_bytes: 8 << 20,
             feature_bytes: 1 << 20,
-            fixed_vision: false,
+            frozen_vision: false,
             page_tokens: 16,
-            most_running: 8,
-            prompt_tokens: 4096,
+            max_running: 8,
+            max_prefill_tokens: 4096,
             forbidden: self.forbidden(),
         }
     }
@@ -90,13 +90,13 @@ impl Script {
             forbidden: self.forbidden(),
             activation_bytes: 0,
             logit_rows: 7,
-            length_step: 1,
-            share_beginnings: false,
+            pad_to_multiple: 1,
+            share_prefixes: false,
         };
         Learner::new(Model::from_checkpoint(self.golden.checkpoint()), options)
     }
 
-    /// The request after so many turns.
+    /// The request for a turn.
     pub(crate) fn request(&self, prompt: &[u32], seed: u64, turn: usize) -> Request {
         let mut left = prompt.iter().filter(|&&token| token == self.image_token).count();
         let shown = self.grids.iter().take_while(|grid| {
@@ -108,21 +108,21 @@ impl Script {
             tokens: prompt.to_vec(),
             screenshots: self.screenshots[..shown.count()].to_vec(),
             sampling: sampling(seed, turn),
-            dictated: vec![],
+            forced: vec![],
         }
     }
 
-    /// Plays episodes together, turn by turn.
-    pub(crate) fn play(&self, engine: &mut Engine, seeds: &[u64]) -> Vec<Played> {
-        let mut episodes: Vec<Played> =
-            seeds.iter().map(|_| Played { tokens: vec![], trained: vec![], logp: vec![] }).collect();
+    /// Samples several episodes in a batch, turn by turn.
+    pub(crate) fn play(&self, engine: &mut Engine, seeds: &[u64]) -> Vec<SampledEpisode> {
+        let mut episodes: Vec<SampledEpisode> =
+            seeds.iter().map(|_| SampledEpisode { tokens: vec![], trained: vec![], logp: vec![] }).collect();
         for (turn, segment) in self.segments.iter().enumerate() {
             let requests = episodes.iter_mut().zip(seeds).map(|(episode, &seed)| {
                 episode.tokens.extend(segment);
                 episode.trained.resize(episode.tokens.len(), false);
                 self.request(&episode.tokens, seed, turn)
             });
-            let completions = answer(engine, requests.collect());
+            let completions = complete(engine, requests.collect());
             for (episode, completion) in episodes.iter_mut().zip(completions) {
                 assert_eq!(completion.tokens.len(), completion.logp.len());
                 episode.tokens.extend(completion.tokens);
@@ -134,11 +134,11 @@ impl Script {
     }
 
     /// The learner's log-probabilities of the agent's tokens.
-    pub(crate) fn scored(&self, learner: &Learner, played: &Played) -> Vec<f32> {
-        let pictures = self.golden.pictures();
-        let shown: Vec<usize> = (0..self.request(&played.tokens, 0, 0).screenshots.len()).collect();
-        let episode = Episode { tokens: &played.tokens, pictures: &shown, trained: &played.trained };
-        let batch = MicroBatch { episodes: &[episode], pictures: &pictures };
+    pub(crate) fn scored(&self, learner: &Learner, episode: &SampledEpisode) -> Vec<f32> {
+        let images = self.golden.image_inputs();
+        let shown: Vec<usize> = (0..self.request(&episode.tokens, 0, 0).screenshots.len()).collect();
+        let episode = Episode { tokens: &episode.tokens, images: &shown, trained: &episode.trained };
+        let batch = MicroBatch { episodes: &[episode], images: &images };
         learner.scores(&batch).unwrap().logp.remove(0)
     }
 }
@@ -156,11 +156,11 @@ pub(crate) fn sampling(seed: u64, turn: usize) -> Sampling {
     }
 }
 
-/// Runs the engine until all are answered; completions in the order of the requests.
-pub(crate) fn answer(engine: &mut Engine, requests: Vec<Request>) -> Vec<Completion> {
+/// Runs the engine until all requests are complete; completions in the order of the requests.
+pub(crate) fn complete(engine: &mut Engine, requests: Vec<Request>) -> Vec<Completion> {
     let ids: Vec<_> = requests.into_iter().map(|request| engine.submit(request).unwrap()).collect();
     let mut completions = std::collections::BTreeMap::new();
-    while engine.unanswered() > 0 {
+    while engine.pending() > 0 {
         completions.extend(engine.pass().unwrap());
     }
     ids.iter().map(|id| completions.remove(id).unwrap()).collect()

@@ -16,12 +16,12 @@ pub(crate) struct State {
     pub(crate) draft: Option<(u32, u32)>,
 }
 
-/// Where the buttons start to count.
+/// The time a new alarm starts from.
 pub(crate) const START: (u32, u32) = (7, 0);
-/// Minutes per press.
+/// Minutes per button press.
 pub(crate) const MINUTE_STEP: u32 = 10;
 
-/// As the list shows a time.
+/// A time as the list shows it.
 pub(crate) fn time(hour: u32, minute: u32) -> String {
     format!("{hour:02}:{minute:02}")
 }

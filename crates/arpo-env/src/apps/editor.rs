@@ -14,17 +14,17 @@ pub(crate) struct State {
     pub(crate) path: String,
     /// The text, saved or not.
     pub(crate) text: String,
-    /// What is asked.
+    /// The open dialog.
     pub(crate) dialog: Dialog,
     /// The name being typed.
     pub(crate) name: String,
-    /// What is looked for.
+    /// The text to find.
     pub(crate) find: String,
-    /// What it becomes.
+    /// Its replacement.
     pub(crate) replace: String,
 }
 
-/// What covers the text.
+/// The dialog over the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dialog {
@@ -108,15 +108,15 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
         ("name", Gesture::Set(Value::Text(text))) => state.name.clone_from(text),
         ("what", Gesture::Set(Value::Text(text))) => state.find.clone_from(text),
         ("with", Gesture::Set(Value::Text(text))) => state.replace.clone_from(text),
-        ("save", _) if state.path.is_empty() => ask(desktop, Dialog::SaveAs),
+        ("save", _) if state.path.is_empty() => show_dialog(desktop, Dialog::SaveAs),
         ("save", _) => {
             desktop.world.files.insert(state.path.clone(), state.text.clone());
         }
-        ("find", _) => ask(desktop, Dialog::Find),
+        ("find", _) => show_dialog(desktop, Dialog::Find),
         ("new", _) => *state = State::default(),
-        ("open", _) => ask(desktop, Dialog::Open),
-        ("saveas", _) => ask(desktop, Dialog::SaveAs),
-        ("close", _) => ask(desktop, Dialog::Closed),
+        ("open", _) => show_dialog(desktop, Dialog::Open),
+        ("saveas", _) => show_dialog(desktop, Dialog::SaveAs),
+        ("close", _) => show_dialog(desktop, Dialog::Closed),
         ("file", _) => load(desktop, which),
         ("named", _) => {
             let name = state.name.trim().to_owned();
@@ -125,18 +125,18 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
             if !file.is_empty() && folder_exists && !desktop.world.folders.contains(&name) {
                 desktop.world.files.insert(name.clone(), state.text.clone());
                 state.path = name;
-                ask(desktop, Dialog::Closed);
+                show_dialog(desktop, Dialog::Closed);
             }
         }
         ("replace", _) if !state.find.is_empty() => {
             state.text = state.text.replace(&state.find, &state.replace);
-            ask(desktop, Dialog::Closed);
+            show_dialog(desktop, Dialog::Closed);
         }
         _ => {}
     }
 }
 
-fn ask(desktop: &mut Desktop, dialog: Dialog) {
+fn show_dialog(desktop: &mut Desktop, dialog: Dialog) {
     let state = &mut desktop.session.states.editor;
     state.dialog = dialog;
     for text in [&mut state.name, &mut state.find, &mut state.replace] {
@@ -145,7 +145,7 @@ fn ask(desktop: &mut Desktop, dialog: Dialog) {
     desktop.scroll_to_start();
 }
 
-/// Opens a file; what was not saved is lost.
+/// Opens a file; unsaved changes are lost.
 pub(crate) fn load(desktop: &mut Desktop, path: &str) {
     let text = desktop.world.files.get(path).cloned().unwrap_or_default();
     desktop.session.states.editor = State { path: path.to_owned(), text, ..State::default() };

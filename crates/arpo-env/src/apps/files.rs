@@ -1,4 +1,4 @@
-//! Files: a list of one folder's entries; new folders, renaming, moving and deleting, with a question before it.
+//! Files: a list of one folder's entries; new folders, renaming, moving and deleting, the last with a confirmation.
 
 use crate::apps::{labelled_field, yes_no};
 use crate::desktop::Desktop;
@@ -14,13 +14,13 @@ pub(crate) struct State {
     pub(crate) folder: String,
     /// The selected entry's path; a folder's ends with a slash.
     pub(crate) selected: String,
-    /// What is asked.
+    /// The open dialog.
     pub(crate) dialog: Dialog,
     /// The name being typed.
     pub(crate) name: String,
 }
 
-/// What covers the list.
+/// The dialog over the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dialog {
@@ -32,14 +32,14 @@ pub(crate) enum Dialog {
     Delete,
 }
 
-/// What can be done with an entry.
+/// Actions on an entry.
 const ACTIONS: [(&str, &str); 4] =
     [("open", "Open"), ("rename", "Rename"), ("move", "Move"), ("delete", "Delete")];
 
 /// The name of the top folder.
 pub(crate) const TOP: &str = "Top";
 
-/// Paths of the open folder's entries; folders' end with a slash.
+/// Paths of the open folder's entries; those of folders end with a slash.
 pub(crate) fn entries(desktop: &Desktop) -> Vec<String> {
     let open = &desktop.session.states.files.folder;
     let folders = desktop.world.folders.iter().filter(|_| open.is_empty()).map(|folder| format!("{folder}/"));
@@ -59,8 +59,8 @@ pub(crate) fn view(desktop: &Desktop) -> View {
         Node::new(Role::Item, format!("files:item:{path}"), shown(path)).on(state.selected == *path).drags()
     };
     let items = entries(desktop).iter().map(entry).collect();
-    let place = if state.folder.is_empty() { TOP } else { &state.folder };
-    let title = if pocket { place.to_owned() } else { format!("Files - {place}") };
+    let folder = if state.folder.is_empty() { TOP } else { &state.folder };
+    let title = if pocket { folder.to_owned() } else { format!("Files - {folder}") };
     let up = Node::new(Role::Button, "files:up", "Up").enabled(!state.folder.is_empty());
     let new = Node::new(Role::Button, "files:new", if pocket { "New" } else { "New folder" });
     let new = new.size(1, 3).enabled(state.folder.is_empty());
@@ -144,24 +144,24 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
             open(desktop, &path);
         }
         ("up", _) => enter(desktop, ""),
-        ("new", _) => ask(desktop, Dialog::NewFolder),
-        ("rename", _) => ask(desktop, Dialog::Rename),
-        ("move", _) => ask(desktop, Dialog::Move),
-        ("delete", _) => ask(desktop, Dialog::Delete),
-        ("close", _) => ask(desktop, Dialog::Closed),
+        ("new", _) => show_dialog(desktop, Dialog::NewFolder),
+        ("rename", _) => show_dialog(desktop, Dialog::Rename),
+        ("move", _) => show_dialog(desktop, Dialog::Move),
+        ("delete", _) => show_dialog(desktop, Dialog::Delete),
+        ("close", _) => show_dialog(desktop, Dialog::Closed),
         ("name", Gesture::Set(Value::Text(name))) => desktop.session.states.files.name.clone_from(name),
         ("create", _) => {
             let name = desktop.session.states.files.name.trim().to_owned();
-            if usable(desktop, &name) {
+            if is_usable(desktop, &name) {
                 desktop.world.folders.insert(name);
-                ask(desktop, Dialog::Closed);
+                show_dialog(desktop, Dialog::Closed);
             }
         }
         ("renamed", _) => rename(desktop),
         ("target", _) => {
             let path = desktop.session.states.files.selected.clone();
             move_entry(desktop, &path, which);
-            ask(desktop, Dialog::Closed);
+            show_dialog(desktop, Dialog::Closed);
         }
         ("deleted", _) => {
             let path = std::mem::take(&mut desktop.session.states.files.selected);
@@ -170,19 +170,19 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
                 desktop.world.files.retain(|file, _| split_path(file).0 != folder);
             }
             desktop.world.files.remove(&path);
-            ask(desktop, Dialog::Closed);
+            show_dialog(desktop, Dialog::Closed);
         }
         _ => {}
     }
 }
 
-/// A name nothing has yet, without a slash.
-fn usable(desktop: &Desktop, name: &str) -> bool {
+/// Whether a name is free and has no slash.
+fn is_usable(desktop: &Desktop, name: &str) -> bool {
     let taken = desktop.world.folders.contains(name) || desktop.world.files.contains_key(name);
     !name.is_empty() && !name.contains('/') && !taken
 }
 
-fn ask(desktop: &mut Desktop, dialog: Dialog) {
+fn show_dialog(desktop: &mut Desktop, dialog: Dialog) {
     let state = &mut desktop.session.states.files;
     if matches!(dialog, Dialog::Rename | Dialog::Move | Dialog::Delete) && state.selected.is_empty() {
         return;
@@ -212,7 +212,7 @@ fn rename(desktop: &mut Desktop) {
     let name = desktop.session.states.files.name.trim().to_owned();
     let old = desktop.session.states.files.selected.clone();
     let new = if let Some(folder) = old.strip_suffix('/') {
-        if !usable(desktop, &name) {
+        if !is_usable(desktop, &name) {
             return;
         }
         desktop.world.folders.remove(folder);
@@ -235,7 +235,7 @@ fn rename(desktop: &mut Desktop) {
         new
     };
     desktop.session.states.files.selected = new;
-    ask(desktop, Dialog::Closed);
+    show_dialog(desktop, Dialog::Closed);
 }
 
 /// Moves a file; folders stay where they are.

@@ -1,4 +1,4 @@
-//! Mail: folders of messages; reading, answering, archiving, deleting and writing them.
+//! Mail: folders of messages; reading, replying, archiving, deleting and writing them.
 
 use crate::apps::{labelled_field, yes_no};
 use crate::desktop::Desktop;
@@ -106,7 +106,7 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
                 state.open.as_ref().and_then(|subject| desktop.world.mail.get_key_value(subject))
             {
                 let to = message.person.clone();
-                state.draft = Some(Draft { to, subject: answer_to(subject), text: String::new() });
+                state.draft = Some(Draft { to, subject: reply_subject(subject), text: String::new() });
             }
         }
         ("archive", _) => {
@@ -134,12 +134,12 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
     }
 }
 
-/// The subject of an answer.
-pub(crate) fn answer_to(subject: &str) -> String {
+/// The subject of a reply.
+pub(crate) fn reply_subject(subject: &str) -> String {
     format!("Re {subject}")
 }
 
-/// Sends what has a receiver and a subject; a second message of the same subject is kept beside the first.
+/// Sends a draft with a receiver and a subject; a second message with the same subject gets a `+` appended.
 fn send(desktop: &mut Desktop) {
     let state = &mut desktop.session.states.mail;
     let Some(draft) = &state.draft else { return };

@@ -1,7 +1,7 @@
-//! The applications: each a pure state, a view of it, and what its widgets do.
+//! The applications: each has a plain state, a view of it, and a handler for its widgets.
 //!
-//! A module holds `State` (what the window shows and what is not yet saved), `view` (the window), `dialog` (what
-//! covers it, if anything) and `event` (a widget was used). What is kept for good goes into the world.
+//! A module holds `State` (what the window shows and what is not yet saved), `view` (the window), `dialog` (the
+//! dialog over it, if any) and `event` (a widget was used). Saved data goes into the world.
 
 pub(crate) mod alarms;
 pub(crate) mod editor;
@@ -45,7 +45,7 @@ pub(crate) fn view(desktop: &Desktop, app: App) -> View {
     }
 }
 
-/// What covers an application's window.
+/// The dialog over an application's window.
 pub(crate) fn dialog(desktop: &Desktop, app: App) -> Option<View> {
     match app {
         App::Files => files::dialog(desktop),
@@ -56,7 +56,7 @@ pub(crate) fn dialog(desktop: &Desktop, app: App) -> Option<View> {
     }
 }
 
-/// A widget of an application was used.
+/// Handles the use of an application's widget.
 pub(crate) fn event(desktop: &mut Desktop, app: App, verb: &str, which: &str, gesture: &Gesture) {
     match app {
         App::Settings => settings::event(desktop, verb, which, gesture),

@@ -1,4 +1,4 @@
-//! Player: songs, a list of one's own, playing and pausing, the volume.
+//! Player: songs, a playlist, playing and pausing, the volume.
 
 use crate::desktop::Desktop;
 use crate::view::{Gesture, Group, Node, Role, Value, View};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct State {
-    /// The own list is shown instead of all songs.
+    /// The playlist is shown instead of all songs.
     pub(crate) list: bool,
     /// The selected song; empty for none.
     pub(crate) selected: String,
 }
 
-/// A press of the first button would pause: nothing else is selected than what plays.
+/// Whether the play button would pause: nothing but the playing song is selected.
 pub(crate) fn pauses(desktop: &Desktop) -> bool {
     let (player, selected) = (&desktop.world.player, &desktop.session.states.player.selected);
     player.playing && (selected.is_empty() || *selected == player.song)

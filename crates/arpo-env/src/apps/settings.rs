@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct State {
     /// The shown page; empty for the first.
     pub(crate) page: String,
-    /// Changed, not yet applied: the value as a switch, a level or a choice holds it.
+    /// Changed but not yet applied values, by setting.
     pub(crate) draft: BTreeMap<String, Value>,
 }
 
-/// Pages of the settings there are, in order.
+/// Pages of the existing settings, in order.
 pub(crate) fn pages(desktop: &Desktop) -> Vec<&str> {
     let pages: BTreeSet<&str> = desktop.world.settings.values().map(Setting::page).collect();
     pages.into_iter().collect()
@@ -30,7 +30,7 @@ pub(crate) fn shown_page(desktop: &Desktop) -> String {
     page.map(|page| (*page).to_owned()).unwrap_or_default()
 }
 
-/// A setting as a widget holds it.
+/// A setting's value as a widget holds it.
 pub(crate) fn value_of(setting: &Setting) -> Value {
     match setting {
         Setting::Switch { on, .. } => Value::On(*on),
@@ -39,7 +39,7 @@ pub(crate) fn value_of(setting: &Setting) -> Value {
     }
 }
 
-/// A setting with what is not yet applied.
+/// The value of a setting, including a change not yet applied.
 pub(crate) fn drafted(desktop: &Desktop, name: &str, setting: &Setting) -> Value {
     desktop.session.states.settings.draft.get(name).cloned().unwrap_or_else(|| value_of(setting))
 }
@@ -130,7 +130,7 @@ pub(crate) fn event(desktop: &mut Desktop, verb: &str, which: &str, gesture: &Ge
     }
 }
 
-/// Notes a change, or forgets it where it changes nothing.
+/// Records a change, or drops it if it restores the applied value.
 fn change(desktop: &mut Desktop, name: &str, value: Value) {
     let unchanged = desktop.world.settings.get(name).map(value_of).as_ref() == Some(&value);
     let draft = &mut desktop.session.states.settings.draft;

@@ -1,4 +1,4 @@
-//! Sheet: a grid of cells, a line to edit the selected one, sums and sorting.
+//! Sheet: a grid of cells, a field to edit the selected one, sums and sorting.
 
 use crate::desktop::Desktop;
 use crate::view::{Gesture, Group, Node, Role, Value, View};
@@ -33,7 +33,7 @@ pub(crate) fn cell_name(column: usize, row: usize) -> String {
 }
 
 /// (0, 0) of `A1`.
-pub(crate) fn cell_place(name: &str) -> Option<(usize, usize)> {
+pub(crate) fn cell_position(name: &str) -> Option<(usize, usize)> {
     let column = name.bytes().next()?.checked_sub(b'A')?;
     let row: usize = name.get(1..)?.parse().ok()?;
     Some((usize::from(column), row.checked_sub(1)?))
@@ -96,9 +96,9 @@ fn write(desktop: &mut Desktop, cell: String, text: String) {
     }
 }
 
-/// The sum of the whole numbers above a cell; none if there are none.
+/// The sum of the integers above a cell; none if there are none.
 pub(crate) fn sum_above(cells: &BTreeMap<String, String>, cell: &str) -> Option<String> {
-    let (column, row) = cell_place(cell)?;
+    let (column, row) = cell_position(cell)?;
     let number = |row: usize| cells.get(&cell_name(column, row))?.trim().parse::<i64>().ok();
     let numbers: Vec<i64> = (0..row).filter_map(number).collect();
     let total = numbers.iter().try_fold(0_i64, |total, number| total.checked_add(*number))?;
@@ -140,7 +140,7 @@ pub(crate) fn sorted_by(
 
 fn sort(desktop: &mut Desktop, descending: bool) {
     let (columns, rows, _) = dimensions(desktop.look.pocket());
-    if let Some((column, _)) = cell_place(&desktop.session.states.sheet.cell) {
+    if let Some((column, _)) = cell_position(&desktop.session.states.sheet.cell) {
         desktop.world.sheet = sorted_by(&desktop.world.sheet, column, descending, (columns, rows));
     }
 }

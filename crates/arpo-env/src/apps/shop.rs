@@ -1,4 +1,4 @@
-//! Shop: an order over three pages (what, for whom, how) that is checked on the way.
+//! Shop: an order over three pages (product, recipient, delivery) with validation.
 
 use crate::apps::labelled_field;
 use crate::desktop::Desktop;
@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct State {
-    /// 0: what, 1: for whom, 2: how, 3: done.
+    /// 0: product, 1: recipient, 2: delivery, 3: done.
     pub(crate) page: usize,
     /// The chosen product.
     pub(crate) product: String,
-    /// How many beyond the first.
+    /// Quantity minus one.
     pub(crate) more: u32,
-    /// For whom.
+    /// The recipient.
     pub(crate) name: String,
     /// Post code.
     pub(crate) code: String,
-    /// How it is brought; empty for the first way.
+    /// The delivery method; empty for the first one.
     pub(crate) delivery: String,
-    /// What is wrong with the page.
+    /// The validation error of the page.
     pub(crate) complaint: String,
 }
 
-/// Ways of delivery.
+/// Delivery methods.
 pub(crate) const DELIVERIES: [&str; 3] = ["Post", "Van", "Bike"];
-/// The most of one product.
+/// The largest quantity of one product.
 pub(crate) const MAX_QUANTITY: u32 = 9;
 
-/// The chosen way of delivery.
+/// The chosen delivery method.
 pub(crate) fn delivery(state: &State) -> &str {
     if state.delivery.is_empty() { DELIVERIES[0] } else { &state.delivery }
 }
@@ -66,10 +66,12 @@ pub(crate) fn view(desktop: &Desktop) -> View {
             .bottom(Group::fixed(vec![complaint]))
             .bottom(Group::shuffled(vec![back, button("next", "Next").keys("enter")])),
         2 => {
-            let way = |way: &str| {
-                Node::new(Role::Radio, format!("shop:way:{way}"), way).on(delivery(state) == way).size(1, 4)
+            let method = |method: &str| {
+                Node::new(Role::Radio, format!("shop:way:{method}"), method)
+                    .on(delivery(state) == method)
+                    .size(1, 4)
             };
-            view.body(Group::fixed(DELIVERIES.map(way).into()))
+            view.body(Group::fixed(DELIVERIES.map(method).into()))
                 .bottom(Group::shuffled(vec![back, button("buy", "Buy").keys("enter")]))
         }
         _ => view
@@ -117,7 +119,7 @@ fn turn(desktop: &mut Desktop, by: isize) {
     desktop.scroll_to_start();
 }
 
-/// What keeps the form from its next page.
+/// Why the form cannot go to its next page; empty if it can.
 fn complaint(state: &State) -> &'static str {
     let digits = state.code.trim();
     match state.page {

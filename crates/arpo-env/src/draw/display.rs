@@ -1,10 +1,10 @@
-//! A display: an egui context, the passes an action takes, and the picture after it.
+//! A display: an egui context, the passes that carry out an action, and the image after it.
 
 use crate::desktop::{Desktop, Focus};
 use crate::draw::font;
 use crate::draw::palette::{ATLAS_SIDE, pixel_scale, style};
 use crate::draw::raster::{Atlas, Canvas};
-use crate::draw::widgets::{Drawer, Used};
+use crate::draw::widgets::{Interactions, SceneRenderer};
 use crate::layout::Scene;
 use crate::look::{Font, Look};
 use egui::{Context, Event, Id, Memory, Modifiers, OutputCommand, RawInput, Rect, Vec2, pos2};
@@ -12,24 +12,24 @@ use image::RgbImage;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// Seconds that one pass takes on the screen's own clock.
+/// Seconds per pass on the simulated clock.
 const PASS_SECS: f64 = 0.01;
-/// Seconds between actions: too long for two clicks to become a double click.
+/// Simulated seconds between actions: too long for two clicks to become a double click.
 const ACTION_SECS: f64 = 2.0;
 
-/// What one pass led to.
-pub(crate) struct Passed {
-    pub(crate) used: Used,
+/// The outcome of one pass.
+pub(crate) struct PassResult {
+    pub(crate) used: Interactions,
     /// Text that was cut or copied.
     pub(crate) copied: Option<String>,
 }
 
-/// An egui context with its pixels.
+/// An egui context with its framebuffer.
 pub(crate) struct Display {
     context: Context,
     atlas: Atlas,
     canvas: Canvas,
-    picture: Arc<RgbImage>,
+    image: Arc<RgbImage>,
     look: Look,
     clock: f64,
     /// The focus as egui has it.
@@ -59,22 +59,22 @@ impl Display {
         if look.pocket() || look.font == Font::Pixel {
             context.add_glyph_rasterizer(font::rasterizer(pixel_scale(look)));
         }
-        let picture = Arc::new(RgbImage::new(look.width, look.height));
+        let image = Arc::new(RgbImage::new(look.width, look.height));
         let (atlas, canvas, look) = (Atlas::default(), Canvas::default(), look.clone());
-        Self { context, atlas, canvas, picture, look, clock: 0.0, focus: None }
+        Self { context, atlas, canvas, image, look, clock: 0.0, focus: None }
     }
 
     pub(crate) fn look(&self) -> &Look {
         &self.look
     }
 
-    /// The last picture.
-    pub(crate) fn shown(&self) -> Arc<RgbImage> {
-        Arc::clone(&self.picture)
+    /// The last image.
+    pub(crate) fn last_image(&self) -> Arc<RgbImage> {
+        Arc::clone(&self.image)
     }
 
-    /// Starts afresh with a state: nothing of an earlier episode is left in egui but its glyphs.
-    pub(crate) fn begin(&mut self, desktop: &Desktop, scene: &Scene) {
+    /// Starts from a state: nothing of an earlier episode is left in egui except its glyphs.
+    pub(crate) fn reset(&mut self, desktop: &Desktop, scene: &Scene) {
         self.context.memory_mut(|memory| {
             let options = std::mem::take(&mut memory.options);
             *memory = Memory::default();
@@ -87,8 +87,8 @@ impl Display {
         }
     }
 
-    /// Time between two actions.
-    pub(crate) fn rest(&mut self) {
+    /// Lets time pass between two actions.
+    pub(crate) fn advance_clock(&mut self) {
         self.clock += ACTION_SECS;
     }
 
@@ -98,7 +98,7 @@ impl Display {
         scene: &Scene,
         events: Vec<Event>,
         modifiers: Modifiers,
-    ) -> (Used, egui::FullOutput) {
+    ) -> (Interactions, egui::FullOutput) {
         self.clock += PASS_SECS;
         let size = egui::vec2(self.look.width as f32, self.look.height as f32);
         let input = RawInput {
@@ -116,12 +116,12 @@ impl Display {
                 }
             });
         }
-        let mut drawer = Drawer { desktop, scene, take_focus, used: Used::default() };
+        let mut renderer = SceneRenderer { desktop, scene, take_focus, used: Interactions::default() };
         let output = self.context.run_ui(input, |ui| {
             ui.spacing_mut().item_spacing = Vec2::ZERO;
-            drawer.draw(ui);
+            renderer.draw(ui);
         });
-        let used = drawer.used;
+        let used = renderer.used;
         self.focus.clone_from(&used.focus);
         (used, output)
     }
@@ -133,37 +133,37 @@ impl Display {
         scene: &Scene,
         events: Vec<Event>,
         modifiers: Modifiers,
-    ) -> Passed {
+    ) -> PassResult {
         let (used, output) = self.run(desktop, scene, events, modifiers);
         let copied = output.platform_output.commands.iter().find_map(|command| match command {
             OutputCommand::CopyText(text) => Some(text.clone()),
             _ => None,
         });
         self.atlas.update(output.textures_delta);
-        Passed { used, copied }
+        PassResult { used, copied }
     }
 
-    /// The picture of a state, and what has the keyboard in it.
-    pub(crate) fn picture(&mut self, desktop: &Desktop, scene: &Scene) -> (Arc<RgbImage>, Option<Focus>) {
+    /// Renders a state; also returns the keyboard focus.
+    pub(crate) fn render(&mut self, desktop: &Desktop, scene: &Scene) -> (Arc<RgbImage>, Option<Focus>) {
         let (used, output) = self.run(desktop, scene, vec![], Modifiers::default());
         self.atlas.update(output.textures_delta);
         let primitives = self.context.tessellate(output.shapes, output.pixels_per_point);
-        if Arc::get_mut(&mut self.picture).is_none() {
-            self.picture = Arc::new(RgbImage::new(self.look.width, self.look.height));
+        if Arc::get_mut(&mut self.image).is_none() {
+            self.image = Arc::new(RgbImage::new(self.look.width, self.look.height));
         }
-        if let Some(picture) = Arc::get_mut(&mut self.picture) {
-            self.canvas.paint(picture, &self.atlas, &primitives);
+        if let Some(image) = Arc::get_mut(&mut self.image) {
+            self.canvas.paint(image, &self.atlas, &primitives);
             if self.look.tint {
-                tint(picture);
+                tint(image);
             }
         }
-        self.forget_history(used.focus.as_ref());
-        (Arc::clone(&self.picture), used.focus)
+        self.clear_history(used.focus.as_ref());
+        (Arc::clone(&self.image), used.focus)
     }
 
-    /// Leaves nothing of the focused field's past in egui but the cursor, so that a restored desktop goes on
+    /// Clears the focused field's history in egui except the cursor, so that a restored desktop continues
     /// exactly as the saved one would have.
-    fn forget_history(&self, focus: Option<&Focus>) {
+    fn clear_history(&self, focus: Option<&Focus>) {
         let Some(focus) = focus else { return };
         let id = Id::unique(&focus.id);
         if let Some(old) = egui::text_edit::TextEditState::load(&self.context, id) {
@@ -175,9 +175,9 @@ impl Display {
 }
 
 /// Red fades towards the left and blue towards the top, to half.
-fn tint(picture: &mut RgbImage) {
-    let (width, height) = (picture.width(), picture.height());
-    let pixels: &mut [u8] = picture;
+fn tint(image: &mut RgbImage) {
+    let (width, height) = (image.width(), image.height());
+    let pixels: &mut [u8] = image;
     for (y, row) in pixels.chunks_exact_mut(width as usize * 3).enumerate() {
         let blue = 128 + 128 * y as u32 / height;
         for (x, pixel) in row.as_chunks_mut::<3>().0.iter_mut().enumerate() {

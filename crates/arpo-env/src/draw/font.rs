@@ -1,8 +1,8 @@
 //! The pocket font: crisp 5x9 bitmaps in cells of 6x11 pixels, drawn here and handed to egui glyph by glyph.
 //!
 //! Printable ASCII and the Latin-1 letters, accented ones composed of a letter and an accent. egui lays the text
-//! out as it does any other; only the picture of each character comes from the table, so it is exact at its
-//! native size on every machine. What the table lacks falls through to egui's own fonts.
+//! out as it does any other; only the bitmap of each character comes from the table, so it is exact at its
+//! native size on every machine. Characters missing from the table fall back to egui's own fonts.
 
 use egui::epaint::text::{FontPriority, GlyphBitmap, GlyphRasterizer, RasterizedGlyph};
 use egui::{Color32, ColorImage, vec2};
@@ -84,7 +84,7 @@ fn table() -> &'static BTreeMap<char, Bitmap> {
     })
 }
 
-/// Hands egui the bitmaps, before any font is asked, whole pixels wide: `scale` screen pixels per pixel.
+/// Gives egui the bitmaps, ahead of any font, at an integer scale: `scale` screen pixels per pixel.
 pub(crate) fn rasterizer(scale: usize) -> GlyphRasterizer {
     GlyphRasterizer::new("arpo_env::pocket", move |request| {
         let mut characters = request.cluster.chars();
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn ascii_and_latin_letters_are_there_and_differ() {
         let wanted = (' '..='~').chain(('À'..='ÿ').filter(|c| c.is_alphabetic()));
-        let mut pictures = BTreeSet::new();
+        let mut bitmaps = BTreeSet::new();
         for character in wanted {
             assert!(table().contains_key(&character), "{character}");
-            assert!(pictures.insert(table()[&character]), "{character} looks like another one");
+            assert!(bitmaps.insert(table()[&character]), "{character} looks like another one");
         }
     }
 

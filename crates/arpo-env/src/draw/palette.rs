@@ -31,7 +31,7 @@ const WALLPAPERS: [(u8, u8, u8); 6] =
 impl Palette {
     pub(crate) fn of(look: &Look) -> Self {
         let grey = Color32::from_gray;
-        let (r, g, b) = WALLPAPERS[(look.drawn("wallpaper") % WALLPAPERS.len() as u64) as usize];
+        let (r, g, b) = WALLPAPERS[(look.seeded_hash("wallpaper") % WALLPAPERS.len() as u64) as usize];
         match look.theme {
             Theme::Light => Self {
                 wallpaper: if look.pocket() { grey(225) } else { Color32::from_rgb(r, g, b) },
@@ -113,8 +113,8 @@ pub(crate) fn style(look: &Look) -> Style {
     visuals.text_edit_bg_color = Some(palette.field);
     visuals.selection.bg_fill = palette.chosen;
     visuals.selection.stroke = Stroke::new(1.0, palette.chosen_text);
-    // egui chooses a widget's style by what it was a pass ago; with one style for all, a picture shows the state
-    // alone, whatever came before it and wherever the pointer is
+    // egui chooses a widget's style by its state one pass ago; with one style for all, an image depends on the state
+    // alone, not on what came before or where the pointer is
     let mut widget = visuals.widgets.inactive;
     widget.fg_stroke = Stroke::new(1.0, palette.text);
     widget.bg_stroke = Stroke::new(1.0, palette.edge);

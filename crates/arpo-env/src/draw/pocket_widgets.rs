@@ -1,10 +1,10 @@
-//! Pocket widgets: egui's senses and text, drawn to the pixel inside their cell.
+//! Pocket widgets: egui handles input and text; the drawing is pixel-exact inside each cell.
 //!
-//! Nothing changes under the pointer: a picture shows the state and nothing else.
+//! Nothing changes under the pointer: an image depends on the state alone.
 
 use crate::draw::palette::{Palette, text_font};
-use crate::draw::widgets::{Drawer, frame, slider_fraction};
-use crate::layout::Placed;
+use crate::draw::widgets::{SceneRenderer, frame, slider_fraction};
+use crate::layout::PlacedWidget;
 use crate::layout::pocket::{TEXT, cell_corner};
 use crate::look::{CELL, Look};
 use crate::view::{Role, Value};
@@ -14,10 +14,10 @@ use egui::{Align2, Color32, Painter, Pos2, Rect, Ui, pos2, vec2};
 const MARK: f32 = 10.0;
 
 /// Draws a widget and what it holds. Text fields are drawn by egui itself.
-pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
+pub(crate) fn draw(ui: &Ui, placed: &PlacedWidget, look: &Look, focused: bool) {
     let palette = Palette::of(look);
     let painter = ui.painter();
-    let Placed { node, rect, .. } = placed;
+    let PlacedWidget { node, rect, .. } = placed;
     let on = node.value == Value::On(true);
     let text_colour = match (node.enabled, on && is_filled(node.role)) {
         (false, _) => palette.faint,
@@ -47,7 +47,7 @@ pub(crate) fn draw(ui: &Ui, placed: &Placed, look: &Look, focused: bool) {
     let mut at = corner + vec2(TEXT.0, TEXT.1);
     let label = match (&node.role, &node.value) {
         (Role::Slider, Value::Level(value, _)) => {
-            // the number stands in the last but one patch of the widget
+            // the number is in the last but one patch of the widget
             at.x = corner.x + CELL.0 as f32 * node.span as f32 - TEXT.0;
             value.to_string()
         }
@@ -76,8 +76,8 @@ fn is_filled(role: Role) -> bool {
 }
 
 /// Text whose top row of pixels is at `at`.
-fn text(ui: &Ui, clip: Rect, at: Pos2, words: String, colour: Color32, look: &Look) {
-    let galley = ui.painter().layout_no_wrap(words, text_font(look), colour);
+fn text(ui: &Ui, clip: Rect, at: Pos2, label: String, colour: Color32, look: &Look) {
+    let galley = ui.painter().layout_no_wrap(label, text_font(look), colour);
     let top = at.y - glyph_top(&galley);
     ui.painter().with_clip_rect(clip.intersect(ui.clip_rect())).galley(pos2(at.x, top), galley, colour);
 }
@@ -108,7 +108,7 @@ fn mark(painter: &Painter, rect: Rect, on: bool, round: bool, palette: &Palette)
 
 fn slider(painter: &Painter, rect: Rect, value: &Value, palette: &Palette) {
     let Value::Level(value, max) = value else { return };
-    let track = Drawer::track(rect, true);
+    let track = SceneRenderer::track(rect, true);
     painter.rect_filled(
         Rect::from_x_y_ranges(track.x_range(), rect.min.y + 7.0..=rect.min.y + 9.0),
         0.0,

@@ -1,7 +1,7 @@
 //! The rasteriser: egui's clipped triangles to RGB pixels on the CPU, the same on every machine.
 //!
-//! Coverage is decided at pixel centres and colours are blended with whole numbers, so no platform's arithmetic
-//! shows. Two triangles that make an axis-aligned rectangle (nearly everything egui draws: panels and glyphs) are
+//! Coverage is decided at pixel centres and colours are blended in integers, so the result is the same on every
+//! platform. Two triangles that make an axis-aligned rectangle (nearly everything egui draws: panels and glyphs) are
 //! filled or copied row by row; anything else goes through the general triangle.
 
 use egui::epaint::{ImageData, ImageDelta, Primitive, Vertex};
@@ -17,7 +17,7 @@ pub(crate) struct Atlas {
 }
 
 impl Atlas {
-    /// Takes over what egui changed. All textures are the one font atlas: nothing here shows pictures.
+    /// Applies the changes of egui. All textures are the one font atlas: nothing here shows images.
     pub(crate) fn update(&mut self, mut delta: TexturesDelta) {
         for (_, deltas) in std::mem::take(&mut delta.set) {
             for delta in deltas {
@@ -42,7 +42,7 @@ impl Atlas {
             let start = (top + row) * self.width + left;
             let Some(target) = self.coverage.get_mut(start..start + width) else { continue };
             for (to, from) in target.iter_mut().zip(pixels) {
-                *to = levelled(from.a());
+                *to = quantised(from.a());
             }
         }
     }
@@ -53,9 +53,9 @@ impl Atlas {
     }
 }
 
-/// Coverage in sixteen levels: glyphs of egui's own fonts are rasterised by whatever vector instructions a machine
-/// has, and the last bits of that are not worth another picture.
-fn levelled(coverage: u8) -> u8 {
+/// Coverage in sixteen levels: glyphs of egui's own fonts are rasterised with whatever vector instructions a machine
+/// has, and the last bits of that must not change the image.
+fn quantised(coverage: u8) -> u8 {
     ((u16::from(coverage) + 8) / 17 * 17) as u8
 }
 
@@ -78,7 +78,7 @@ impl Span {
     }
 }
 
-/// Draws meshes onto a picture; its buffers are used again for the next one.
+/// Draws meshes onto an image and reuses its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas {
     /// One row of a colour, to be copied.
@@ -87,17 +87,17 @@ pub(crate) struct Canvas {
 
 impl Canvas {
     /// Draws all primitives, in their order.
-    pub(crate) fn paint(&mut self, picture: &mut RgbImage, atlas: &Atlas, primitives: &[ClippedPrimitive]) {
+    pub(crate) fn paint(&mut self, image: &mut RgbImage, atlas: &Atlas, primitives: &[ClippedPrimitive]) {
         for ClippedPrimitive { clip_rect, primitive } in primitives {
             if let Primitive::Mesh(mesh) = primitive {
-                self.mesh(picture, atlas, *clip_rect, mesh);
+                self.mesh(image, atlas, *clip_rect, mesh);
             }
         }
     }
 
-    fn mesh(&mut self, picture: &mut RgbImage, atlas: &Atlas, clip: Rect, mesh: &Mesh) {
-        let columns = Span { from: 0, to: picture.width() as usize };
-        let lines = Span { from: 0, to: picture.height() as usize };
+    fn mesh(&mut self, image: &mut RgbImage, atlas: &Atlas, clip: Rect, mesh: &Mesh) {
+        let columns = Span { from: 0, to: image.width() as usize };
+        let lines = Span { from: 0, to: image.height() as usize };
         let edge = |value: f32| value.round().max(0.0) as usize;
         let columns = Span { from: edge(clip.min.x), to: edge(clip.max.x).min(columns.to) };
         let lines = Span { from: edge(clip.min.y), to: edge(clip.max.y).min(lines.to) };
@@ -111,24 +111,24 @@ impl Canvas {
             if at + 6 <= mesh.indices.len() {
                 let second = [3, 4, 5].map(|i| corner(mesh.indices[at + i]));
                 if let Some(quad) = Quad::of(&first, &second) {
-                    self.quad(picture, atlas, columns, lines, &quad);
+                    self.quad(image, atlas, columns, lines, &quad);
                     at += 6;
                     continue;
                 }
             }
-            triangle(picture, atlas, columns, lines, &first);
+            triangle(image, atlas, columns, lines, &first);
             at += 3;
         }
     }
 
-    fn quad(&mut self, picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, quad: &Quad) {
+    fn quad(&mut self, image: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, quad: &Quad) {
         let across = Span::of_centres(quad.low.pos.x, quad.high.pos.x, columns);
         let down = Span::of_centres(quad.low.pos.y, quad.high.pos.y, lines);
         if across.is_empty() || down.is_empty() {
             return;
         }
-        let stride = picture.width() as usize * 3;
-        let pixels: &mut [u8] = picture;
+        let stride = image.width() as usize * 3;
+        let pixels: &mut [u8] = image;
         if quad.low.uv == quad.high.uv {
             let colour = covered(quad.low.color, atlas.at(quad.low.uv.x, quad.low.uv.y));
             if colour.a() == 255 {
@@ -179,7 +179,7 @@ struct Quad {
 }
 
 impl Quad {
-    #[expect(clippy::float_cmp, reason = "corners of a rectangle share the same two numbers")]
+    #[expect(clippy::float_cmp, reason = "corners of a rectangle share the same two coordinates")]
     fn of(first: &[Vertex; 3], second: &[Vertex; 3]) -> Option<Self> {
         let all = || first.iter().chain(second);
         let colour = first[0].color;
@@ -232,7 +232,7 @@ fn blend(pixel: &mut [u8; 3], colour: Color32) {
     }
 }
 
-/// The pixels of a row that a triangle may cover, one more on each side: most rows of a slim triangle have few.
+/// The pixels of a row that a triangle may cover, plus one on each side: most rows of a slim triangle have few.
 fn row_span(edges: &[(egui::Pos2, egui::Pos2); 3], y: f32, across: Span) -> std::ops::Range<usize> {
     let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
     for (p, q) in edges {
@@ -255,7 +255,7 @@ fn row_span(edges: &[(egui::Pos2, egui::Pos2); 3], y: f32, across: Span) -> std:
 }
 
 /// Any triangle: colours and atlas positions are interpolated at pixel centres.
-fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, corners: &[Vertex; 3]) {
+fn triangle(image: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, corners: &[Vertex; 3]) {
     let [a, mut b, mut c] = *corners;
     let area =
         |p: egui::Pos2, q: egui::Pos2, r: egui::Pos2| (q.x - p.x) * (r.y - p.y) - (q.y - p.y) * (r.x - p.x);
@@ -268,7 +268,7 @@ fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, c
         return;
     }
     let (low, high) = (a.pos.min(b.pos).min(c.pos), a.pos.max(b.pos).max(c.pos));
-    // one pixel more on each side: the edges decide
+    // one extra pixel on each side: the edges decide
     let across = Span::of_centres(low.x - 1.0, high.x + 1.0, columns);
     let down = Span::of_centres(low.y - 1.0, high.y + 1.0, lines);
     // a pixel on an edge belongs to one of the two triangles that share it
@@ -278,8 +278,8 @@ fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, c
     let texel = atlas.at(a.uv.x, a.uv.y);
     let flat = plain && a.color == b.color && b.color == c.color;
     let colour = covered(a.color, texel);
-    let stride = picture.width() as usize * 3;
-    let pixels: &mut [u8] = picture;
+    let stride = image.width() as usize * 3;
+    let pixels: &mut [u8] = image;
     for y in down.from..down.to {
         let inside = |x: &usize| {
             let centre = egui::pos2(*x as f32 + 0.5, y as f32 + 0.5);
@@ -288,7 +288,7 @@ fn triangle(picture: &mut RgbImage, atlas: &Atlas, columns: Span, lines: Span, c
                 side > 0.0 || (side == 0.0 && owned(*p, *q))
             })
         };
-        // a triangle covers one stretch of a row
+        // a triangle covers one contiguous span of a row
         let candidates = row_span(&edges, y as f32 + 0.5, across);
         let Some(first) = candidates.clone().find(inside) else { continue };
         let last = candidates.rev().find(inside).unwrap_or(first);

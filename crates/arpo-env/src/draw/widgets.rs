@@ -1,12 +1,12 @@
-//! One egui pass over a scene: every widget is put into its place, drawn, and asked how it was used.
+//! One egui pass over a scene: every widget is positioned, drawn, and checked for input.
 //!
-//! On the desktop these are egui's own widgets; in the pocket profile egui senses, edits and focuses, and the
-//! drawing is ours. Sliders are ours in both, so that a number has one place.
+//! On the desktop these are egui's own widgets; in the pocket profile egui handles input, editing and focus, and the
+//! drawing is ours. Sliders are ours in both, so that a level always has the same position.
 
 use crate::desktop::{Desktop, Focus};
 use crate::draw::palette::{Palette, text_font};
 use crate::draw::pocket_widgets;
-use crate::layout::{Part, Placed, Scene, Surface};
+use crate::layout::{PlacedWidget, Scene, SceneItem, Surface};
 use crate::view::{Gesture, Node, Role, Value};
 use egui::text::{CCursor, CCursorRange};
 use egui::text_edit::TextEditState;
@@ -21,28 +21,28 @@ const FIELD_LIMIT: usize = 64;
 const TEXT_LIMIT: usize = 2000;
 /// From a slider's edge to the end of its track.
 const TRACK_INSET: f32 = 6.0;
-/// What a slider's number takes beside it.
+/// Width of the number beside a slider.
 const NUMBER_WIDTH: f32 = 26.0;
 
-/// What a pass found out.
+/// The input that widgets received in a pass.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct Interactions {
     /// Widgets that were used, in drawing order.
     pub(crate) gestures: Vec<(String, Gesture)>,
-    /// What has the keyboard now.
+    /// The keyboard focus after the pass.
     pub(crate) focus: Option<Focus>,
 }
 
 /// Draws a scene in one pass.
-pub(crate) struct Drawer<'a> {
+pub(crate) struct SceneRenderer<'a> {
     pub(crate) desktop: &'a Desktop,
     pub(crate) scene: &'a Scene,
-    /// egui's focus is to follow the session's.
+    /// egui's focus must follow the session's.
     pub(crate) take_focus: bool,
-    pub(crate) used: Used,
+    pub(crate) used: Interactions,
 }
 
-/// Where a level lies between 0 and 1.
+/// A level as a fraction between 0 and 1.
 pub(crate) fn slider_fraction(value: u32, max: u32) -> f32 {
     value.min(max) as f32 / max.max(1) as f32
 }
@@ -60,7 +60,7 @@ pub(crate) fn frame(painter: &Painter, rect: Rect, width: f32, colour: Color32) 
     }
 }
 
-impl Drawer<'_> {
+impl SceneRenderer<'_> {
     /// The line a slider's handle moves on.
     pub(crate) fn track(rect: Rect, pocket: bool) -> Rect {
         let number = if pocket { 16.0 } else { NUMBER_WIDTH };
@@ -69,10 +69,10 @@ impl Drawer<'_> {
 
     pub(crate) fn draw(&mut self, ui: &mut Ui) {
         let scene = self.scene;
-        for (index, part) in scene.parts.iter().enumerate() {
-            match part {
-                Part::Panel { surface, rect } => self.panel(ui, index, *surface, *rect),
-                Part::Widget(placed) => {
+        for (index, item) in scene.items.iter().enumerate() {
+            match item {
+                SceneItem::Panel { surface, rect } => self.panel(ui, index, *surface, *rect),
+                SceneItem::Widget(placed) => {
                     if let Some(response) = self.widget(ui, placed) {
                         self.read(ui, placed, &response);
                     }
@@ -99,7 +99,7 @@ impl Drawer<'_> {
         if framed {
             frame(ui.painter(), rect, 1.0, palette.edge);
         }
-        // nothing below a panel is reached through it
+        // a panel blocks input to everything below it
         let response = ui.interact(rect, Id::unique(("panel", index)), Sense::click_and_drag());
         if let Surface::Window(app) = surface
             && (response.clicked() || response.drag_started())
@@ -109,9 +109,9 @@ impl Drawer<'_> {
         }
     }
 
-    /// Puts a widget into its place; none for words that nothing can be done with.
-    fn widget(&mut self, ui: &mut Ui, placed: &Placed) -> Option<Response> {
-        let Placed { node, rect, active } = placed;
+    /// Adds a widget; none for a plain label.
+    fn widget(&mut self, ui: &mut Ui, placed: &PlacedWidget) -> Option<Response> {
+        let PlacedWidget { node, rect, active } = placed;
         let look = &self.desktop.look;
         let usable = *active && node.enabled;
         if matches!(node.role, Role::Field | Role::Text) {
@@ -139,9 +139,9 @@ impl Drawer<'_> {
         Some(self.desktop_widget(ui, placed, usable, sense))
     }
 
-    /// egui's own widgets, each in a child of its place.
-    fn desktop_widget(&mut self, ui: &mut Ui, placed: &Placed, usable: bool, sense: Sense) -> Response {
-        let Placed { node, rect, .. } = placed;
+    /// egui's own widgets, each in a child `Ui` with its rectangle.
+    fn desktop_widget(&mut self, ui: &mut Ui, placed: &PlacedWidget, usable: bool, sense: Sense) -> Response {
+        let PlacedWidget { node, rect, .. } = placed;
         let on = node.value == Value::On(true);
         let centred = matches!(node.role, Role::Button | Role::Tab);
         let align = if centred { Align::Center } else { Align::Min };
@@ -192,12 +192,12 @@ impl Drawer<'_> {
     }
 
     /// Labels, title bars and sliders of the desktop.
-    fn desktop_own(&self, ui: &Ui, placed: &Placed, focused: bool) {
-        let Placed { node, rect, .. } = placed;
+    fn desktop_own(&self, ui: &Ui, placed: &PlacedWidget, focused: bool) {
+        let PlacedWidget { node, rect, .. } = placed;
         let look = &self.desktop.look;
         let palette = Palette::of(look);
         let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
-        let words = |text: String, x: f32| {
+        let draw_text = |text: String, x: f32| {
             let galley = painter.layout_no_wrap(text, text_font(look), palette.text);
             let y = (rect.center().y - galley.size().y / 2.0).round();
             painter.galley(pos2(x, y), galley, palette.text);
@@ -205,7 +205,7 @@ impl Drawer<'_> {
         match (&node.role, &node.value) {
             (Role::Title, _) => {
                 painter.rect_filled(*rect, 0.0, palette.title);
-                words(node.label.clone(), rect.min.x + 8.0);
+                draw_text(node.label.clone(), rect.min.x + 8.0);
             }
             (Role::Slider, Value::Level(value, max)) => {
                 let track = Self::track(*rect, false);
@@ -218,14 +218,14 @@ impl Drawer<'_> {
                 let x = (track.min.x + track.width() * slider_fraction(*value, *max)).round();
                 let handle = Rect::from_x_y_ranges(x - 5.0..=x + 5.0, y - 8.0..=y + 8.0);
                 painter.rect_filled(handle, 2.0, if focused { palette.text } else { palette.chosen });
-                words(value.to_string(), rect.max.x - NUMBER_WIDTH + 4.0);
+                draw_text(value.to_string(), rect.max.x - NUMBER_WIDTH + 4.0);
             }
-            _ => words(node.label.clone(), rect.min.x + 2.0),
+            _ => draw_text(node.label.clone(), rect.min.x + 2.0),
         }
     }
 
-    fn field(&mut self, ui: &mut Ui, placed: &Placed) -> Option<Response> {
-        let Placed { node, rect, active } = placed;
+    fn field(&mut self, ui: &mut Ui, placed: &PlacedWidget) -> Option<Response> {
+        let PlacedWidget { node, rect, active } = placed;
         let Value::Text(before) = &node.value else { return None };
         let look = &self.desktop.look;
         let palette = Palette::of(look);
@@ -268,7 +268,7 @@ impl Drawer<'_> {
         Some(response)
     }
 
-    /// How far a text is scrolled, in pixels: to the line of the cursor while it is edited, else as the wheel says.
+    /// How far a text is scrolled, in pixels: to the line of the cursor while it is edited, else by the wheel.
     fn lines_above(&self, ui: &Ui, node: &Node, text: &str, height: f32) -> f32 {
         let session = &self.desktop.session;
         let row = ui.fonts_mut(|fonts| fonts.row_height(&text_font(&self.desktop.look)));
@@ -284,7 +284,7 @@ impl Drawer<'_> {
         lines as f32 * row
     }
 
-    /// Gives a widget the keyboard where the session says so and egui does not know yet.
+    /// Moves the keyboard focus to a widget where the session has it and egui does not yet.
     fn follow_focus(&self, ui: &Ui, node: &Node, id: Id) {
         let Some(focus) = self.desktop.session.focus.as_ref().filter(|focus| focus.id == node.id) else {
             return;
@@ -295,16 +295,16 @@ impl Drawer<'_> {
         ui.memory_mut(|memory| memory.request_focus(id));
         if let Value::Text(text) = &node.value {
             let end = text.chars().count();
-            let at = |place: usize| CCursor::new(place.min(end));
+            let at = |index: usize| CCursor::new(index.min(end));
             let mut state = TextEditState::default();
             state.cursor.set_char_range(Some(CCursorRange::two(at(focus.anchor), at(focus.cursor))));
             state.store(ui.ctx(), id);
         }
     }
 
-    /// Notes how a widget was used.
-    fn read(&mut self, ui: &Ui, placed: &Placed, response: &Response) {
-        let Placed { node, rect, active } = placed;
+    /// Records how a widget was used.
+    fn read(&mut self, ui: &Ui, placed: &PlacedWidget, response: &Response) {
+        let PlacedWidget { node, rect, active } = placed;
         if response.has_focus() {
             let text = matches!(node.role, Role::Field | Role::Text);
             let range = if text { TextEditState::load(ui.ctx(), response.id) } else { None };
@@ -323,7 +323,7 @@ impl Drawer<'_> {
                 if (response.clicked() || response.dragged() || response.drag_stopped())
                     && let Some(at) = pointer()
                 {
-                    let track = Drawer::track(*rect, self.desktop.look.pocket());
+                    let track = SceneRenderer::track(*rect, self.desktop.look.pocket());
                     let fraction = ((at.x - track.min.x) / track.width()).clamp(0.0, 1.0);
                     let level = (fraction * max as f32).round() as u32;
                     if level != value {

@@ -1,7 +1,7 @@
 //! The desktop layout: windows that overlap, dialogs over them, menus under their widget, a task bar.
 
 use crate::desktop::Desktop;
-use crate::layout::{Hidden, Line, Scene, Scrolled, Surface, lines};
+use crate::layout::{HiddenWidget, Line, Scene, ScrollState, Surface, lines};
 use crate::look::Look;
 use crate::view::{Menu, Node, Role, Value, View};
 use crate::world::App;
@@ -9,9 +9,9 @@ use egui::{Pos2, Rect, Vec2, pos2, vec2};
 
 /// Columns of a window.
 const COLUMNS: usize = 12;
-/// Rows of the part that scrolls.
+/// Rows of the scrolling part.
 const BODY_ROWS: usize = 7;
-/// Rows of a dialog's part that scrolls.
+/// Rows of a dialog's scrolling part.
 const DIALOG_ROWS: usize = 5;
 
 /// Lengths in pixels at a scale.
@@ -47,14 +47,14 @@ impl Lengths {
     }
 }
 
-/// Where a window appears when it is opened: drawn where places vary, else in a cascade.
-pub(crate) fn first_place(look: &Look, app: App) -> (f32, f32) {
+/// Where a window opens: at a seeded position with jitter, else in a cascade.
+pub(crate) fn initial_position(look: &Look, app: App) -> (f32, f32) {
     let lengths = Lengths::of(look);
     let size = lengths.window(BODY_ROWS + 3);
     let free = vec2(look.width as f32 - size.x, look.height as f32 - lengths.bar - size.y).max(Vec2::ZERO);
     let number = App::ALL.iter().position(|other| *other == app).unwrap_or(0);
     let fraction = |axis: &str| match look.order {
-        Some(_) => (look.drawn(&format!("window {app} {axis}")) % 1000) as f32 / 1000.0,
+        Some(_) => (look.seeded_hash(&format!("window {app} {axis}")) % 1000) as f32 / 1000.0,
         None => number as f32 / App::ALL.len() as f32,
     };
     ((free.x * fraction("x")).round(), (free.y * fraction("y")).round())
@@ -98,7 +98,7 @@ fn share(node: &Node) -> usize {
     node.share
 }
 
-/// Rows that lines take; a line is as high as its highest widget.
+/// Rows that lines take; a line is as tall as its tallest widget.
 fn height(lines: &[Line]) -> usize {
     lines.iter().map(line_height).sum()
 }
@@ -107,16 +107,16 @@ fn line_height(line: &Line) -> usize {
     line.iter().map(|(node, _)| node.tall).max().unwrap_or(1)
 }
 
-/// Puts lines below one another and returns where they end.
+/// Stacks lines and returns where they end.
 fn put(scene: &mut Scene, lengths: &Lengths, corner: Pos2, lines: Vec<Line>, active: bool) -> f32 {
     let mut y = corner.y;
     for line in lines {
         let rows = line_height(&line);
         for (node, column) in line {
             let width = lengths.column * node.share.min(COLUMNS) as f32 - lengths.gap;
-            let high = lengths.row * node.tall as f32 - lengths.gap;
+            let height = lengths.row * node.tall as f32 - lengths.gap;
             let at = pos2(corner.x + lengths.column * column as f32, y);
-            scene.widget(node, Rect::from_min_size(at, vec2(width, high)), active);
+            scene.widget(node, Rect::from_min_size(at, vec2(width, height)), active);
         }
         y += lengths.row * rows as f32;
     }
@@ -155,8 +155,8 @@ fn app_window(
     frame
 }
 
-/// The shown rows of a list, a bar beside it where there are more, and the names of the rest.
-#[expect(clippy::too_many_arguments, reason = "one call, and every argument is another thing")]
+/// The visible rows of a list, a scroll bar where there are more, and the ids of the hidden ones.
+#[expect(clippy::too_many_arguments, reason = "called twice, with unrelated arguments")]
 fn scrolled_body(
     scene: &mut Scene,
     desktop: &Desktop,
@@ -188,11 +188,11 @@ fn scrolled_body(
             visible.push(line);
         } else {
             let below = row >= offset + shown;
-            scene.hidden.extend(line.into_iter().map(|(node, _)| Hidden { id: node.id, app, below }));
+            scene.hidden.extend(line.into_iter().map(|(node, _)| HiddenWidget { id: node.id, app, below }));
         }
     }
     put(scene, lengths, corner, visible, active);
-    scene.scrolled.insert(app, Scrolled { offset, last });
+    scene.scrolled.insert(app, ScrollState { offset, last });
 }
 
 fn dialog_window(
@@ -215,7 +215,7 @@ fn dialog_window(
     put(scene, lengths, inner + vec2(0.0, lengths.row * DIALOG_ROWS as f32), bottom, true);
 }
 
-/// A dialog that shows all it has.
+/// A dialog without scrolling.
 fn boxed(scene: &mut Scene, lengths: &Lengths, centre: Pos2, title: &str, lines: (Vec<Line>, Vec<Line>)) {
     let (body, bottom) = lines;
     let inner = frame_dialog(scene, lengths, centre, title, height(&body) + height(&bottom));
@@ -239,7 +239,7 @@ fn task_bar(scene: &mut Scene, desktop: &Desktop, lengths: &Lengths, screen: Rec
     scene.panel(Surface::Bar, bar);
     let mut apps = App::ALL;
     if desktop.look.order.is_some() {
-        apps.sort_by_key(|app| desktop.look.drawn(&format!("bar {app}")));
+        apps.sort_by_key(|app| desktop.look.seeded_hash(&format!("bar {app}")));
     }
     let width = (screen.width() / apps.len() as f32).min(lengths.column * 4.0).floor();
     for (index, app) in apps.into_iter().enumerate() {

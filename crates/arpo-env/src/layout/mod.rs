@@ -1,7 +1,6 @@
-//! From views to rectangles: a scene lists every panel and widget with its place, in the order it is drawn.
+//! From views to rectangles: a scene lists every panel and widget with its rectangle, in drawing order.
 //!
-//! The scene is the widget tree too: which widgets are shown, which lie under something else, which would come
-//! into sight by scrolling.
+//! The scene is also the widget tree: which widgets are visible, which are covered, which scrolling would reveal.
 
 pub(crate) mod desktop;
 pub(crate) mod pocket;
@@ -24,20 +23,20 @@ pub(crate) enum Surface {
     Bar,
     /// Darkens what lies below a dialog.
     Shade,
-    /// The part of a list that is shown, beside it.
+    /// The scroll bar beside a list.
     ScrollBar,
 }
 
-/// One thing to draw.
+/// One item to draw.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum SceneItem {
     Panel { surface: Surface, rect: Rect },
-    Widget(Placed),
+    Widget(PlacedWidget),
 }
 
-/// A widget in its place.
+/// A widget with its rectangle.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedWidget {
     pub(crate) node: Node,
     /// Where it is drawn and used.
     pub(crate) rect: Rect,
@@ -45,18 +44,18 @@ pub(crate) struct Placed {
     pub(crate) active: bool,
 }
 
-/// A widget that scrolling would bring into sight.
+/// A widget that scrolling would reveal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenWidget {
     pub(crate) id: String,
     pub(crate) app: App,
-    /// It comes further down than what is shown.
+    /// It lies below the visible part.
     pub(crate) below: bool,
 }
 
 /// How far a window is scrolled: in pages on a pocket screen, in rows on a desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Scrolled {
+pub(crate) struct ScrollState {
     pub(crate) offset: usize,
     pub(crate) last: usize,
 }
@@ -64,9 +63,9 @@ pub(crate) struct Scrolled {
 /// Everything on the screen.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Scene {
-    pub(crate) parts: Vec<Part>,
-    pub(crate) hidden: Vec<Hidden>,
-    pub(crate) scrolled: BTreeMap<App, Scrolled>,
+    pub(crate) items: Vec<SceneItem>,
+    pub(crate) hidden: Vec<HiddenWidget>,
+    pub(crate) scrolled: BTreeMap<App, ScrollState>,
 }
 
 /// A widget as the oracle and grounding questions see it.
@@ -77,7 +76,7 @@ pub struct Widget {
     pub id: String,
     /// What it is.
     pub role: Role,
-    /// What it says.
+    /// Its label.
     pub label: String,
     /// What it holds.
     pub value: Value,
@@ -90,13 +89,13 @@ pub struct Widget {
 }
 
 impl Widget {
-    /// Its middle, on a whole pixel.
+    /// Its centre, on a whole pixel.
     pub fn centre(&self) -> (f64, f64) {
         let [left, top, right, bottom] = self.rect.map(f64::from);
         (f64::midpoint(left, right).floor(), f64::midpoint(top, bottom).floor())
     }
 
-    /// True for what a click does something to.
+    /// True if a click on it has an effect.
     pub fn is_clickable(&self) -> bool {
         self.enabled && !matches!(self.role, Role::Label | Role::Title)
     }
@@ -112,30 +111,30 @@ pub(crate) fn scene(desktop: &Desktop) -> Scene {
 
 impl Scene {
     pub(crate) fn panel(&mut self, surface: Surface, rect: Rect) {
-        self.parts.push(Part::Panel { surface, rect });
+        self.items.push(SceneItem::Panel { surface, rect });
     }
 
     pub(crate) fn widget(&mut self, node: Node, rect: Rect, active: bool) {
-        self.parts.push(Part::Widget(Placed { node, rect, active }));
+        self.items.push(SceneItem::Widget(PlacedWidget { node, rect, active }));
     }
 
     /// Widgets in drawing order.
-    pub(crate) fn widgets(&self) -> impl DoubleEndedIterator<Item = &Placed> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Widget(placed) => Some(placed),
-            Part::Panel { .. } => None,
+    pub(crate) fn widgets(&self) -> impl DoubleEndedIterator<Item = &PlacedWidget> {
+        self.items.iter().filter_map(|item| match item {
+            SceneItem::Widget(placed) => Some(placed),
+            SceneItem::Panel { .. } => None,
         })
     }
 
-    /// Widgets that can be seen and are not under a dialog or another window.
+    /// Visible widgets that are not under a dialog or another window.
     pub(crate) fn tree(&self, desktop: &Desktop) -> Vec<Widget> {
         let mut covers: Vec<Rect> = Vec::new();
         let mut tree = Vec::new();
-        for part in self.parts.iter().rev() {
-            match part {
-                Part::Panel { surface: Surface::ScrollBar, .. } => {}
-                Part::Panel { rect, .. } => covers.push(*rect),
-                Part::Widget(Placed { node, rect, active }) => {
+        for item in self.items.iter().rev() {
+            match item {
+                SceneItem::Panel { surface: Surface::ScrollBar, .. } => {}
+                SceneItem::Panel { rect, .. } => covers.push(*rect),
+                SceneItem::Widget(PlacedWidget { node, rect, active }) => {
                     let covered = covers.iter().any(|cover| cover.contains(rect.center()));
                     if *active && !covered {
                         let focused = desktop.session.focus.as_ref().is_some_and(|focus| focus.id == node.id);
@@ -166,7 +165,7 @@ pub(crate) fn lines(look: &Look, groups: &[Group], columns: usize, size: fn(&Nod
     for group in groups.iter().filter(|group| !group.nodes.is_empty()) {
         let mut nodes: Vec<&Node> = group.nodes.iter().collect();
         if group.shuffle && look.order.is_some() {
-            nodes.sort_by_key(|node| look.drawn(&node.id));
+            nodes.sort_by_key(|node| look.seeded_hash(&node.id));
         }
         let mut line: Line = Vec::new();
         let mut column = 0;

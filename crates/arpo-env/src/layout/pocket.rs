@@ -1,10 +1,10 @@
 //! The pocket layout: one window at a time on cells of 56x28 pixels, one widget in a cell.
 //!
 //! A widget's rectangle and text lie in its cell so that the text starts on a boundary of the model's 14-pixel
-//! patches and stays inside one row of patches. What does not fit comes on further pages.
+//! patches and stays inside one row of patches. What does not fit goes to further pages.
 
 use crate::desktop::Desktop;
-use crate::layout::{Hidden, Line, Scene, Scrolled, Surface, lines};
+use crate::layout::{HiddenWidget, Line, Scene, ScrollState, Surface, lines};
 use crate::look::{CELL, Look};
 use crate::view::{Node, Role, View};
 use crate::world::App;
@@ -23,7 +23,7 @@ fn rows(look: &Look) -> usize {
     (look.height / CELL.1) as usize
 }
 
-fn place(column: usize, row: usize, span: usize) -> Rect {
+fn cell_rect(column: usize, row: usize, span: usize) -> Rect {
     let corner = vec2(column as f32 * CELL.0 as f32, row as f32 * CELL.1 as f32);
     let wider = (span.max(1) - 1) as f32 * CELL.0 as f32;
     Rect::from_min_max(WIDGET.min + corner, WIDGET.max + corner + vec2(wider, 0.0))
@@ -65,26 +65,26 @@ pub(crate) fn scene(desktop: &Desktop) -> Scene {
 
 fn put(scene: &mut Scene, line: Line, row: usize) {
     for (node, column) in line {
-        let rect = place(column, row, node.span);
+        let rect = cell_rect(column, row, node.span);
         scene.widget(node, rect, true);
     }
 }
 
-/// Applications in drawn cells.
+/// Applications in cells in a seeded order.
 fn launcher(scene: &mut Scene, desktop: &Desktop) {
     let look = &desktop.look;
     let mut cells: Vec<(usize, usize)> =
         (0..rows(look)).flat_map(|row| (0..columns(look)).map(move |column| (column, row))).collect();
     if look.order.is_some() {
-        cells.sort_by_key(|(column, row)| look.drawn(&format!("cell {column} {row}")));
+        cells.sort_by_key(|(column, row)| look.seeded_hash(&format!("cell {column} {row}")));
     }
     for (app, (column, row)) in App::ALL.into_iter().zip(cells) {
         let node = Node::new(Role::Button, format!("bar:{app}"), desktop.app_name(app));
-        scene.widget(node, place(column, row, 1), true);
+        scene.widget(node, cell_rect(column, row, 1), true);
     }
 }
 
-/// A window or dialog over the whole screen: a line with the title, then what is shown.
+/// A full-screen window or dialog: a line with the title, then the content.
 fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, dialog: bool) {
     let look = &desktop.look;
     let (across, down) = (columns(look), rows(look));
@@ -95,7 +95,7 @@ fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, d
     for line in &mut bottom {
         shift(look, line, across);
     }
-    // where the screen is too low for all that should always be shown, part of it scrolls with the rest
+    // where the screen is too low for the fixed lines, some of them scroll with the body
     while top.len() + bottom.len() + 2 > down {
         match top.pop() {
             Some(line) => body.insert(0, line),
@@ -107,14 +107,18 @@ fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, d
     let page = app.and_then(|app| desktop.session.scroll.get(&app)).map_or(0, |page| (*page).min(pages - 1));
     let mut title = Node::new(Role::Label, "title", view.title.clone());
     if dialog {
-        scene.widget(title.size(across - 1, 1), place(0, 0, across - 1), true);
+        scene.widget(title.size(across - 1, 1), cell_rect(0, 0, across - 1), true);
     } else {
         title.span = 1;
-        scene.widget(Node::new(Role::Button, "home", "Home"), place(0, 0, 1), true);
-        scene.widget(title, place(1, 0, 1), true);
+        scene.widget(Node::new(Role::Button, "home", "Home"), cell_rect(0, 0, 1), true);
+        scene.widget(title, cell_rect(1, 0, 1), true);
     }
     if let Some(app) = app.filter(|_| pages > 1) {
-        scene.widget(Node::new(Role::Button, format!("more:{app}"), "More"), place(across - 1, 0, 1), true);
+        scene.widget(
+            Node::new(Role::Button, format!("more:{app}"), "More"),
+            cell_rect(across - 1, 0, 1),
+            true,
+        );
     }
     let first_body = 1 + top.len();
     let last_rows = down - bottom.len();
@@ -125,7 +129,8 @@ fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, d
         if index / shown == page {
             put(scene, line, first_body + index % shown);
         } else if let Some(app) = app {
-            let hidden = |(node, _): (Node, usize)| Hidden { id: node.id, app, below: index / shown > page };
+            let hidden =
+                |(node, _): (Node, usize)| HiddenWidget { id: node.id, app, below: index / shown > page };
             scene.hidden.extend(line.into_iter().map(hidden));
         }
     }
@@ -133,15 +138,15 @@ fn window(scene: &mut Scene, desktop: &Desktop, view: &View, app: Option<App>, d
         put(scene, line, last_rows + index);
     }
     if let Some(app) = app {
-        scene.scrolled.insert(app, Scrolled { offset: page, last: pages - 1 });
+        scene.scrolled.insert(app, ScrollState { offset: page, last: pages - 1 });
     }
 }
 
-/// Moves a line that leaves cells free by a drawn number of them.
+/// Shifts a line with free cells by a seeded number of cells.
 fn shift(look: &Look, line: &mut Line, across: usize) {
     let used = line.last().map_or(0, |(node, column)| column + node.span.min(across));
     let name = line.iter().map(|(node, _)| node.id.as_str()).min().unwrap_or_default();
-    let by = (look.drawn(&format!("gap {name}")) % (across - used.min(across) + 1) as u64) as usize;
+    let by = (look.seeded_hash(&format!("gap {name}")) % (across - used.min(across) + 1) as u64) as usize;
     for (_, column) in line {
         *column += by;
     }

@@ -2,12 +2,12 @@
 
 use crate::apps::files::Dialog;
 use crate::desktop::Desktop;
-use crate::oracle::{Want, click};
+use crate::oracle::{Intent, click};
 use crate::world::{World, join_path, split_path};
 
-/// One thing to do with the files.
+/// One operation on the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Chore {
+enum FileOperation {
     NewFolder(String),
     /// An entry (a folder's path ends with a slash) and its new name.
     Rename(String, String),
@@ -16,8 +16,8 @@ enum Chore {
     Delete(String),
 }
 
-/// The first chore, if there is any.
-fn chore(now: &World, target: &World) -> Option<Chore> {
+/// The first operation still to do, if any.
+fn operation(now: &World, target: &World) -> Option<FileOperation> {
     let inside = |world: &World, folder: &str| -> Vec<String> {
         let files = world.files.keys().filter(|path| split_path(path).0 == folder);
         files.map(|path| split_path(path).1.to_owned()).collect()
@@ -26,11 +26,11 @@ fn chore(now: &World, target: &World) -> Option<Chore> {
     let old_folders: Vec<&String> = now.folders.difference(&target.folders).collect();
     for old in &old_folders {
         if let Some(new) = new_folders.iter().find(|new| inside(target, new) == inside(now, old)) {
-            return Some(Chore::Rename(format!("{old}/"), (*new).clone()));
+            return Some(FileOperation::Rename(format!("{old}/"), (*new).clone()));
         }
     }
     if let Some(new) = new_folders.first() {
-        return Some(Chore::NewFolder((*new).clone()));
+        return Some(FileOperation::NewFolder((*new).clone()));
     }
     let added: Vec<&String> = target.files.keys().filter(|path| !now.files.contains_key(*path)).collect();
     for path in now.files.keys().filter(|path| !target.files.contains_key(*path)) {
@@ -39,41 +39,41 @@ fn chore(now: &World, target: &World) -> Option<Chore> {
         let moved = added.iter().filter(same).find(|new| split_path(new).1 == name);
         let renamed = added.iter().filter(same).find(|new| split_path(new).0 == folder);
         if let Some(new) = moved {
-            return Some(Chore::Move(path.clone(), split_path(new).0.to_owned()));
+            return Some(FileOperation::Move(path.clone(), split_path(new).0.to_owned()));
         }
         if let Some(new) = renamed {
-            return Some(Chore::Rename(path.clone(), split_path(new).1.to_owned()));
+            return Some(FileOperation::Rename(path.clone(), split_path(new).1.to_owned()));
         }
         if let Some(new) = added.iter().find(same) {
             let (new_folder, _) = split_path(new);
             let free = !now.files.contains_key(&join_path(new_folder, name));
-            return free.then(|| Chore::Move(path.clone(), new_folder.to_owned()));
+            return free.then(|| FileOperation::Move(path.clone(), new_folder.to_owned()));
         }
         if !old_folders.iter().any(|old| *old == folder) {
-            return Some(Chore::Delete(path.clone()));
+            return Some(FileOperation::Delete(path.clone()));
         }
     }
-    old_folders.first().map(|old| Chore::Delete(format!("{old}/")))
+    old_folders.first().map(|old| FileOperation::Delete(format!("{old}/")))
 }
 
-pub(crate) fn plan(desktop: &Desktop, target: &World, context_menus: bool) -> Option<Want> {
-    let chore = chore(&desktop.world, target)?;
+pub(crate) fn plan(desktop: &Desktop, target: &World, context_menus: bool) -> Option<Intent> {
+    let operation = operation(&desktop.world, target)?;
     let state = &desktop.session.states.files;
-    let (dialog, entry, folder) = match &chore {
-        Chore::NewFolder(_) => (Dialog::NewFolder, "", ""),
-        Chore::Rename(path, _) => (Dialog::Rename, path.as_str(), parent(path)),
-        Chore::Move(path, _) => (Dialog::Move, path.as_str(), parent(path)),
-        Chore::Delete(path) => (Dialog::Delete, path.as_str(), parent(path)),
+    let (dialog, entry, folder) = match &operation {
+        FileOperation::NewFolder(_) => (Dialog::NewFolder, "", ""),
+        FileOperation::Rename(path, _) => (Dialog::Rename, path.as_str(), parent(path)),
+        FileOperation::Move(path, _) => (Dialog::Move, path.as_str(), parent(path)),
+        FileOperation::Delete(path) => (Dialog::Delete, path.as_str(), parent(path)),
     };
     if state.dialog == dialog && (entry.is_empty() || state.selected == entry) {
-        return match &chore {
-            Chore::NewFolder(name) | Chore::Rename(_, name) if state.name != *name => {
-                Some(Want::Type("files:name".into(), name.clone()))
+        return match &operation {
+            FileOperation::NewFolder(name) | FileOperation::Rename(_, name) if state.name != *name => {
+                Some(Intent::Type("files:name".into(), name.clone()))
             }
-            Chore::NewFolder(_) => click("files:create"),
-            Chore::Rename(..) => click("files:renamed"),
-            Chore::Move(_, folder) => click(format!("files:target:{folder}")),
-            Chore::Delete(_) => click("files:deleted"),
+            FileOperation::NewFolder(_) => click("files:create"),
+            FileOperation::Rename(..) => click("files:renamed"),
+            FileOperation::Move(_, folder) => click(format!("files:target:{folder}")),
+            FileOperation::Delete(_) => click("files:deleted"),
         };
     }
     if state.dialog != Dialog::Closed {
@@ -83,19 +83,19 @@ pub(crate) fn plan(desktop: &Desktop, target: &World, context_menus: bool) -> Op
         if !state.folder.is_empty() {
             return click("files:up");
         }
-        return Some(Want::Double(format!("files:item:{folder}/")));
+        return Some(Intent::Double(format!("files:item:{folder}/")));
     }
-    if let Chore::NewFolder(_) = chore {
+    if let FileOperation::NewFolder(_) = operation {
         return click("files:new");
     }
     let menu = desktop.session.menu.as_deref().is_some_and(|id| id.starts_with("files:"));
     if state.selected != entry || (context_menus && !menu) {
         let item = format!("files:item:{entry}");
-        return Some(if context_menus { Want::Right(item) } else { Want::Click(item) });
+        return Some(if context_menus { Intent::Right(item) } else { Intent::Click(item) });
     }
-    let verb = match chore {
-        Chore::Rename(..) => "rename",
-        Chore::Move(..) => "move",
+    let verb = match operation {
+        FileOperation::Rename(..) => "rename",
+        FileOperation::Move(..) => "move",
         _ => "delete",
     };
     if menu {

@@ -1,17 +1,18 @@
 //! Mail: messages to write, answer, archive and delete, from the difference of two worlds.
 
-use crate::apps::mail::{Draft, FOLDERS, answer_to};
+use crate::apps::mail::{Draft, FOLDERS, reply_subject};
 use crate::desktop::Desktop;
-use crate::oracle::{Want, click};
+use crate::oracle::{Intent, click};
 use crate::world::World;
 
-pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Intent> {
     let now = &desktop.world.mail;
     let state = &desktop.session.states.mail;
     let new = target.mail.iter().find(|(subject, _)| !now.contains_key(*subject));
     if let Some((subject, message)) = new.filter(|(_, message)| message.folder == FOLDERS[1]) {
-        let answered =
-            now.iter().find(|(old, letter)| answer_to(old) == *subject && letter.person == message.person);
+        let answered = now
+            .iter()
+            .find(|(old, letter)| reply_subject(old) == *subject && letter.person == message.person);
         if let Some(draft) = &state.draft {
             return Some(fill(draft, &message.person, subject, &message.text));
         }
@@ -39,21 +40,21 @@ pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
     None
 }
 
-fn fill(draft: &Draft, to: &str, subject: &str, text: &str) -> Want {
+fn fill(draft: &Draft, to: &str, subject: &str, text: &str) -> Intent {
     for (id, has, wanted) in [
         ("mail:to", &draft.to, to),
         ("mail:subject", &draft.subject, subject),
         ("mail:text", &draft.text, text),
     ] {
         if has != wanted {
-            return Want::Type(id.into(), wanted.to_owned());
+            return Intent::Type(id.into(), wanted.to_owned());
         }
     }
-    Want::Click("mail:send".into())
+    Intent::Click("mail:send".into())
 }
 
-/// The way to an open message.
-fn show(desktop: &Desktop, subject: &str, folder: &str) -> Option<Want> {
+/// The next step towards an open message.
+fn show(desktop: &Desktop, subject: &str, folder: &str) -> Option<Intent> {
     let state = &desktop.session.states.mail;
     if state.open.is_some() {
         click("mail:back")

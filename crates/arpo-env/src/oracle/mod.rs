@@ -1,8 +1,8 @@
-//! The oracle: one next action at a time, from the state and not from pixels, through ordinary actions.
+//! The oracle: picks one next action at a time from the state, not from pixels, and acts through ordinary actions.
 //!
 //! It compares the world with the one the task's conditions ask for, lets the application with a difference name
-//! the widget to use next (a `Want`), and turns that into a click, a scroll or typed text on the widget's place on
-//! the screen. So it works from any state in the middle of an episode, after mistakes too, where they can be mended.
+//! the widget to use next (an `Intent`), and turns that into a click, a scroll or typed text at the widget's position
+//! on the screen. So it works from any state in the middle of an episode, also after mistakes that can be undone.
 
 mod files;
 mod mail;
@@ -12,7 +12,7 @@ mod shop;
 mod text;
 
 use crate::desktop::Desktop;
-use crate::draw::slider_place;
+use crate::draw::slider_point;
 use crate::embedded::EmbeddedDesktop;
 use crate::layout::{Scene, Widget};
 use crate::view::{Role, Value};
@@ -23,30 +23,30 @@ use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// What is to be done next, with which widget.
+/// The next thing to do, and with which widget.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum Intent {
     Click(String),
     Double(String),
     Right(String),
     /// The field is to hold this text.
     Type(String, String),
-    /// The slider is to stand at this level.
+    /// The slider is to show this level.
     Slide(String, u32),
 }
 
 /// A click on a widget.
-#[expect(clippy::unnecessary_wraps, reason = "what a plan comes to, in one word")]
-pub(crate) fn click(id: impl Into<String>) -> Option<Want> {
-    Some(Want::Click(id.into()))
+#[expect(clippy::unnecessary_wraps, reason = "plans return an Option")]
+pub(crate) fn click(id: impl Into<String>) -> Option<Intent> {
+    Some(Intent::Click(id.into()))
 }
 
-/// Solves tasks; with noise it wanders off now and then and finds its way back.
+/// Solves tasks; with detours it takes a random harmless action now and then, and recovers.
 #[derive(Debug)]
 pub struct Oracle {
     rng: ChaCha8Rng,
     detours: f64,
-    /// How far clicks may miss the middle, as a share of the way to the edge.
+    /// How far clicks may miss the centre, as a fraction of the distance to the edge.
     noise: f64,
     /// Entries are used by their context menu, where there is one.
     context_menus: bool,
@@ -58,21 +58,21 @@ impl Oracle {
         Self::with_detours(0, 0.0)
     }
 
-    /// An oracle that makes a detour before an action with this probability: it looks at another page, selects
-    /// something else, points somewhere, waits. Nothing it could not take back.
+    /// An oracle that takes a detour before an action with this probability: it opens another page, selects
+    /// something else, moves the pointer or waits. It does nothing that cannot be undone.
     pub fn with_detours(seed: u64, detours: f64) -> Self {
         let mut rng = stream(seed, Purpose::Environment, 1, 0);
         let context_menus = detours > 0.0 && rng.random_bool(0.5);
         Self { rng, detours, noise: 0.0, context_menus }
     }
 
-    /// The same with clicks anywhere around the middle of what they are meant for: 0 in the middle, 1 up to the edges.
+    /// The same with clicks spread around the centre of their widget: 0 at the centre, 1 up to the edges.
     #[must_use]
     pub fn with_noise(self, noise: f64) -> Self {
         Self { noise: noise.clamp(0.0, 1.0), ..self }
     }
 
-    /// The next action in an episode; waiting where there is none.
+    /// The next action in an episode; a wait without an episode.
     pub fn next_action(&mut self, environment: &EmbeddedDesktop) -> Action {
         if self.detours > 0.0 && self.rng.random_bool(self.detours) {
             return self.detour(environment);
@@ -85,24 +85,24 @@ impl Oracle {
         let finished = Action::Finished { content: None };
         let tree = scene.tree(desktop);
         if desktop.session.notice.is_some() {
-            return realise(desktop, scene, &tree, &Want::Click("notice:ok".into())).unwrap_or(finished);
+            return to_action(desktop, scene, &tree, &Intent::Click("notice:ok".into())).unwrap_or(finished);
         }
         let Some(target) = evaluator.target(&episode.start) else { return finished };
-        let want = self.want(desktop, &target, &tree).or_else(|| {
+        let intent = self.next_intent(desktop, &target, &tree).or_else(|| {
             let app = evaluator.front().filter(|app| desktop.front() != Some(*app))?;
             Some(to_front(desktop, app, &tree))
         });
-        let action = want.and_then(|want| realise(desktop, scene, &tree, &want)).unwrap_or(finished);
-        self.shaken(action, &tree)
+        let action = intent.and_then(|intent| to_action(desktop, scene, &tree, &intent)).unwrap_or(finished);
+        self.with_click_noise(action, &tree)
     }
 
-    /// A click in the middle of a widget moves a little; one that sets a level stays.
-    fn shaken(&mut self, mut action: Action, tree: &[Widget]) -> Action {
+    /// Moves a click away from the centre of its widget; a click that sets a slider stays.
+    fn with_click_noise(&mut self, mut action: Action, tree: &[Widget]) -> Action {
         if self.noise > 0.0
             && let Action::Click { start_box }
             | Action::LeftDouble { start_box }
             | Action::RightSingle { start_box } = &mut action
-            && let Some(widget) = tree.iter().rev().find(|widget| place(widget) == *start_box)
+            && let Some(widget) = tree.iter().rev().find(|widget| centre_box(widget) == *start_box)
             && widget.role != Role::Slider
         {
             let [left, top, right, bottom] = widget.rect.map(f64::from);
@@ -113,8 +113,8 @@ impl Oracle {
         action
     }
 
-    /// The next widget to use: the front application's business first.
-    fn want(&self, desktop: &Desktop, target: &World, tree: &[Widget]) -> Option<Want> {
+    /// The next widget to use; the front application comes first.
+    fn next_intent(&self, desktop: &Desktop, target: &World, tree: &[Widget]) -> Option<Intent> {
         let mut apps = App::ALL.to_vec();
         if let Some(front) = desktop.front() {
             apps.sort_by_key(|app| *app != front);
@@ -131,11 +131,11 @@ impl Oracle {
             App::Player => office::plan_player(desktop, target),
             App::Shop => shop::plan(desktop, target),
         };
-        let (app, want) = apps.into_iter().find_map(|app| Some((app, plan(app)?)))?;
-        Some(if desktop.front() == Some(app) { want } else { to_front(desktop, app, tree) })
+        let (app, intent) = apps.into_iter().find_map(|app| Some((app, plan(app)?)))?;
+        Some(if desktop.front() == Some(app) { intent } else { to_front(desktop, app, tree) })
     }
 
-    /// Something harmless.
+    /// A harmless action.
     fn detour(&mut self, environment: &EmbeddedDesktop) -> Action {
         let widgets = environment.widgets();
         let harmless = |widget: &&Widget| {
@@ -145,11 +145,11 @@ impl Oracle {
         };
         let choices: Vec<&Widget> = widgets.iter().filter(harmless).collect();
         match (choices.choose(&mut self.rng), self.rng.random_range(0..4)) {
-            (Some(widget), 0) => Action::Hover { start_box: place(widget) },
+            (Some(widget), 0) => Action::Hover { start_box: centre_box(widget) },
             (Some(widget), 1) => {
-                Action::Scroll { start_box: Some(place(widget)), direction: Direction::Down }
+                Action::Scroll { start_box: Some(centre_box(widget)), direction: Direction::Down }
             }
-            (Some(widget), _) => Action::Click { start_box: place(widget) },
+            (Some(widget), _) => Action::Click { start_box: centre_box(widget) },
             (None, _) => Action::Wait {},
         }
     }
@@ -161,42 +161,45 @@ impl Default for Oracle {
     }
 }
 
-fn place(widget: &Widget) -> ModelBox {
+fn centre_box(widget: &Widget) -> ModelBox {
     let (x, y) = widget.centre();
     ModelBox::point(x, y)
 }
 
-/// The way to an application's window: the task bar, or the home screen of a pocket desktop.
-fn to_front(desktop: &Desktop, app: App, tree: &[Widget]) -> Want {
+/// The step towards an application's window: the task bar, or the home screen of a pocket desktop.
+fn to_front(desktop: &Desktop, app: App, tree: &[Widget]) -> Intent {
     let bar = format!("bar:{app}");
     if desktop.look.pocket() && !tree.iter().any(|widget| widget.id == bar) {
-        return Want::Click("home".into());
+        return Intent::Click("home".into());
     }
-    Want::Click(bar)
+    Intent::Click(bar)
 }
 
-/// The action that does what is wanted, or first brings the widget within reach.
-fn realise(desktop: &Desktop, scene: &Scene, tree: &[Widget], want: &Want) -> Option<Action> {
-    let (Want::Click(id) | Want::Double(id) | Want::Right(id) | Want::Type(id, _) | Want::Slide(id, _)) =
-        want;
+/// The action that carries out an intent, or one that first brings the widget within reach.
+fn to_action(desktop: &Desktop, scene: &Scene, tree: &[Widget], intent: &Intent) -> Option<Action> {
+    let (Intent::Click(id)
+    | Intent::Double(id)
+    | Intent::Right(id)
+    | Intent::Type(id, _)
+    | Intent::Slide(id, _)) = intent;
     let Some(widget) = tree.iter().find(|widget| widget.id == *id && widget.enabled) else {
         return reach(desktop, scene, tree, id);
     };
-    let start_box = place(widget);
-    Some(match want {
-        Want::Click(_) => Action::Click { start_box },
-        Want::Double(_) => Action::LeftDouble { start_box },
-        Want::Right(_) => Action::RightSingle { start_box },
-        Want::Slide(_, level) => {
-            let (x, y) = slider_place(widget, *level, desktop.look.pocket())?;
+    let start_box = centre_box(widget);
+    Some(match intent {
+        Intent::Click(_) => Action::Click { start_box },
+        Intent::Double(_) => Action::LeftDouble { start_box },
+        Intent::Right(_) => Action::RightSingle { start_box },
+        Intent::Slide(_, level) => {
+            let (x, y) = slider_point(widget, *level, desktop.look.pocket())?;
             Action::Click { start_box: ModelBox::point(x, y) }
         }
-        Want::Type(_, text) => type_into(desktop, widget, text),
+        Intent::Type(_, text) => type_into(desktop, widget, text),
     })
 }
 
 fn type_into(desktop: &Desktop, widget: &Widget, text: &str) -> Action {
-    let start_box = place(widget);
+    let start_box = centre_box(widget);
     let Value::Text(old) = &widget.value else { return Action::Click { start_box } };
     let Some(focus) = desktop.session.focus.as_ref().filter(|_| widget.focused) else {
         return Action::Click { start_box };
@@ -212,7 +215,7 @@ fn type_into(desktop: &Desktop, widget: &Widget, text: &str) -> Action {
     }
 }
 
-/// Scrolls to a widget that is out of sight, or clears away what lies over it.
+/// Scrolls to a widget that is out of view, or closes what covers it.
 fn reach(desktop: &Desktop, scene: &Scene, tree: &[Widget], id: &str) -> Option<Action> {
     if desktop.session.menu.is_some() {
         return Some(Action::Press { key: "escape".into() });
@@ -221,14 +224,14 @@ fn reach(desktop: &Desktop, scene: &Scene, tree: &[Widget], id: &str) -> Option<
         if desktop.look.pocket() {
             let more = format!("more:{}", hidden.app);
             let more = tree.iter().find(|widget| widget.id == more)?;
-            return Some(Action::Click { start_box: place(more) });
+            return Some(Action::Click { start_box: centre_box(more) });
         }
         let direction = if hidden.below { Direction::Down } else { Direction::Up };
         let title = tree.iter().rev().find(|widget| widget.role == Role::Title)?;
-        return Some(Action::Scroll { start_box: Some(place(title)), direction });
+        return Some(Action::Scroll { start_box: Some(centre_box(title)), direction });
     }
-    // a dialog that is not needed: whatever answers to the escape key closes it
+    // a dialog that is not needed: the widget with the escape shortcut closes it
     let cancels = scene.widgets().rev().find(|placed| placed.active && placed.node.keys == "escape")?;
     let cancel = tree.iter().find(|widget| widget.id == cancels.node.id && widget.enabled)?;
-    Some(Action::Click { start_box: place(cancel) })
+    Some(Action::Click { start_box: centre_box(cancel) })
 }

@@ -2,12 +2,12 @@
 
 use crate::apps::alarms::MINUTE_STEP;
 use crate::apps::player::pauses;
-use crate::apps::sheet::{cell_name, cell_place, dimensions, sorted_by, sum_above};
+use crate::apps::sheet::{cell_name, cell_position, dimensions, sorted_by, sum_above};
 use crate::desktop::Desktop;
-use crate::oracle::{Want, click};
+use crate::oracle::{Intent, click};
 use crate::world::World;
 
-pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Intent> {
     let now = &desktop.world.sheet;
     let cells = now.keys().chain(target.sheet.keys());
     let mut differing: Vec<&String> =
@@ -20,7 +20,7 @@ pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Want> {
     for (column, descending) in (0..columns).flat_map(|column| [(column, false), (column, true)]) {
         let sorts = differing.len() > 2 && !(descending && desktop.look.pocket());
         if sorts && sorted_by(now, column, descending, (columns, rows)) == target.sheet {
-            let there = cell_place(selected).is_some_and(|(at, _)| at == column);
+            let there = cell_position(selected).is_some_and(|(at, _)| at == column);
             let button = if descending { "sheet:down" } else { "sheet:sort" };
             return click(if there {
                 button.to_owned()
@@ -39,10 +39,10 @@ pub(crate) fn plan_sheet(desktop: &Desktop, target: &World) -> Option<Want> {
     if is_sum(cell) && sum_above(now, cell) == Some(wanted(cell)) {
         return click("sheet:sum");
     }
-    Some(Want::Type("sheet:edit".into(), wanted(cell)))
+    Some(Intent::Type("sheet:edit".into(), wanted(cell)))
 }
 
-pub(crate) fn plan_alarms(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan_alarms(desktop: &Desktop, target: &World) -> Option<Intent> {
     let now = &desktop.world.alarms;
     let state = &desktop.session.states.alarms;
     let changed = now.iter().find(|(time, alarm)| target.alarms.get(*time) != Some(*alarm));
@@ -71,7 +71,7 @@ pub(crate) fn plan_alarms(desktop: &Desktop, target: &World) -> Option<Want> {
     }
 }
 
-pub(crate) fn plan_player(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan_player(desktop: &Desktop, target: &World) -> Option<Intent> {
     let (now, wanted) = (&desktop.world.player, &target.player);
     let state = &desktop.session.states.player;
     let select = |song: &str| {
@@ -79,7 +79,7 @@ pub(crate) fn plan_player(desktop: &Desktop, target: &World) -> Option<Want> {
         click(if shown { format!("player:song:{song}") } else { "player:tab:all".into() })
     };
     if now.volume != wanted.volume {
-        return Some(Want::Slide("player:volume".into(), wanted.volume));
+        return Some(Intent::Slide("player:volume".into(), wanted.volume));
     }
     if now.mix != wanted.mix {
         return click("player:mix");

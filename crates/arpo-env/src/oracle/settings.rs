@@ -2,11 +2,11 @@
 
 use crate::apps::settings::{drafted, shown_page, value_of};
 use crate::desktop::Desktop;
-use crate::oracle::{Want, click};
+use crate::oracle::{Intent, click};
 use crate::view::Value;
 use crate::world::{Setting, World};
 
-pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Intent> {
     let shown = shown_page(desktop);
     let mut differing: Vec<(&String, &Setting, Value)> = desktop
         .world
@@ -24,7 +24,7 @@ pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
         }
         return match (setting, wanted) {
             (Setting::Level { .. }, Value::Level(level, _)) => {
-                Some(Want::Slide(format!("settings:level:{name}"), level))
+                Some(Intent::Slide(format!("settings:level:{name}"), level))
             }
             (Setting::Choice { drop: false, .. }, Value::Text(option)) => {
                 click(format!("settings:radio:{name}={option}"))

@@ -2,10 +2,10 @@
 
 use crate::apps::shop::delivery;
 use crate::desktop::Desktop;
-use crate::oracle::{Want, click};
+use crate::oracle::{Intent, click};
 use crate::world::World;
 
-pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
+pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Intent> {
     let placed = &desktop.world.orders;
     let (product, order) =
         target.orders.iter().find(|(product, order)| placed.get(*product) != Some(*order))?;
@@ -17,8 +17,8 @@ pub(crate) fn plan(desktop: &Desktop, target: &World) -> Option<Want> {
         0 if state.more + 1 < order.quantity => click("shop:more"),
         0 if state.more + 1 > order.quantity => click("shop:less"),
         1 | 2 if !first_page_right => click("shop:back"),
-        1 if state.name != order.name => Some(Want::Type("shop:name".into(), order.name.clone())),
-        1 if state.code != order.code => Some(Want::Type("shop:code".into(), order.code.clone())),
+        1 if state.name != order.name => Some(Intent::Type("shop:name".into(), order.name.clone())),
+        1 if state.code != order.code => Some(Intent::Type("shop:code".into(), order.code.clone())),
         0 | 1 => click("shop:next"),
         2 if !second_page_right => click("shop:back"),
         2 if delivery(state) != order.delivery => click(format!("shop:way:{}", order.delivery)),

@@ -1,9 +1,9 @@
 //! Templates of tasks with files and texts.
 
-use crate::tasks::maker::{Maker, Template};
+use crate::tasks::builder::{TaskBuilder, Template};
 use crate::world::{App, join_path};
 
-const fn template(name: &'static str, app: App, make: fn(&mut Maker)) -> Template {
+const fn template(name: &'static str, app: App, make: fn(&mut TaskBuilder)) -> Template {
     Template { name, app, make }
 }
 
@@ -27,12 +27,12 @@ pub(crate) const HELD_OUT: &[Template] = &[
     template("rename-missing", App::Files, rename_missing),
 ];
 
-fn delete(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [text] = maker.names(maker.words.texts);
-    maker.file(name, text);
-    maker.gone(&["files", name]);
-    maker.say(
+fn delete(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [text] = builder.names(builder.words.texts);
+    builder.file(name, text);
+    builder.gone(&["files", name]);
+    builder.instruct(
         "delete {0}",
         &[
             "Delete the file {0}.",
@@ -43,31 +43,31 @@ fn delete(maker: &mut Maker) {
     );
 }
 
-fn rename(maker: &mut Maker) {
-    let [old, new] = maker.names(maker.words.files);
-    let [text] = maker.names(maker.words.texts);
-    maker.file(old, text);
-    maker.without(&["files", new]);
-    maker.gone(&["files", old]);
-    maker.goal(&["files", new], text);
-    maker.say(
+fn rename(builder: &mut TaskBuilder) {
+    let [old, new] = builder.names(builder.words.files);
+    let [text] = builder.names(builder.words.texts);
+    builder.file(old, text);
+    builder.without(&["files", new]);
+    builder.gone(&["files", old]);
+    builder.goal(&["files", new], text);
+    builder.instruct(
         "rename {0} to {1}",
         &["Rename {0} to {1}.", "The file {0} should be called {1} instead.", "Give {0} a new name: {1}."],
         &[old, new],
     );
 }
 
-fn move_in(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [folder] = maker.names(maker.words.folders);
-    let [text] = maker.names(maker.words.texts);
+fn move_in(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [folder] = builder.names(builder.words.folders);
+    let [text] = builder.names(builder.words.texts);
     let path = join_path(folder, name);
-    maker.file(name, text);
-    maker.given(&["folders", folder], folder);
-    maker.without(&["files", &path]);
-    maker.gone(&["files", name]);
-    maker.goal(&["files", &path], text);
-    maker.say(
+    builder.file(name, text);
+    builder.given(&["folders", folder], folder);
+    builder.without(&["files", &path]);
+    builder.gone(&["files", name]);
+    builder.goal(&["files", &path], text);
+    builder.instruct(
         "move {0} to {1}",
         &[
             "Move {0} into the folder {1}.",
@@ -78,15 +78,15 @@ fn move_in(maker: &mut Maker) {
     );
 }
 
-fn new_folder(maker: &mut Maker) {
-    let [folder] = maker.names(maker.words.folders);
-    let files: Vec<String> = maker.words.files.iter().map(|file| join_path(folder, file)).collect();
+fn new_folder(builder: &mut TaskBuilder) {
+    let [folder] = builder.names(builder.words.folders);
+    let files: Vec<String> = builder.words.files.iter().map(|file| join_path(folder, file)).collect();
     for file in &files {
-        maker.without(&["files", file]);
+        builder.without(&["files", file]);
     }
-    maker.without(&["folders", folder]);
-    maker.goal(&["folders", folder], folder);
-    maker.say(
+    builder.without(&["folders", folder]);
+    builder.goal(&["folders", folder], folder);
+    builder.instruct(
         "new folder {0}",
         &[
             "Create a folder named {0}.",
@@ -97,14 +97,14 @@ fn new_folder(maker: &mut Maker) {
     );
 }
 
-fn delete_inside(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [folder] = maker.names(maker.words.folders);
-    let [text] = maker.names(maker.words.texts);
+fn delete_inside(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [folder] = builder.names(builder.words.folders);
+    let [text] = builder.names(builder.words.texts);
     let path = join_path(folder, name);
-    maker.file(&path, text);
-    maker.gone(&["files", &path]);
-    maker.say(
+    builder.file(&path, text);
+    builder.gone(&["files", &path]);
+    builder.instruct(
         "delete {0} in {1}",
         &[
             "Delete {0}, which is in the folder {1}.",
@@ -115,12 +115,12 @@ fn delete_inside(maker: &mut Maker) {
     );
 }
 
-fn write(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [old, new] = maker.names(maker.words.texts);
-    maker.file(name, old);
-    maker.goal(&["files", name], new);
-    maker.say(
+fn write(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [old, new] = builder.names(builder.words.texts);
+    builder.file(name, old);
+    builder.goal(&["files", name], new);
+    builder.instruct(
         "write {1} in {0}",
         &[
             "Change the text of {0} to just \"{1}\" and save it.",
@@ -131,12 +131,12 @@ fn write(maker: &mut Maker) {
     );
 }
 
-fn new_note(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [text] = maker.names(maker.words.texts);
-    maker.without(&["files", name]);
-    maker.goal(&["files", name], text);
-    maker.say(
+fn new_note(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [text] = builder.names(builder.words.texts);
+    builder.without(&["files", name]);
+    builder.goal(&["files", name], text);
+    builder.instruct(
         "new note {0} with {1}",
         &[
             "Create a text file {0} that says {1}.",
@@ -147,13 +147,13 @@ fn new_note(maker: &mut Maker) {
     );
 }
 
-fn replace(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [old, other, new] = maker.names(maker.words.texts);
+fn replace(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [old, other, new] = builder.names(builder.words.texts);
     let before = format!("{old} {other} {old}");
-    maker.file(name, &before);
-    maker.goal(&["files", name], before.replace(old, new));
-    maker.say(
+    builder.file(name, &before);
+    builder.goal(&["files", name], before.replace(old, new));
+    builder.instruct(
         "in {0} change {1} to {2}",
         &[
             "In {0}, replace every {1} with {2} and save the file.",
@@ -164,42 +164,42 @@ fn replace(maker: &mut Maker) {
     );
 }
 
-fn delete_missing(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    for file in maker.words.files {
-        maker.without(&["files", file]);
+fn delete_missing(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    for file in builder.words.files {
+        builder.without(&["files", file]);
     }
-    let paths: Vec<String> = maker.words.folders.iter().map(|folder| join_path(folder, name)).collect();
+    let paths: Vec<String> = builder.words.folders.iter().map(|folder| join_path(folder, name)).collect();
     for path in &paths {
-        maker.without(&["files", path]);
+        builder.without(&["files", path]);
     }
-    maker.infeasible();
-    maker.say(
+    builder.infeasible();
+    builder.instruct(
         "delete {0}",
         &["Delete the file {0}.", "Please throw {0} away.", "Remove {0}, wherever it is."],
         &[name],
     );
 }
 
-fn rename_folder(maker: &mut Maker) {
-    let [old, new] = maker.names(maker.words.folders);
-    let [name] = maker.names(maker.words.files);
-    let [text] = maker.names(maker.words.texts);
-    // the folder holds one file, so that what is to be at the end is known
+fn rename_folder(builder: &mut TaskBuilder) {
+    let [old, new] = builder.names(builder.words.folders);
+    let [name] = builder.names(builder.words.files);
+    let [text] = builder.names(builder.words.texts);
+    // the folder holds one file, so that the final state is known
     let all: Vec<String> = [old, new]
         .iter()
-        .flat_map(|folder| maker.words.files.iter().map(|file| join_path(folder, file)))
+        .flat_map(|folder| builder.words.files.iter().map(|file| join_path(folder, file)))
         .collect();
     for path in &all {
-        maker.without(&["files", path]);
+        builder.without(&["files", path]);
     }
-    maker.without(&["folders", new]);
-    maker.file(&join_path(old, name), text);
-    maker.gone(&["folders", old]);
-    maker.goal(&["folders", new], new);
-    maker.gone(&["files", &join_path(old, name)]);
-    maker.goal(&["files", &join_path(new, name)], text);
-    maker.say(
+    builder.without(&["folders", new]);
+    builder.file(&join_path(old, name), text);
+    builder.gone(&["folders", old]);
+    builder.goal(&["folders", new], new);
+    builder.gone(&["files", &join_path(old, name)]);
+    builder.goal(&["files", &join_path(new, name)], text);
+    builder.instruct(
         "rename folder {0} to {1}",
         &[
             "Rename the folder {0} to {1}.",
@@ -210,16 +210,16 @@ fn rename_folder(maker: &mut Maker) {
     );
 }
 
-fn move_out(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [folder] = maker.names(maker.words.folders);
-    let [text] = maker.names(maker.words.texts);
+fn move_out(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [folder] = builder.names(builder.words.folders);
+    let [text] = builder.names(builder.words.texts);
     let path = join_path(folder, name);
-    maker.file(&path, text);
-    maker.without(&["files", name]);
-    maker.gone(&["files", &path]);
-    maker.goal(&["files", name], text);
-    maker.say(
+    builder.file(&path, text);
+    builder.without(&["files", name]);
+    builder.gone(&["files", &path]);
+    builder.goal(&["files", name], text);
+    builder.instruct(
         "move {0} from {1} to Top",
         &[
             "Move {0} out of {1} to the top folder.",
@@ -230,20 +230,20 @@ fn move_out(maker: &mut Maker) {
     );
 }
 
-fn sort_away(maker: &mut Maker) {
-    let [name] = maker.names(maker.words.files);
-    let [folder] = maker.names(maker.words.folders);
-    let [text] = maker.names(maker.words.texts);
-    let inside: Vec<String> = maker.words.files.iter().map(|file| join_path(folder, file)).collect();
+fn sort_away(builder: &mut TaskBuilder) {
+    let [name] = builder.names(builder.words.files);
+    let [folder] = builder.names(builder.words.folders);
+    let [text] = builder.names(builder.words.texts);
+    let inside: Vec<String> = builder.words.files.iter().map(|file| join_path(folder, file)).collect();
     for path in &inside {
-        maker.without(&["files", path]);
+        builder.without(&["files", path]);
     }
-    maker.without(&["folders", folder]);
-    maker.file(name, text);
-    maker.goal(&["folders", folder], folder);
-    maker.gone(&["files", name]);
-    maker.goal(&["files", &join_path(folder, name)], text);
-    maker.say(
+    builder.without(&["folders", folder]);
+    builder.file(name, text);
+    builder.goal(&["folders", folder], folder);
+    builder.gone(&["files", name]);
+    builder.goal(&["files", &join_path(folder, name)], text);
+    builder.instruct(
         "new folder {1} and move {0} to {1}",
         &[
             "Make a new folder {1} and move {0} into it.",
@@ -254,13 +254,13 @@ fn sort_away(maker: &mut Maker) {
     );
 }
 
-fn save_as(maker: &mut Maker) {
-    let [old, new] = maker.names(maker.words.files);
-    let [text] = maker.names(maker.words.texts);
-    maker.file(old, text);
-    maker.without(&["files", new]);
-    maker.goal(&["files", new], text);
-    maker.say(
+fn save_as(builder: &mut TaskBuilder) {
+    let [old, new] = builder.names(builder.words.files);
+    let [text] = builder.names(builder.words.texts);
+    builder.file(old, text);
+    builder.without(&["files", new]);
+    builder.goal(&["files", new], text);
+    builder.instruct(
         "save {0} as {1}",
         &[
             "Save a copy of {0} under the name {1}.",
@@ -271,15 +271,15 @@ fn save_as(maker: &mut Maker) {
     );
 }
 
-fn rename_missing(maker: &mut Maker) {
-    let [old, new] = maker.names(maker.words.files);
-    maker.without(&["files", old]);
-    let paths: Vec<String> = maker.words.folders.iter().map(|folder| join_path(folder, old)).collect();
+fn rename_missing(builder: &mut TaskBuilder) {
+    let [old, new] = builder.names(builder.words.files);
+    builder.without(&["files", old]);
+    let paths: Vec<String> = builder.words.folders.iter().map(|folder| join_path(folder, old)).collect();
     for path in &paths {
-        maker.without(&["files", path]);
+        builder.without(&["files", path]);
     }
-    maker.infeasible();
-    maker.say(
+    builder.infeasible();
+    builder.instruct(
         "rename {0} to {1}",
         &["Rename {0} to {1}.", "The file {0} should be called {1} instead."],
         &[old, new],

@@ -1,32 +1,32 @@
-//! Tasks beyond the listed ones, by number: as many as a run wants to train on, and some that none trains on.
+//! Tasks beyond the listed ones, by number: as many as a run wants to train on, and unseen ones that no run trains on.
 //!
-//! A task follows from its name alone, in every run and on every machine: `pocket-files-rename-g000123` is the 123rd
-//! generated task, the training templates taking turns; `pocket-files-rename-u000001` is the second unseen one of its
-//! template. Each kind has seeds of its own, and what a listed task, or one of the unseen tasks of all templates, asks
-//! for in the same surroundings is never generated. Templates with few different tasks repeat them under new names.
+//! A task follows from its name alone, in every run and on every machine: `pocket-files-rename-g000123` is generated
+//! task 123, the training templates taking turns; `pocket-files-rename-u000001` is the second unseen task of its
+//! template. Each kind has its own seeds, and no generated task equals a listed one or one of the unseen tasks of all
+//! templates. Templates with few distinct tasks repeat them under new names.
 
-use super::{Part, Suite, Template, coincide, mixed_seed, template_name};
+use super::{Split, Suite, Template, is_same_task, template_name, template_seed};
 use arpo_core::task::Task;
 use std::sync::OnceLock;
 
 /// Unseen tasks that an agent is evaluated on.
 pub const UNSEEN_TASKS: usize = 64;
 
-/// Generated tasks are numbered below this, which keeps the seeds of the kinds apart.
-pub const MOST_GENERATED: u64 = 1 << 48;
+/// Upper bound of the numbers of generated tasks; it keeps the seeds of the kinds apart.
+pub const MAX_GENERATED: u64 = 1 << 48;
 
 const GENERATED_SEEDS: u64 = 1 << 60;
 const UNSEEN_SEEDS: u64 = 1 << 61;
 
-/// Seeds that a number has: they are tried in turn until the task is one that is wanted.
+/// Seeds per number: they are tried in turn until the task is acceptable.
 const TRIES: u64 = 1 << 12;
 
 impl Suite {
-    /// The generated task of a number below [`MOST_GENERATED`].
+    /// The generated task of a number below [`MAX_GENERATED`].
     pub fn generated_task(self, number: u64) -> Task {
         let template = template_of_number(number);
         let wanted = |task: &Task| {
-            !self.is_listed(task) && !self.unseen_tasks().iter().any(|unseen| coincide(unseen, task))
+            !self.is_listed(task) && !self.unseen_tasks().iter().any(|unseen| is_same_task(unseen, task))
         };
         self.first_wanted(template, GENERATED_SEEDS, number, &self.generated_name(number), wanted)
             .expect("every training template has tasks beyond the listed and the unseen ones: see the tests")
@@ -40,7 +40,7 @@ impl Suite {
     /// The generated task of a name; none if no generated task has it.
     pub fn generated_by_name(self, name: &str) -> Option<Task> {
         let (_, number) = name.rsplit_once("-g")?;
-        let number = number.parse().ok().filter(|number| *number < MOST_GENERATED)?;
+        let number = number.parse().ok().filter(|number| *number < MAX_GENERATED)?;
         (self.generated_name(number) == name).then(|| self.generated_task(number))
     }
 
@@ -50,14 +50,14 @@ impl Suite {
         UNSEEN[usize::from(self == Self::Desktop)].get_or_init(|| self.unseen_tasks_of(|_| true, |_| false))
     }
 
-    /// The unseen tasks of some training templates, which take turns, without those that are known: fewer than
+    /// The unseen tasks of the chosen training templates, which take turns, without known tasks: fewer than
     /// [`UNSEEN_TASKS`] only if these templates have no more.
     pub fn unseen_tasks_of(
         self,
         is_chosen: impl Fn(&str) -> bool,
         is_known: impl Fn(&Task) -> bool,
     ) -> Vec<Task> {
-        let templates = Part::Train.templates().into_iter();
+        let templates = Split::Train.templates().into_iter();
         let mut made: Vec<(&Template, Vec<Task>)> = templates
             .filter(|template| is_chosen(&template_name(template)))
             .map(|template| (template, Vec::new()))
@@ -79,7 +79,7 @@ impl Suite {
         let (_, number) = name.rsplit_once("-u")?;
         let number = number.parse().ok().filter(|number| *number < UNSEEN_TASKS)?;
         let of_name = |template: &&Template| self.unseen_name(template, number) == name;
-        let template = Part::Train.templates().into_iter().find(of_name)?;
+        let template = Split::Train.templates().into_iter().find(of_name)?;
         let mut tasks = Vec::new();
         self.make_unseen(template, &mut tasks, number + 1).then(|| tasks.pop()).flatten()
     }
@@ -88,11 +88,12 @@ impl Suite {
         format!("{}-{}-u{number:06}", self.key(), template_name(template))
     }
 
-    /// Makes unseen tasks of a template, all different, until there are so many; false if it has fewer.
+    /// Makes distinct unseen tasks of a template until there are `count`; false if it has fewer.
     fn make_unseen(self, template: &Template, tasks: &mut Vec<Task>, count: usize) -> bool {
         while tasks.len() < count {
             let number = tasks.len();
-            let new = |task: &Task| !self.is_listed(task) && !tasks.iter().any(|other| coincide(other, task));
+            let new =
+                |task: &Task| !self.is_listed(task) && !tasks.iter().any(|other| is_same_task(other, task));
             let name = self.unseen_name(template, number);
             match self.first_wanted(template, UNSEEN_SEEDS, number as u64, &name, new) {
                 Some(task) => tasks.push(task),
@@ -112,11 +113,11 @@ impl Suite {
     ) -> Option<Task> {
         let first = seeds + number * TRIES;
         (first..first + TRIES)
-            .map(|seed| self.make(template, Part::Train, mixed_seed(template, seed), name.to_owned()))
+            .map(|seed| self.make(template, Split::Train, template_seed(template, seed), name.to_owned()))
             .find(is_wanted)
     }
 
-    /// The training template that a listed, generated or unseen task is of, by the task's name: `files-rename`.
+    /// The training template of a listed, generated or unseen task, by the task's name: `files-rename`.
     pub fn template_of(self, name: &str) -> Option<String> {
         let (front, _) = name.strip_prefix(self.key())?.strip_prefix('-')?.rsplit_once('-')?;
         self.templates().into_iter().find(|template| template == front)
@@ -124,7 +125,7 @@ impl Suite {
 }
 
 fn template_of_number(number: u64) -> &'static Template {
-    let templates = Part::Train.templates();
+    let templates = Split::Train.templates();
     templates[(number % templates.len() as u64) as usize]
 }
 

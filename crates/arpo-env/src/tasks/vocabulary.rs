@@ -1,19 +1,19 @@
-//! Every word the pocket suite can show or say: what a word-level tokenizer has to cover.
+//! Every word on the screen or in an instruction of the pocket suite: what a word-level tokenizer has to cover.
 //!
 //! A word is a run of letters; digits and signs stand for themselves, one by one.
 
-use crate::tasks::maker::{Maker, Template};
+use crate::tasks::builder::{TaskBuilder, Template};
 use crate::tasks::words::POCKET;
 use crate::tasks::{devices, files, office};
 use crate::world::App;
 use std::collections::BTreeSet;
 
-/// Labels of the applications' own widgets.
+/// Labels of the applications' widgets.
 const LABELS: &str = "About Add All Apply Archive Back Buy Cancel Choose Close Code Delete Drop Edit File Find From \
     H Home Inbox M Mix More Move Name New Next No Notice OK Off On Open Pause Play Post Van Bike Re Rename Reply Save \
     SaveAs Send Sent Sort Store Sum Text Thanks To Top Up Volume With Yes List digits missing one A B C find read";
 
-/// Instructions drawn per template: more than enough to meet both forms of those that have two.
+/// Instructions sampled per template: more than enough to cover both forms of templates that have two.
 const DRAWS: u64 = 32;
 
 /// The words of a text: runs of letters.
@@ -60,12 +60,12 @@ pub fn pocket_words() -> Vec<String> {
     }
     let training = [devices::TRAINING, files::TRAINING, office::TRAINING].into_iter().flatten();
     let held_out = [devices::HELD_OUT, files::HELD_OUT, office::HELD_OUT].into_iter().flatten();
-    let mut hear = |template: &Template, held_out: bool| {
+    let mut add_instructions = |template: &Template, held_out: bool| {
         for seed in 0..DRAWS {
-            add(&Maker::task(template, true, held_out, seed, String::new()).instruction);
+            add(&TaskBuilder::build(template, true, held_out, seed, String::new()).instruction);
         }
     };
-    training.for_each(|template| hear(template, false));
-    held_out.for_each(|template| hear(template, true));
+    training.for_each(|template| add_instructions(template, false));
+    held_out.for_each(|template| add_instructions(template, true));
     words.into_iter().collect()
 }

@@ -1,6 +1,6 @@
-//! The words that worlds and tasks are made of, per suite.
+//! The word lists that worlds and tasks are made from, per suite.
 
-/// Names for everything that has one.
+/// Names of everything in a world.
 #[derive(Debug)]
 pub(crate) struct Words {
     /// Switches: (page, name).
@@ -11,7 +11,7 @@ pub(crate) struct Words {
     pub(crate) choices: &'static [(&'static str, &'static str, &'static [&'static str], bool)],
     pub(crate) folders: &'static [&'static str],
     pub(crate) files: &'static [&'static str],
-    /// What files and messages say, one word.
+    /// Texts of files and messages, one word each.
     pub(crate) texts: &'static [&'static str],
     pub(crate) people: &'static [&'static str],
     pub(crate) subjects: &'static [&'static str],

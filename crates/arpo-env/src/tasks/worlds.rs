@@ -1,4 +1,5 @@
-//! Worlds drawn from a seed: what lies on a desktop before a task adds its own. The distractors of every task.
+//! Worlds sampled from a seed: the content of a desktop before a task adds its own, and thus the distractors of every
+//! task.
 
 use crate::apps::alarms::{MINUTE_STEP, time};
 use crate::tasks::words::words;
@@ -8,7 +9,7 @@ use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 
 /// The world of a seed.
-pub(crate) fn drawn(pocket: bool, seed: u64) -> World {
+pub(crate) fn sample(pocket: bool, seed: u64) -> World {
     let mut rng = stream(seed, Purpose::Environment, 0, 0);
     let words = words(pocket);
     let mut world = World::default();

@@ -1,17 +1,17 @@
-//! What is drawn: pocket text on the patch grid, the same pixels everywhere, and room for every label.
+//! What is drawn: pocket text on the patch grid, the same pixels everywhere, and labels that fit.
 
 use crate::{later, scene, started};
 use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{Answer, label_at, questions};
+use arpo_env::grounding::{GroundingAnswer, label_at, questions};
 use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
 use arpo_env::view::Role;
 use serde_json::json;
 
-/// Plays pocket tasks and hands every screen to a check.
+/// Runs pocket tasks and passes every screen to a check.
 fn on_pocket_screens(check: impl Fn(&EmbeddedDesktop)) {
     let options = ScreenOptions { tint: false, ..ScreenOptions::pocket() };
     let mut environment = EmbeddedDesktop::new(options).unwrap();
@@ -31,16 +31,16 @@ fn on_pocket_screens(check: impl Fn(&EmbeddedDesktop)) {
 fn ink(environment: &EmbeddedDesktop, rect: [f32; 4]) -> Vec<(u32, u32)> {
     let image = environment.screen().unwrap().image;
     let [left, top, right, _] = rect.map(|edge| edge as u32);
-    let mut places = Vec::new();
+    let mut pixels = Vec::new();
     // inside the frame, across the whole cell
     for y in top - 12..(top + 16).min(image.height()) {
         for x in left + 11..(right - 1).min(image.width()) {
             if image.get_pixel(x, y).0.iter().all(|channel| *channel < 60) {
-                places.push((x, y));
+                pixels.push((x, y));
             }
         }
     }
-    places
+    pixels
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn digest(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Pins the pixels of pocket screens and of desktops in the same font: they come from our own font and whole-number
+/// Pins the pixels of pocket screens and of desktops in the same font: they come from our own font and integer
 /// blending, so that every machine must draw the same.
 #[test]
 fn pixels_are_the_same_on_every_machine() {
@@ -105,7 +105,7 @@ fn pixels_are_the_same_on_every_machine() {
     assert_eq!(digests, PINNED);
 }
 
-/// A thousand desktops live beside each other, and each is its own.
+/// A thousand desktops coexist, each with its own state.
 #[test]
 fn a_thousand_desktops_live_in_one_process() {
     let setup = |level: u32| json!([{"type": "set", "path": "/player/volume", "value": level}]);
@@ -153,11 +153,14 @@ fn grounding_questions_have_the_right_answers() {
             let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
             for question in questions(&widgets, 8, &mut rng) {
                 match (question.text.split_once(' ').unwrap(), question.answer) {
-                    (("find", label), Answer::Act(arpo_core::action::Action::Click { start_box })) => {
+                    (
+                        ("find", label),
+                        GroundingAnswer::Act(arpo_core::action::Action::Click { start_box }),
+                    ) => {
                         kinds.0 += 1;
                         assert_eq!(label_at(&widgets, start_box.x1, start_box.y1), Some(label));
                     }
-                    (("read", at), Answer::Label(label)) => {
+                    (("read", at), GroundingAnswer::Label(label)) => {
                         kinds.1 += 1;
                         let (x, y) = at.split_once(',').unwrap();
                         let found = label_at(&widgets, x.parse().unwrap(), y.parse().unwrap());

@@ -7,7 +7,7 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen};
 use arpo_env::look::ScreenOptions;
 use arpo_env::oracle::Oracle;
-use arpo_env::tasks::{Part, Suite};
+use arpo_env::tasks::{Split, Suite};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ fn in_every_profile() {
         (Suite::Desktop, ScreenOptions::desktop(640, 480)),
         (Suite::Desktop, ScreenOptions::desktop(1920, 1080)),
     ] {
-        let tasks = suite.tasks(Part::Train);
+        let tasks = suite.tasks(Split::Train);
         for task in [0, 2, 10, 20, 24].map(|index| &tasks[index]) {
             let contract = Contract {
                 task: task.clone(),
-                other_task: suite.tasks(Part::HeldOut)[5].clone(),
+                other_task: suite.tasks(Split::HeldOut)[5].clone(),
                 call: Duration::from_mins(1),
             };
             let result = contract.check(|| EmbeddedDesktop::new(options.clone()).unwrap());
@@ -32,12 +32,12 @@ fn in_every_profile() {
     }
 }
 
-/// Desktops in threads of one process draw what they would draw alone.
+/// Desktops in threads of one process draw the same as alone.
 #[test]
 fn desktops_do_not_disturb_one_another() {
-    let played = |suite: Suite| -> Vec<Screen> {
+    let run = |suite: Suite| -> Vec<Screen> {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
-        let task = &suite.tasks(Part::Train)[7];
+        let task = &suite.tasks(Split::Train)[7];
         let mut oracle = Oracle::with_detours(5, 0.3);
         let mut screens = vec![environment.reset(task, 5, later()).unwrap()];
         for _ in 0..12 {
@@ -50,9 +50,9 @@ fn desktops_do_not_disturb_one_another() {
         screens
     };
     for suite in Suite::ALL {
-        let alone = played(suite);
+        let alone = run(suite);
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| played(suite))).collect();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| run(suite))).collect();
             for thread in threads {
                 assert!(thread.join().unwrap() == alone);
             }
@@ -61,7 +61,7 @@ fn desktops_do_not_disturb_one_another() {
 }
 
 #[test]
-fn bad_tasks_and_screens_are_errors_with_words() {
+fn bad_tasks_and_screens_are_errors_with_messages() {
     let mut environment = EmbeddedDesktop::new(ScreenOptions::pocket()).unwrap();
     let mut refused = |setup: Value, evaluator: Value| {
         let task = Task {
@@ -74,7 +74,7 @@ fn bad_tasks_and_screens_are_errors_with_words() {
         environment.reset(&task, 0, later()).unwrap_err().to_string()
     };
     let fine = || json!({"infeasible": true});
-    for (setup, evaluator, words) in [
+    for (setup, evaluator, message) in [
         (json!([]), json!({}), "task t: evaluator: either conditions or \"infeasible\": true"),
         (json!([]), json!({"conditions": [{"type": "equal"}]}), "unknown variant `equal`"),
         (json!([{"type": "explode"}]), fine(), "unknown variant `explode`"),
@@ -82,8 +82,8 @@ fn bad_tasks_and_screens_are_errors_with_words() {
         (json!([{"type": "set", "path": "/player/volume/x", "value": 1}]), fine(), "holds no names"),
         (json!([{"type": "set", "path": "/player/volume", "value": "loud"}]), fine(), "invalid type"),
     ] {
-        let answer = refused(setup, evaluator);
-        assert!(answer.contains(words), "{answer}");
+        let error = refused(setup, evaluator);
+        assert!(error.contains(message), "{error}");
     }
     for (width, height) in [(160, 140), (168, 84), (0, 0), (336, 140)] {
         let options = ScreenOptions { width, height, ..ScreenOptions::pocket() };

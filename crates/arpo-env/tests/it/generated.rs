@@ -1,10 +1,10 @@
-//! Generated and unseen tasks: they follow from their names, are none of the others, and can be done.
+//! Generated and unseen tasks: they follow from their names, differ from all others, and can be solved.
 
 use arpo_core::task::Task;
 use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::policies::{Scripted, play};
-use arpo_env::tasks::generated::{MOST_GENERATED, UNSEEN_TASKS, find};
-use arpo_env::tasks::{Part, Suite, coincide};
+use arpo_env::policies::{Scripted, run_episode};
+use arpo_env::tasks::generated::{MAX_GENERATED, UNSEEN_TASKS, find};
+use arpo_env::tasks::{Split, Suite, is_same_task};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_STEPS: usize = 40;
@@ -13,7 +13,7 @@ const MAX_STEPS: usize = 40;
 const MANY: u64 = 4096;
 
 fn is_any_of(task: &Task, others: &[Task]) -> bool {
-    others.iter().any(|other| coincide(other, task))
+    others.iter().any(|other| is_same_task(other, task))
 }
 
 #[test]
@@ -21,12 +21,13 @@ fn the_oracle_solves_them() {
     for suite in Suite::ALL {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         // a stride that no number of templates divides, so that each has its turn, and some far out
-        let numbers = (0..MANY).step_by(13).chain(MOST_GENERATED - 70..MOST_GENERATED);
+        let numbers = (0..MANY).step_by(13).chain(MAX_GENERATED - 70..MAX_GENERATED);
         let generated = numbers.map(|number| suite.generated_task(number));
         for (seed, task) in generated.chain(suite.unseen_tasks().iter().cloned()).enumerate() {
             let seed = seed as u64 % 3;
-            let played = play(&mut environment, &task, seed, &mut Scripted::oracle(), MAX_STEPS).unwrap();
-            assert!(played.score > 0.999, "{} with seed {seed}: {:#?}", task.id, played.actions);
+            let result =
+                run_episode(&mut environment, &task, seed, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+            assert!(result.score > 0.999, "{} with seed {seed}: {:#?}", task.id, result.actions);
         }
     }
 }
@@ -37,10 +38,10 @@ fn no_task_is_of_two_kinds() {
         let unseen = suite.unseen_tasks();
         let listed: Vec<Task> = suite.all_tasks().cloned().collect();
         let mut names: BTreeSet<String> = listed.iter().map(|task| task.id.to_string()).collect();
-        for (place, task) in unseen.iter().enumerate() {
+        for (index, task) in unseen.iter().enumerate() {
             assert!(names.insert(task.id.to_string()), "{} twice", task.id);
             assert!(!is_any_of(task, &listed), "{} is listed", task.id);
-            assert!(!is_any_of(task, &unseen[..place]), "{} is another unseen one", task.id);
+            assert!(!is_any_of(task, &unseen[..index]), "{} is another unseen one", task.id);
         }
         for number in 0..MANY {
             let task = suite.generated_task(number);
@@ -67,10 +68,10 @@ fn templates_take_turns() {
         assert_eq!(suite.unseen_tasks().len(), UNSEEN_TASKS);
         assert_eq!(counts.len(), templates.len());
         assert!(counts.values().all(|count| (1..=2).contains(count)), "{counts:?}");
-        for task in suite.tasks(Part::Train) {
+        for task in suite.tasks(Split::Train) {
             assert!(suite.template_of(task.id.as_str()).is_some(), "{}", task.id);
         }
-        for task in suite.tasks(Part::HeldOut) {
+        for task in suite.tasks(Split::HeldOut) {
             assert_eq!(suite.template_of(task.id.as_str()), None, "{}", task.id);
         }
     }
@@ -79,7 +80,7 @@ fn templates_take_turns() {
 #[test]
 fn a_name_is_enough() {
     for suite in Suite::ALL {
-        let generated = [0, 1, 34, 4095, 999_999, 1_000_000, MOST_GENERATED - 1];
+        let generated = [0, 1, 34, 4095, 999_999, 1_000_000, MAX_GENERATED - 1];
         for task in generated.map(|number| suite.generated_task(number)).iter().chain(suite.unseen_tasks()) {
             assert_eq!(find(task.id.as_str()), Some((suite, task.clone())));
         }
@@ -115,13 +116,14 @@ fn unseen_tasks_of_some_templates() {
     let opens = of("settings-open");
     assert!((4..16).contains(&opens.len()), "{}", opens.len());
     let known = renames[3].clone();
-    let others = suite.unseen_tasks_of(|template| template == "files-rename", |task| coincide(task, &known));
+    let others =
+        suite.unseen_tasks_of(|template| template == "files-rename", |task| is_same_task(task, &known));
     assert!(others.len() >= UNSEEN_TASKS - 1 && !is_any_of(&known, &others));
     assert!(suite.unseen_tasks_of(|_| false, |_| false).is_empty());
 }
 
-/// Pins the tasks themselves: other ones under the same names would silently change every documented run, and what a
-/// checkpoint goes on with.
+/// Pins the tasks themselves: other ones under the same names would silently change every documented run and every
+/// resumed checkpoint.
 #[test]
 fn they_stay_as_they_are() {
     let digest = |tasks: &mut dyn Iterator<Item = Task>| {

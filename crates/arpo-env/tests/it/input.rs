@@ -1,6 +1,6 @@
 //! Input as a person gives it: every kind of action does in every profile what it does on a desktop.
 
-use crate::{act, click, keys, place, screens, started, widget, world, write};
+use crate::{act, centre_box, click, keys, screens, started, widget, world, write};
 use arpo_core::action::{Action, Direction, ModelBox};
 use arpo_env::look::ScreenOptions;
 use arpo_env::view::Value;
@@ -76,7 +76,7 @@ fn long_texts_scroll() {
     ]);
     let mut desk = started(ScreenOptions::desktop(640, 480), setup);
     let top = desk.screen().unwrap();
-    let start_box = Some(place(&desk, "editor:text"));
+    let start_box = Some(centre_box(&desk, "editor:text"));
     let down = act(&mut desk, Action::Scroll { start_box, direction: Direction::Down });
     assert_ne!(top, down);
     assert_eq!(act(&mut desk, Action::Scroll { start_box, direction: Direction::Up }), top);
@@ -121,7 +121,7 @@ fn a_saved_file_is_there_in_files() {
             click(&mut desk, "home");
         }
         click(&mut desk, "bar:files");
-        let start_box = place(&desk, "files:item:rose");
+        let start_box = centre_box(&desk, "files:item:rose");
         act(&mut desk, Action::LeftDouble { start_box });
         assert_eq!(widget(&desk, "editor:text").value, Value::Text("milk".into()));
     }
@@ -139,13 +139,13 @@ fn right_click_opens_a_menu_and_escape_or_a_click_elsewhere_closes_it() {
         for close in
             [Action::Press { key: "esc".into() }, Action::Click { start_box: ModelBox::point(1.0, 1.0) }]
         {
-            let start_box = place(&desk, "files:item:cat");
+            let start_box = centre_box(&desk, "files:item:cat");
             act(&mut desk, Action::RightSingle { start_box });
             assert!(menu(&desk));
             act(&mut desk, close);
             assert!(!menu(&desk));
         }
-        let start_box = place(&desk, "files:item:cat");
+        let start_box = centre_box(&desk, "files:item:cat");
         act(&mut desk, Action::RightSingle { start_box });
         click(&mut desk, "files:delete:menu");
         assert!(world(&desk, "/files/cat").is_some(), "a question comes first");
@@ -162,7 +162,7 @@ fn a_right_click_presses_nothing() {
         let ids: Vec<String> = desk.widgets().into_iter().map(|widget| widget.id).collect();
         assert!(ids.len() > 5, "{ids:?}");
         for id in ids {
-            let start_box = place(&desk, &id);
+            let start_box = centre_box(&desk, &id);
             act(&mut desk, Action::RightSingle { start_box });
             assert_eq!(world(&desk, ""), before, "{id}");
         }
@@ -176,7 +176,8 @@ fn a_file_is_dragged_into_a_folder() {
         let mut setup = notes();
         setup.as_array_mut().unwrap().push(json!({"type": "open", "application": "files"}));
         let mut desk = started(options, setup);
-        let (start_box, end_box) = (place(&desk, "files:item:cat"), place(&desk, "files:item:docs/"));
+        let (start_box, end_box) =
+            (centre_box(&desk, "files:item:cat"), centre_box(&desk, "files:item:docs/"));
         act(&mut desk, Action::Drag { start_box, end_box });
         assert_eq!(world(&desk, "/files/docs~1cat"), Some(json!("red tea")));
     }
@@ -199,7 +200,7 @@ fn sliders_follow_clicks_and_drags_and_toggles_clicks() {
         let before = world(&desk, "/player/mix");
         click(&mut desk, "player:mix");
         assert_ne!(world(&desk, "/player/mix"), before);
-        let start_box = place(&desk, "player:mix");
+        let start_box = centre_box(&desk, "player:mix");
         act(&mut desk, Action::LeftDouble { start_box });
         assert_ne!(world(&desk, "/player/mix"), before, "two clicks are two changes");
     }
@@ -239,7 +240,7 @@ fn wheels_scroll_both_ways() {
             desk.widgets().into_iter().map(|widget| widget.id).filter(|id| id.contains(":item:")).collect()
         };
         let first = shown(&desk);
-        let start_box = Some(place(&desk, &first[0]));
+        let start_box = Some(centre_box(&desk, &first[0]));
         act(&mut desk, Action::Scroll { start_box, direction: Direction::Down });
         let second = shown(&desk);
         assert_ne!(first, second);
@@ -256,7 +257,7 @@ fn wheels_scroll_both_ways() {
     }
     let mut desk =
         started(ScreenOptions::desktop(640, 480), json!([{"type": "open", "application": "sheet"}]));
-    let start_box = Some(place(&desk, "sheet:cell:A1"));
+    let start_box = Some(centre_box(&desk, "sheet:cell:A1"));
     act(&mut desk, Action::Scroll { start_box, direction: Direction::Right });
     assert!(!desk.widgets().iter().any(|widget| widget.id == "sheet:cell:A1"));
     act(&mut desk, Action::Scroll { start_box, direction: Direction::Left });
@@ -268,7 +269,7 @@ fn windows_are_dragged_raised_and_closed() {
     let setup = json!([{"type": "open", "application": "mail"}, {"type": "open", "application": "player"}]);
     let options = ScreenOptions { jitter: false, ..ScreenOptions::desktop(1280, 720) };
     let mut desk = started(options, setup);
-    let start_box = place(&desk, "title:player");
+    let start_box = centre_box(&desk, "title:player");
     let end_box = ModelBox::point(start_box.x1 + 120.0, start_box.y1 + 80.0);
     let before = desk.desktop().unwrap().session.windows.clone();
     act(&mut desk, Action::Drag { start_box, end_box });

@@ -1,6 +1,6 @@
-//! Tests of the public interface: the contract, pictures, tasks with their checkers, and the scripted policies.
+//! Tests of the public interface: the contract, rendering, tasks with their evaluators, and the scripted policies.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod documented_scores;
 mod drawing;
@@ -42,7 +42,7 @@ fn started(options: ScreenOptions, setup: Value) -> EmbeddedDesktop {
     environment
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "actions are made where they are done")]
+#[expect(clippy::needless_pass_by_value, reason = "actions are created at the call")]
 fn act(environment: &mut EmbeddedDesktop, action: Action) -> Screen {
     environment.step(&action, later()).unwrap().screen
 }
@@ -52,13 +52,13 @@ fn widget(environment: &EmbeddedDesktop, id: &str) -> Widget {
     widgets.iter().find(|widget| widget.id == id).unwrap_or_else(|| panic!("no {id} in {widgets:#?}")).clone()
 }
 
-fn place(environment: &EmbeddedDesktop, id: &str) -> ModelBox {
+fn centre_box(environment: &EmbeddedDesktop, id: &str) -> ModelBox {
     let (x, y) = widget(environment, id).centre();
     ModelBox::point(x, y)
 }
 
 fn click(environment: &mut EmbeddedDesktop, id: &str) -> Screen {
-    let start_box = place(environment, id);
+    let start_box = centre_box(environment, id);
     act(environment, Action::Click { start_box })
 }
 

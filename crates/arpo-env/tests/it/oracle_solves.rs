@@ -7,8 +7,8 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::look::ScreenOptions;
 use arpo_env::oracle::Oracle;
-use arpo_env::policies::{Scripted, play};
-use arpo_env::tasks::{Part, Suite};
+use arpo_env::policies::{Scripted, run_episode};
+use arpo_env::tasks::{Split, Suite};
 use std::collections::BTreeSet;
 
 const MAX_STEPS: usize = 40;
@@ -22,13 +22,13 @@ fn solves_all(suite: Suite, options: ScreenOptions, seeds: std::ops::Range<u64>,
     for (index, task) in suite.all_tasks().enumerate() {
         for seed in seeds.clone() {
             let oracle = Oracle::with_detours(seed * 1000 + index as u64, detours);
-            // one who wanders does not click straight either
+            // with detours, clicks are noisy as well
             let noise = if detours > 0.0 { 0.8 } else { 0.0 };
             let mut oracle = Scripted::Oracle(oracle.with_noise(noise));
-            let played = play(&mut environment, task, seed, &mut oracle, MAX_STEPS).unwrap();
-            assert!(played.score > 0.999, "{} with seed {seed}: {:#?}", task.id, played.actions);
+            let result = run_episode(&mut environment, task, seed, &mut oracle, MAX_STEPS).unwrap();
+            assert!(result.score > 0.999, "{} with seed {seed}: {:#?}", task.id, result.actions);
             if is_infeasible(task) {
-                assert_eq!(played.actions.last(), Some(&Action::CallUser {}));
+                assert_eq!(result.actions.last(), Some(&Action::CallUser {}));
             }
         }
     }
@@ -70,8 +70,9 @@ fn further_tasks_are_solved_and_are_none_of_the_listed() {
                     == (&task.instruction, &task.setup, &task.evaluator)
             });
             assert!(!listed, "{}", task.id);
-            let played = play(&mut environment, &task, index, &mut Scripted::oracle(), MAX_STEPS).unwrap();
-            assert!(played.score > 0.999, "{}: {:#?}", task.id, played.actions);
+            let result =
+                run_episode(&mut environment, &task, index, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+            assert!(result.score > 0.999, "{}: {:#?}", task.id, result.actions);
         }
     }
 }
@@ -83,8 +84,9 @@ fn necessary_steps_go_from_one_to_twelve() {
         let mut lengths = BTreeSet::new();
         for task in suite.all_tasks().filter(|task| !is_infeasible(task)) {
             for seed in 0..5 {
-                let played = play(&mut environment, task, seed, &mut Scripted::oracle(), MAX_STEPS).unwrap();
-                lengths.insert(played.actions.len() - 1);
+                let result =
+                    run_episode(&mut environment, task, seed, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+                lengths.insert(result.actions.len() - 1);
             }
         }
         assert_eq!(lengths, (1..=12).collect::<BTreeSet<usize>>(), "{}", suite.key());
@@ -98,7 +100,7 @@ fn random_actions_reach_next_to_nothing() {
         let mut scores = Vec::new();
         for (index, task) in suite.all_tasks().enumerate() {
             let mut random = Scripted::random(index as u64);
-            scores.push(play(&mut environment, task, 0, &mut random, 15).unwrap().score);
+            scores.push(run_episode(&mut environment, task, 0, &mut random, 15).unwrap().score);
         }
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
         assert!(mean < 0.02, "{} {mean}", suite.key());
@@ -120,12 +122,12 @@ fn giving_up_is_right_only_where_nothing_can_be_done() {
                 assert!((score - f64::from(right)).abs() < 1e-9, "{} {ending:?} {score}", task.id);
             }
         }
-        let share = |part: Part| {
-            let tasks = suite.tasks(part);
+        let share = |split: Split| {
+            let tasks = suite.tasks(split);
             tasks.iter().filter(|task| is_infeasible(task)).count() as f64 / tasks.len() as f64
         };
-        for part in [Part::Train, Part::HeldOut] {
-            assert!((0.07..0.14).contains(&share(part)), "{} {part:?} {}", suite.key(), share(part));
+        for split in [Split::Train, Split::HeldOut] {
+            assert!((0.07..0.14).contains(&share(split)), "{} {split:?} {}", suite.key(), share(split));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A saved episode goes on exactly as the original would have, whatever was open, focused or half typed.
+//! A saved episode continues exactly as the original would have, whatever was open, focused or half typed.
 
 use crate::later;
 use arpo_env::embedded::EmbeddedDesktop;
@@ -7,8 +7,8 @@ use arpo_env::oracle::Oracle;
 use arpo_env::policies::Scripted;
 use arpo_env::tasks::Suite;
 
-/// Plays on two desktops, the second restored from JSON before every step.
-fn plays_on(suite: Suite, policy: impl Fn(u64) -> Scripted, every: usize, steps: usize) {
+/// Runs two desktops, the second restored from JSON before every step.
+fn continues_exactly(suite: Suite, policy: impl Fn(u64) -> Scripted, every: usize, steps: usize) {
     let mut original = EmbeddedDesktop::new(suite.screen()).unwrap();
     let mut restored = EmbeddedDesktop::new(suite.screen()).unwrap();
     for (seed, task) in suite.all_tasks().enumerate().step_by(every) {
@@ -34,13 +34,13 @@ fn plays_on(suite: Suite, policy: impl Fn(u64) -> Scripted, every: usize, steps:
 #[test]
 fn under_the_oracle() {
     for suite in Suite::ALL {
-        plays_on(suite, |seed| Scripted::Oracle(Oracle::with_detours(seed, 0.2)), 9, 30);
+        continues_exactly(suite, |seed| Scripted::Oracle(Oracle::with_detours(seed, 0.2)), 9, 30);
     }
 }
 
 #[test]
 fn under_random_actions() {
     for suite in Suite::ALL {
-        plays_on(suite, Scripted::random, 16, 25);
+        continues_exactly(suite, Scripted::random, 16, 25);
     }
 }

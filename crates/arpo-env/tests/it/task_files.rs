@@ -1,4 +1,4 @@
-//! The listed tasks: made anew they are the same; they cover the applications; their words are known.
+//! The listed tasks: regenerated they are the same; they cover the applications; their words are known.
 
 use crate::{later, world};
 use arpo_core::task::Task;
@@ -6,19 +6,19 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::vocabulary::{pocket_words, words_of};
-use arpo_env::tasks::{Part, Suite, find, listing_path, parse};
+use arpo_env::tasks::{Split, Suite, find, listing_path, parse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 #[test]
-fn made_anew_they_are_the_same() {
+fn regenerated_they_are_the_same() {
     for suite in Suite::ALL {
-        for (part, count) in [(Part::Train, 128), (Part::HeldOut, 64)] {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(listing_path(suite, part));
+        for (split, count) in [(Split::Train, 128), (Split::HeldOut, 64)] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(listing_path(suite, split));
             let shipped = std::fs::read_to_string(&path).unwrap();
-            assert!(shipped == suite.listing(part), "{}: run the example list_tasks", path.display());
+            assert!(shipped == suite.listing(split), "{}: run the example list_tasks", path.display());
             assert_eq!(parse(&shipped).unwrap().len(), count);
-            assert_eq!(suite.tasks(part).len(), count);
+            assert_eq!(suite.tasks(split).len(), count);
         }
     }
 }
@@ -27,10 +27,10 @@ fn made_anew_they_are_the_same() {
 fn they_are_spread_over_the_applications_and_differ() {
     for suite in Suite::ALL {
         let mut ids = BTreeSet::new();
-        for part in [Part::Train, Part::HeldOut] {
+        for split in [Split::Train, Split::HeldOut] {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             let mut asked = BTreeSet::new();
-            for task in suite.tasks(part) {
+            for task in suite.tasks(split) {
                 *counts.entry(&task.application).or_default() += 1;
                 assert!(asked.insert(&task.instruction), "{} asks for the same as another", task.id);
                 assert!(ids.insert(&task.id), "{} twice", task.id);
@@ -51,28 +51,28 @@ fn template(task: &Task) -> String {
 #[test]
 fn held_out_tasks_are_of_other_templates() {
     for suite in Suite::ALL {
-        let trained: BTreeSet<String> = suite.tasks(Part::Train).iter().map(template).collect();
-        for task in suite.tasks(Part::HeldOut) {
+        let trained: BTreeSet<String> = suite.tasks(Split::Train).iter().map(template).collect();
+        for task in suite.tasks(Split::HeldOut) {
             assert!(!trained.contains(&template(task)), "{}", task.id);
         }
     }
 }
 
-/// The same task with another seed: other surroundings, another order, the same meaning.
+/// The same task with another seed: another world, another order, the same meaning.
 #[test]
-fn seeds_change_the_surroundings() {
+fn seeds_change_the_world() {
     for suite in Suite::ALL {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         for task in suite.all_tasks().step_by(7) {
-            let mut pictures = BTreeSet::new();
+            let mut images = BTreeSet::new();
             let mut worlds = BTreeSet::new();
             for seed in 0..4 {
                 let screen = environment.reset(task, seed, later()).unwrap();
-                pictures.insert(screen.image.as_raw().clone());
+                images.insert(screen.image.as_raw().clone());
                 worlds.insert(world(&environment, "").unwrap().to_string());
             }
             assert_eq!(worlds.len(), 4, "{}", task.id);
-            assert!(pictures.len() > 1 || task.setup.to_string().contains("notice"), "{}", task.id);
+            assert!(images.len() > 1 || task.setup.to_string().contains("notice"), "{}", task.id);
         }
     }
 }

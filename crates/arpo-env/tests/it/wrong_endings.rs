@@ -6,7 +6,7 @@ use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_env::embedded::{EmbeddedDesktop, Episode};
 use arpo_env::environment::Environment;
-use arpo_env::policies::{Scripted, play};
+use arpo_env::policies::{Scripted, run_episode};
 use arpo_env::tasks::Suite;
 use arpo_env::world::{Alarm, World};
 use serde_json::{Value, json};
@@ -66,8 +66,8 @@ fn damage_beside_the_work_fails() {
     for suite in Suite::ALL {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         for task in one_per_template(suite) {
-            let played = play(&mut environment, task, 1, &mut Scripted::oracle(), 40).unwrap();
-            assert!(played.score > 0.999);
+            let result = run_episode(&mut environment, task, 1, &mut Scripted::oracle(), 40).unwrap();
+            assert!(result.score > 0.999);
             let done = environment.save().unwrap();
             let mut failed = 0;
             for (name, damage) in damages() {
@@ -77,7 +77,7 @@ fn damage_beside_the_work_fails() {
                 let after = score(&mut environment, episode);
                 let counts = harmed && after < 0.001;
                 failed += usize::from(counts);
-                // what a task changes itself is judged by its conditions, some of which may still hold
+                // what a task changes itself is scored by its conditions, some of which may still hold
                 assert!(counts || !harmed || after < 0.999, "{}: {name} is worth {after}", task.id);
             }
             assert!(failed >= damages().len() - 2, "{}: only {failed} kinds of damage fail", task.id);
@@ -92,7 +92,7 @@ fn a_file_that_is_deleted_is_not_put_away() {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         let mut tried = 0;
         for task in suite.all_tasks().filter(|task| task.id.as_str().contains("sort-away")) {
-            play(&mut environment, task, 1, &mut Scripted::oracle(), 40).unwrap();
+            run_episode(&mut environment, task, 1, &mut Scripted::oracle(), 40).unwrap();
             let mut episode = environment.save().unwrap();
             episode.desktop.world.files.retain(|path, _| !path.contains('/'));
             assert!(score(&mut environment, episode) < 0.001, "{}", task.id);
@@ -102,15 +102,15 @@ fn a_file_that_is_deleted_is_not_put_away() {
     }
 }
 
-/// A route that stops short of its last action, at every place: never the whole score.
+/// A run cut off before its last action, at every step: never the full score.
 #[test]
 fn half_done_is_not_done() {
     for suite in Suite::ALL {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         let feasible = |task: &&Task| task.evaluator.get("infeasible").is_none();
         for task in one_per_template(suite).into_iter().filter(feasible) {
-            let played = play(&mut environment, task, 2, &mut Scripted::oracle(), 40).unwrap();
-            let work = &played.actions[..played.actions.len() - 1];
+            let result = run_episode(&mut environment, task, 2, &mut Scripted::oracle(), 40).unwrap();
+            let work = &result.actions[..result.actions.len() - 1];
             for kept in 0..work.len() {
                 environment.reset(task, 2, later()).unwrap();
                 for action in &work[..kept] {
@@ -145,7 +145,7 @@ fn another_value_than_the_one_asked_for_fails() {
     for suite in Suite::ALL {
         let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
         for task in suite.all_tasks() {
-            // the route of a task that asks for something else
+            // a run of a task that asks for something else
             let mut wrong = task.clone();
             let conditions = wrong.evaluator.get_mut("conditions").and_then(Value::as_array_mut);
             let Some(condition) = conditions.and_then(|list| list.iter_mut().find(|one| has_value(one)))
@@ -154,7 +154,7 @@ fn another_value_than_the_one_asked_for_fails() {
             };
             let value = other(&condition["value"]);
             condition["value"] = value;
-            play(&mut environment, &wrong, 3, &mut Scripted::oracle(), 40).unwrap();
+            run_episode(&mut environment, &wrong, 3, &mut Scripted::oracle(), 40).unwrap();
             let mut episode = environment.save().unwrap();
             episode.task = task.clone();
             let score = score(&mut environment, episode);

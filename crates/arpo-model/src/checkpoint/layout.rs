@@ -1,8 +1,8 @@
-//! Which tensors of the files make up which parameters in memory.
+//! Which tensors of the checkpoint files form which parameters in memory.
 
 use crate::config::{ModelConfig, TextConfig, VisionConfig};
 
-/// Matrix units want widths that are multiples of this.
+/// Tensor cores need widths that are multiples of this.
 const WIDTH_MULTIPLE: i64 = 8;
 
 /// One parameter in memory: a matrix or a vector.
@@ -12,7 +12,7 @@ pub struct ParameterLayout {
     pub name: String,
     /// Its shape in memory.
     pub shape: Vec<i64>,
-    /// The tensors of the files in it, one below the other; what they leave free is zero and stays zero.
+    /// The file tensors it is made of, stacked by rows; the padding between them is zero and stays zero.
     pub pieces: Vec<Piece>,
 }
 
@@ -22,12 +22,13 @@ impl ParameterLayout {
         self.pieces.iter().all(Piece::is_vision)
     }
 
-    /// Whether its gradient is added up in f32 whatever the weights are in. Over 64 micro-batches sums in bf16 are off by
-    /// less than 1 % of their norm in these matrices of the language model, which are most of a model, and by more in all
-    /// others: up to 1.5 % in the head, to which every word adds (`arpo bench sums`).
-    pub fn sums_widely(&self) -> bool {
-        const NARROW: [&str; 3] = [".out.weight", ".gate_up.weight", ".down.weight"];
-        self.is_vision() || !NARROW.iter().any(|ending| self.name.ends_with(ending))
+    /// Whether its gradient is accumulated in f32, whatever the type of the weights. Over 64 micro-batches,
+    /// accumulating in bf16 is off by less than 1 % of the norm in the listed matrices of the language model, which are
+    /// most of a model, and by more in all others: up to 1.5 % in the head, to which every token contributes
+    /// (`arpo bench sums`).
+    pub fn accumulates_in_f32(&self) -> bool {
+        const BF16: [&str; 3] = [".out.weight", ".gate_up.weight", ".down.weight"];
+        self.is_vision() || !BF16.iter().any(|ending| self.name.ends_with(ending))
     }
 }
 
@@ -48,7 +49,7 @@ impl Piece {
         self.shape[1..].iter().product()
     }
 
-    /// The name that transformers 5 uses in memory and that some files have.
+    /// The name that transformers 5 uses in memory and in some files.
     pub fn other_name(&self) -> String {
         match self.name.split_once('.') {
             Some(("model", rest)) => format!("model.language_model.{rest}"),
@@ -132,7 +133,7 @@ fn vision(config: &VisionConfig, list: &mut Vec<ParameterLayout>) {
 fn text(config: &TextConfig, list: &mut Vec<ParameterLayout>) {
     let TextConfig { hidden, intermediate, vocabulary, .. } = *config;
     let width = config.head_width();
-    let (queries, keys) = (config.heads * width, config.key_value_heads * width);
+    let (queries, keys) = (config.heads * width, config.kv_heads * width);
     list.push(whole("text.embed", "model.embed_tokens.weight", &[vocabulary, hidden]));
     for layer in 0..config.layers {
         let (memory, file) = (format!("text.{layer}"), format!("model.layers.{layer}"));

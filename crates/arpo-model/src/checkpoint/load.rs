@@ -1,5 +1,5 @@
-//! Reading a checkpoint. Nothing in its files is believed: headers, offsets, types and shapes are checked, and a
-//! mistake is answered with the file and the tensor.
+//! Reading a checkpoint. Its files are not trusted: headers, offsets, types and shapes are checked, and an error names
+//! the file and the tensor.
 
 use super::layout::{ParameterLayout, Piece, parameters};
 use super::{Weights, piece_of};
@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
-/// Files beside the weights that belong to a checkpoint and are saved with it again.
+/// Files beside the weights that belong to a checkpoint and are saved with it.
 const SIDE_FILES: [&str; 12] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -42,14 +42,14 @@ pub struct Checkpoint {
     pub side_files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Reads a folder. Parameters become `kind` on `device`, whatever the files have.
+/// Reads a folder. Parameters are converted to `kind` on `device`.
 pub fn load(folder: &Path, kind: Kind, device: Device) -> Result<Checkpoint, ModelError> {
     let config = config::read(folder)?;
     let weights = Shards::open(folder)?.weights(&config, kind, device)?;
     Ok(Checkpoint { config, weights, side_files: side_files(folder)? })
 }
 
-/// Looks through a folder without reading its weights: an error if a file or a tensor is missing or of another shape.
+/// Checks a folder without reading its weights: an error if a file or a tensor is missing or has another shape.
 pub fn check(folder: &Path) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), ModelError> {
     let config = config::read(folder)?;
     let shards = Shards::open(folder)?;
@@ -72,23 +72,23 @@ fn side_files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, ModelError> {
     Ok(files)
 }
 
-/// Reads a checkpoint that the program carries in itself: the files of a folder by name, the weights in one of them.
-pub fn load_carried(
+/// Reads a checkpoint embedded in the program: the files of a folder by name, with the weights in one of them.
+pub fn load_embedded(
     files: &[(&str, &'static [u8])],
     kind: Kind,
     device: Device,
 ) -> Result<Checkpoint, ModelError> {
-    let here = Path::new("carried by the program");
+    let folder = Path::new("embedded in the program");
     let find = |wanted: &str| {
         let found = files.iter().find(|(name, _)| *name == wanted).map(|&(_, bytes)| bytes);
-        found.ok_or_else(|| ModelError::file(&here.join(wanted), "missing"))
+        found.ok_or_else(|| ModelError::file(&folder.join(wanted), "missing"))
     };
     let value: Value = serde_json::from_slice(find("config.json")?)
-        .map_err(|error| ModelError::file(&here.join("config.json"), format!("not JSON: {error}")))?;
+        .map_err(|error| ModelError::file(&folder.join("config.json"), format!("not JSON: {error}")))?;
     let config =
-        config::parse(value).map_err(|problem| ModelError::file(&here.join("config.json"), problem))?;
-    let shard = (here.join(WEIGHTS), ShardBytes::Carried(find(WEIGHTS)?));
-    let weights = Shards::new(here, vec![shard])?.weights(&config, kind, device)?;
+        config::parse(value).map_err(|problem| ModelError::file(&folder.join("config.json"), problem))?;
+    let shard = (folder.join(WEIGHTS), ShardBytes::Embedded(find(WEIGHTS)?));
+    let weights = Shards::new(folder, vec![shard])?.weights(&config, kind, device)?;
     let side_files = files
         .iter()
         .filter(|(name, _)| SIDE_FILES.contains(name))
@@ -103,7 +103,7 @@ const WEIGHTS: &str = "model.safetensors";
 /// A safetensors file.
 enum ShardBytes {
     Mapped(MappedFile),
-    Carried(&'static [u8]),
+    Embedded(&'static [u8]),
 }
 
 impl Deref for ShardBytes {
@@ -112,7 +112,7 @@ impl Deref for ShardBytes {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Mapped(file) => file,
-            Self::Carried(bytes) => bytes,
+            Self::Embedded(bytes) => bytes,
         }
     }
 }
@@ -121,8 +121,8 @@ impl Deref for ShardBytes {
 struct Shards {
     folder: PathBuf,
     files: Vec<(PathBuf, ShardBytes)>,
-    /// In which file a tensor lies.
-    places: BTreeMap<String, usize>,
+    /// Which file has which tensor.
+    index: BTreeMap<String, usize>,
 }
 
 impl Shards {
@@ -138,13 +138,13 @@ impl Shards {
     }
 
     fn new(folder: &Path, files: Vec<(PathBuf, ShardBytes)>) -> Result<Self, ModelError> {
-        let mut places = BTreeMap::new();
-        for (number, (path, bytes)) in files.iter().enumerate() {
+        let mut index = BTreeMap::new();
+        for (file, (path, bytes)) in files.iter().enumerate() {
             for tensor in header(path, bytes)?.names() {
-                places.insert(tensor.to_owned(), number);
+                index.insert(tensor.to_owned(), file);
             }
         }
-        Ok(Self { folder: folder.to_path_buf(), files, places })
+        Ok(Self { folder: folder.to_path_buf(), files, index })
     }
 
     fn weights(&self, config: &ModelConfig, kind: Kind, device: Device) -> Result<Weights, ModelError> {
@@ -155,7 +155,7 @@ impl Shards {
         Ok(Weights::new(weights))
     }
 
-    /// One parameter, put together from its pieces.
+    /// One parameter, assembled from its pieces.
     fn parameter(&self, layout: &ParameterLayout, kind: Kind, device: Device) -> Result<Tensor, ModelError> {
         let parameter = Tensor::zeros(&layout.shape, (kind, device));
         for piece in &layout.pieces {
@@ -169,11 +169,11 @@ impl Shards {
         Ok(Tensor::from_data_size(view.data(), &piece.shape, kind))
     }
 
-    /// A piece in its file, if it is there and has the right shape.
+    /// A piece in its file, if it exists and has the right shape.
     fn find(&self, piece: &Piece) -> Result<(TensorView<'_>, Kind), ModelError> {
         let found = [piece.name.clone(), piece.other_name()]
             .into_iter()
-            .find_map(|name| self.places.get(&name).map(|&file| (name, file)));
+            .find_map(|name| self.index.get(&name).map(|&file| (name, file)));
         let Some((name, file)) = found else {
             return Err(ModelError::tensor(&self.folder, &piece.name, "missing"));
         };
@@ -204,11 +204,7 @@ fn shard_names(index: &Path) -> Result<Vec<String>, ModelError> {
     let mut names = Vec::new();
     for (tensor, file) in map {
         let name = file.as_str().filter(|name| is_plain_file_name(name)).ok_or_else(|| {
-            ModelError::tensor(
-                index,
-                tensor,
-                format!("is said to be in {file}: expected a file of this folder"),
-            )
+            ModelError::tensor(index, tensor, format!("is listed in {file}: expected a file of this folder"))
         })?;
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
@@ -217,7 +213,7 @@ fn shard_names(index: &Path) -> Result<Vec<String>, ModelError> {
     Ok(names)
 }
 
-/// An index may not lead out of its folder.
+/// An index may not point outside its folder.
 fn is_plain_file_name(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|file| file == name)
 }

@@ -1,16 +1,16 @@
 //! Checkpoints in Hugging Face's layout: a folder with `config.json`, safetensors in one file or in shards, the
 //! tokenizer's and processor's files.
 //!
-//! In memory some parameters are stored side by side that files keep apart (queries, keys and values; gate and up),
-//! and the vision tower's MLP is widened with zeros to a width that matrix units like. [`layout`] says which; loading
-//! puts the pieces in, saving takes them out.
+//! In memory some parameters are fused that files keep separate (queries, keys and values; gate and up), and the vision
+//! tower's MLP is zero-padded to a width that suits tensor cores. [`layout`] says which; loading copies the pieces in,
+//! saving copies them out.
 
 pub mod layout;
 mod load;
 mod save;
 pub(crate) mod scratch;
 
-pub use load::{Checkpoint, check, load, load_carried};
+pub use load::{Checkpoint, check, load, load_embedded};
 pub(crate) use save::SavedTensor;
 pub use save::save;
 
@@ -21,17 +21,17 @@ use layout::{ParameterLayout, Piece};
 use std::collections::BTreeMap;
 use tch::{Device, Kind, Tensor};
 
-/// What transformers initialises Qwen2.5-VL with.
+/// The standard deviation transformers initialises Qwen2.5-VL with.
 const INITIAL_DEVIATION: f64 = 0.02;
 
-/// Of weights to learn from nothing with, times the root of a product's inputs.
-const FRESH_DEVIATION: f64 = 0.8;
+/// For training from scratch: the standard deviation times the square root of a matrix's input width.
+const SCRATCH_DEVIATION: f64 = 0.8;
 
 /// A model's parameters, by their names in memory.
 #[derive(Debug)]
 pub struct Weights {
     parameters: Vec<(ParameterLayout, Tensor)>,
-    /// For each parameter the buffer its gradient is added to, if it is trained.
+    /// The gradient buffer of each parameter, if it is trained.
     gradients: Vec<Option<Tensor>>,
     index: BTreeMap<String, usize>,
 }
@@ -49,7 +49,7 @@ impl Weights {
             let tensor = Tensor::zeros(&layout.shape, (kind, device));
             for piece in &layout.pieces {
                 let mut part = piece_of(&tensor, piece);
-                // vectors without a bias's name are norms
+                // vectors that are not biases are norms
                 let is_norm = piece.shape.len() == 1 && !piece.name.ends_with("bias");
                 let _ = if is_norm { part.fill_(1.0) } else { part.normal_(0.0, INITIAL_DEVIATION) };
             }
@@ -58,8 +58,8 @@ impl Weights {
         Self::new(layout::parameters(config).into_iter().map(parameter).collect())
     }
 
-    /// Random weights to learn from nothing with: products keep the size of what they are given, biases are 0.
-    pub fn fresh(config: &ModelConfig, kind: Kind, device: Device) -> Self {
+    /// Random weights for training from scratch: matrices preserve the scale of their inputs, biases are 0.
+    pub fn from_scratch(config: &ModelConfig, kind: Kind, device: Device) -> Self {
         let weights = Self::random(config, kind, device);
         for (layout, tensor) in weights.iter() {
             for piece in &layout.pieces {
@@ -68,14 +68,14 @@ impl Weights {
                     let _ = part.zero_();
                 } else if piece.shape.len() > 1 && !piece.name.contains("embed_tokens") {
                     let inputs: i64 = piece.shape[1..].iter().product();
-                    let _ = part.normal_(0.0, FRESH_DEVIATION / (inputs as f64).sqrt());
+                    let _ = part.normal_(0.0, SCRATCH_DEVIATION / (inputs as f64).sqrt());
                 }
             }
         }
         weights
     }
 
-    /// A copy in a type, memory of its own also where the type is the same.
+    /// A copy in a type; it has its own memory even if the type is the same.
     #[must_use]
     pub fn to_kind(&self, kind: Kind) -> Self {
         let convert = |(layout, tensor): &(ParameterLayout, Tensor)| {
@@ -84,11 +84,11 @@ impl Weights {
         Self::new(self.parameters.iter().map(convert).collect())
     }
 
-    /// Makes room for gradients of the parameters for which `trained` says so, all zero.
+    /// Allocates zeroed gradients for the parameters that `trained` selects.
     #[must_use]
     pub fn with_gradients(mut self, trained: impl Fn(&ParameterLayout) -> bool) -> Self {
         let zeros = |(layout, tensor): &(ParameterLayout, Tensor)| {
-            let kind = if layout.sums_widely() { Kind::Float } else { tensor.kind() };
+            let kind = if layout.accumulates_in_f32() { Kind::Float } else { tensor.kind() };
             Tensor::zeros(tensor.size(), (kind, tensor.device()))
         };
         let buffer = |one: &(ParameterLayout, Tensor)| trained(&one.0).then(|| zeros(one));
@@ -96,14 +96,14 @@ impl Weights {
         self
     }
 
-    /// The same memory under a second name, without the gradients: for a model beside the one that learns.
+    /// A second handle on the same memory, without the gradients: for a model beside the one that is trained.
     #[must_use]
     pub fn share(&self) -> Self {
         let share = |(layout, tensor): &(ParameterLayout, Tensor)| (layout.clone(), tensor.shallow_clone());
         Self::new(self.parameters.iter().map(share).collect())
     }
 
-    /// Takes over the numbers of weights with the same layout; those in the same memory are there already.
+    /// Copies the values of weights with the same layout; tensors that share memory are skipped.
     pub fn copy_from(&self, other: &Self) -> Result<(), ModelError> {
         if !self.iter().map(|(layout, _)| layout).eq(other.iter().map(|(layout, _)| layout)) {
             return Err(ModelError::Input("weights of another model".into()));
@@ -118,10 +118,10 @@ impl Weights {
 
     /// A handle on a parameter and its gradient: the same memory, not a copy.
     pub(crate) fn handle(&self, name: &str) -> Parameter {
-        let place = *self.index.get(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"));
+        let index = *self.index.get(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"));
         Parameter {
-            value: self.parameters[place].1.shallow_clone(),
-            gradient: self.gradients[place].as_ref().map(Tensor::shallow_clone),
+            value: self.parameters[index].1.shallow_clone(),
+            gradient: self.gradients[index].as_ref().map(Tensor::shallow_clone),
         }
     }
 
@@ -133,7 +133,7 @@ impl Weights {
             .filter_map(|((layout, tensor), gradient)| Some((layout, tensor, gradient.as_ref()?)))
     }
 
-    /// Forgets the gradients.
+    /// Zeroes the gradients.
     pub fn zero_gradients(&self) {
         for gradient in self.gradients.iter().flatten() {
             let _ = gradient.shallow_clone().zero_();
@@ -145,7 +145,7 @@ impl Weights {
         self.parameters.iter().map(|(layout, tensor)| (layout, tensor))
     }
 
-    /// Numbers learnt, without the zeros that only widen.
+    /// Number of parameters, without padding.
     pub fn count(&self) -> i64 {
         self.iter()
             .flat_map(|(layout, _)| &layout.pieces)
@@ -159,8 +159,7 @@ impl Weights {
     }
 }
 
-/// The part of a tensor with a parameter's layout that one tensor of the files holds, in that tensor's shape. Of
-/// gradients as of parameters.
+/// The view of a parameter, or of its gradient, that corresponds to one tensor of the files, in that tensor's shape.
 pub fn piece_of(tensor: &Tensor, piece: &Piece) -> Tensor {
     let rows = tensor.narrow(0, piece.row, piece.shape[0]);
     let part = if rows.dim() > 1 { rows.narrow(1, 0, piece.columns()) } else { rows };
@@ -171,9 +170,9 @@ pub fn piece_of(tensor: &Tensor, piece: &Piece) -> Tensor {
 mod tests {
     use super::*;
 
-    /// A player that samples beside the learner must not see weights that are being updated.
+    /// A rollout worker that samples beside the learner must not see weights that are being updated.
     #[test]
-    fn a_copy_has_memory_of_its_own() {
+    fn a_copy_has_its_own_memory() {
         let weights = Weights::random(&crate::config::pocket(), Kind::Float, Device::Cpu);
         let (copy, shared) = (weights.to_kind(Kind::Float), weights.share());
         for (((_, one), (_, copied)), (_, same)) in weights.iter().zip(copy.iter()).zip(shared.iter()) {

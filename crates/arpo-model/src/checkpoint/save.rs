@@ -1,4 +1,4 @@
-//! Writing a checkpoint, so that transformers and vLLM load it. The folder appears whole, by a rename, or not at all.
+//! Writing a checkpoint that transformers and vLLM load. The folder appears atomically, by a rename.
 
 use super::scratch::{Scratch, sync};
 use super::{Weights, piece_of};
@@ -32,7 +32,7 @@ pub(super) fn save_in_shards_of(
     shard_bytes: usize,
 ) -> Result<(), ModelError> {
     if folder.exists() {
-        return Err(ModelError::file(folder, "is already there: expected a new folder"));
+        return Err(ModelError::file(folder, "exists already: expected a new folder"));
     }
     let scratch = Scratch::beside(folder)?;
     let dtype = match weights.kind() {
@@ -47,7 +47,7 @@ pub(super) fn save_in_shards_of(
         scratch.write(name, bytes)?;
     }
     write_weights(&scratch, weights, shard_bytes)?;
-    scratch.become_folder(folder)
+    scratch.rename_to(folder)
 }
 
 fn write_weights(scratch: &Scratch, weights: &Weights, shard_bytes: usize) -> Result<(), ModelError> {
@@ -86,7 +86,7 @@ fn write_weights(scratch: &Scratch, weights: &Weights, shard_bytes: usize) -> Re
     Ok(())
 }
 
-/// One tensor of the files, fetched from the device when its turn comes.
+/// One tensor of the files, copied from the device when it is written.
 pub(crate) struct SavedTensor {
     part: Tensor,
     shape: Vec<usize>,

@@ -1,10 +1,10 @@
-//! A folder that appears whole or not at all: written under another name, synced, renamed.
+//! A folder that appears atomically: written under a temporary name, synced, renamed.
 
 use crate::ModelError;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// A folder under another name, removed unless it becomes what it was for.
+/// A folder under a temporary name, removed unless it is renamed to its final one.
 pub(crate) struct Scratch {
     path: PathBuf,
 }
@@ -24,7 +24,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Where it lies until then.
+    /// Its temporary path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -35,7 +35,7 @@ impl Scratch {
         sync(&path)
     }
 
-    pub(crate) fn become_folder(self, folder: &Path) -> Result<(), ModelError> {
+    pub(crate) fn rename_to(self, folder: &Path) -> Result<(), ModelError> {
         sync(&self.path)?;
         fs::rename(&self.path, folder).map_err(ModelError::io(folder))?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -45,12 +45,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // after the rename there is nothing left under this name
+        // after the rename nothing has this name
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// On the disk, not only in the system's memory.
+/// Waits until a file or folder is on the disk.
 pub(crate) fn sync(path: &Path) -> Result<(), ModelError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(ModelError::io(path))
 }

@@ -1,10 +1,10 @@
-//! What a configuration may ask for that is not computed here. It is refused by name: computed as if it were not there, the
-//! model would answer, and wrongly.
+//! Configuration values that are not supported. They are rejected by name: ignoring them would give wrong results
+//! without an error.
 
 use super::Section;
 use serde_json::Value;
 
-/// An error that names the first key with a value that is not supported.
+/// An error that names the first key with an unsupported value.
 pub(super) fn check(text: &Section, vision: &Section) -> Result<(), String> {
     activation(text)?;
     activation(vision)?;
@@ -25,7 +25,7 @@ fn activation(section: &Section) -> Result<(), String> {
     }
 }
 
-/// `sliding_window` alone means nothing: published models have it and do not use it.
+/// `sliding_window` alone has no effect: published models set it without using it.
 fn sliding_window(text: &Section) -> Result<(), String> {
     if text.flag("use_sliding_window") == Some(true) {
         let path = text.path("use_sliding_window");
@@ -40,8 +40,8 @@ fn sliding_window(text: &Section) -> Result<(), String> {
     }
 }
 
-/// Longer contexts by stretched frequencies (`YaRN`, linear, dynamic). Multimodal rotary positions are no scaling; 4.x calls
-/// them a type of it.
+/// Longer contexts by scaled frequencies (`YaRN`, linear, dynamic). Multimodal rotary positions are not a scaling,
+/// although 4.x lists them as one.
 fn rotary_scaling(text: &Section, rope: &Section) -> Result<(), String> {
     for key in ["rope_type", "type"] {
         let kind = rope.map.get(key);
@@ -58,32 +58,32 @@ mod tests {
     use crate::config::{parse, pocket};
     use serde_json::{Value, json};
 
-    fn refused(change: impl FnOnce(&mut Value)) -> String {
+    fn rejected(change: impl FnOnce(&mut Value)) -> String {
         let mut value = pocket().to_json("float32");
         change(&mut value);
         parse(value).unwrap_err()
     }
 
     #[test]
-    fn what_is_not_computed_is_refused_by_name() {
-        let yarn = refused(|config| config["text_config"]["rope_parameters"]["rope_type"] = json!("yarn"));
+    fn unsupported_values_are_rejected_by_name() {
+        let yarn = rejected(|config| config["text_config"]["rope_parameters"]["rope_type"] = json!("yarn"));
         assert_eq!(
             yarn,
             "`text_config.rope_parameters.rope_type` is \"yarn\": rotary scaling is not supported, expected \"default\""
         );
-        let sliding = refused(|config| config["text_config"]["use_sliding_window"] = json!(true));
+        let sliding = rejected(|config| config["text_config"]["use_sliding_window"] = json!(true));
         assert!(sliding.starts_with("`text_config.use_sliding_window` is true"), "{sliding}");
-        let layers = refused(|config| {
+        let layers = rejected(|config| {
             config["text_config"]["layer_types"] = json!(["full_attention", "sliding_attention"]);
         });
         assert!(layers.starts_with("`text_config.layer_types` has \"sliding_attention\""), "{layers}");
-        let act = refused(|config| config["vision_config"]["hidden_act"] = json!("quick_gelu"));
+        let act = rejected(|config| config["vision_config"]["hidden_act"] = json!("quick_gelu"));
         assert_eq!(act, "`vision_config.hidden_act` is \"quick_gelu\": expected \"silu\"");
     }
 
-    /// Published files name all of these with the values that are computed.
+    /// Published files set all of these to supported values.
     #[test]
-    fn what_published_models_say_is_read() {
+    fn values_of_published_models_are_accepted() {
         let mut value = pocket().to_json("float32");
         let text = &mut value["text_config"];
         text["use_sliding_window"] = json!(false);

@@ -1,141 +1,150 @@
-//! Attention within runs of tokens: windows, images, sequences.
+//! Attention within packed sequences of tokens: windows, images, episodes.
 
 use arpo_torch::shim;
 use tch::{Device, Kind, Tensor};
 
-/// Which tokens see each other.
+/// Sequences packed into one tensor, and which of their tokens attend to each other.
 #[derive(Debug)]
-pub(crate) struct Runs {
-    /// Lengths of the runs, one behind the other; a token sees its own run only.
+pub(crate) struct PackedSequences {
+    /// Lengths of the concatenated sequences; a token attends to its own sequence only.
     pub(crate) lengths: Vec<i64>,
-    /// It sees only what stands before it.
+    /// It attends only to itself and the tokens before it.
     pub(crate) causal: bool,
-    /// Where the runs' tokens are found, if they do not lie one behind the other.
+    /// The order that makes the sequences contiguous, if they are not.
     pub(crate) order: Option<Order>,
-    /// What else they see, if they go on where other runs part.
-    pub(crate) going_on: Option<GoingOn>,
+    /// The prefixes they share with others, which they attend to as well.
+    pub(crate) shared_prefix: Option<SharedPrefix>,
 }
 
-/// Causal runs that each see more than themselves: the beginning they have in common with others.
+/// Causal sequences that each attend to a prefix as well, which they share with other sequences and which is computed
+/// once.
 #[derive(Debug)]
-pub(crate) struct GoingOn {
-    /// Where everything lies that a run sees, itself at the end, run by run ...
-    places: Tensor,
-    /// ... and how much it is.
+pub(crate) struct SharedPrefix {
+    /// Rows of everything a sequence attends to, itself at the end, sequence by sequence ...
+    indices: Tensor,
+    /// ... and how many they are.
     lengths: Vec<i64>,
-    /// For each run `[heads of a key * tokens, seen]`: which of the seen each of its tokens sees.
+    /// The causal mask of each sequence, `[query heads per kv head * tokens, visible]`.
     masks: Vec<Tensor>,
 }
 
-impl GoingOn {
-    /// Runs of these lengths; `heads` share a key.
-    pub(crate) fn new(own: &[i64], seen: &[Vec<i64>], heads: i64, device: Device) -> Self {
-        let lengths: Vec<i64> = seen.iter().map(|seen| seen.len() as i64).collect();
+impl SharedPrefix {
+    /// For sequences of the lengths `own` that attend to the rows `visible`; `heads` query heads share a kv head.
+    pub(crate) fn new(own: &[i64], visible: &[Vec<i64>], heads: i64, device: Device) -> Self {
+        let lengths: Vec<i64> = visible.iter().map(|visible| visible.len() as i64).collect();
         let mask = |(&own, &all): (&i64, &i64)| {
             let last = Tensor::arange_start(all - own, all, (Kind::Int64, device)).unsqueeze(1);
             Tensor::arange(all, (Kind::Int64, device)).unsqueeze(0).le_tensor(&last).repeat([heads, 1])
         };
         let masks = own.iter().zip(&lengths).map(mask).collect();
-        Self { places: Tensor::from_slice(&seen.concat()).to_device(device), lengths, masks }
+        Self { indices: Tensor::from_slice(&visible.concat()).to_device(device), lengths, masks }
     }
 
     fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, own: &[i64]) -> Tensor {
-        let (heads, shared, width) = (q.size()[1], k.size()[1], q.size()[2]);
+        let (heads, kv_heads, width) = (q.size()[1], k.size()[1], q.size()[2]);
         let queries = q.split_with_sizes(own, 0);
         let [keys, values] =
-            [k, v].map(|x| x.index_select(0, &self.places).split_with_sizes(&self.lengths, 0));
-        let run = |number: usize| {
+            [k, v].map(|x| x.index_select(0, &self.indices).split_with_sizes(&self.lengths, 0));
+        let sequence = |number: usize| {
             let tokens = own[number];
-            // the heads that share a key are rows of one product
-            let q = queries[number].transpose(0, 1).reshape([1, shared, heads / shared * tokens, width]);
+            // the query heads that share a kv head are rows of one matmul
+            let q = queries[number].transpose(0, 1).reshape([1, kv_heads, heads / kv_heads * tokens, width]);
             let [k, v] = [&keys[number], &values[number]].map(|x| x.transpose(0, 1).unsqueeze(0));
             let mask = Some(&self.masks[number]);
             let attended = Tensor::scaled_dot_product_attention(&q, &k, &v, mask, 0.0, false, None, false);
             attended.reshape([heads, tokens, width]).transpose(0, 1).reshape([tokens, -1])
         };
-        Tensor::cat(&(0..own.len()).map(run).collect::<Vec<_>>(), 0)
+        Tensor::cat(&(0..own.len()).map(sequence).collect::<Vec<_>>(), 0)
     }
 }
 
-/// Another order of tokens, `unit` of which always stay together.
+/// A permutation of tokens in groups of `unit`.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) unit: i64,
-    /// For every place in that order, the unit that stands there ...
-    pub(crate) places: Tensor,
-    /// ... and the way back.
-    pub(crate) back: Tensor,
+    /// The unit at every position of the new order ...
+    pub(crate) indices: Tensor,
+    /// ... and the inverse permutation.
+    pub(crate) inverse: Tensor,
 }
 
 impl Order {
-    pub(crate) fn new(unit: i64, places: &[i64], device: Device) -> Self {
-        let places = Tensor::from_slice(places).to_device(device);
-        let back = places.argsort(0, false);
-        Self { unit, places, back }
+    pub(crate) fn new(unit: i64, indices: &[i64], device: Device) -> Self {
+        let indices = Tensor::from_slice(indices).to_device(device);
+        let inverse = indices.argsort(0, false);
+        Self { unit, indices, inverse }
     }
 
     pub(crate) fn apply(&self, x: &Tensor) -> Tensor {
-        self.select(x, &self.places)
+        self.select(x, &self.indices)
     }
 
     pub(crate) fn undo(&self, x: &Tensor) -> Tensor {
-        self.select(x, &self.back)
+        self.select(x, &self.inverse)
     }
 
-    fn select(&self, x: &Tensor, places: &Tensor) -> Tensor {
+    fn select(&self, x: &Tensor, indices: &Tensor) -> Tensor {
         let size = x.size();
-        x.reshape([size[0] / self.unit, -1]).index_select(0, places).view(size.as_slice())
+        x.reshape([size[0] / self.unit, -1]).index_select(0, indices).view(size.as_slice())
     }
 }
 
-impl Runs {
-    /// Tokens run by run.
-    fn arrange(&self, x: &Tensor) -> Tensor {
+impl PackedSequences {
+    /// Tokens in the order that makes the sequences contiguous.
+    fn reorder(&self, x: &Tensor) -> Tensor {
         self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.apply(x))
     }
 
-    /// Tokens where they stood.
-    fn put_back(&self, x: &Tensor) -> Tensor {
+    /// Tokens in their original order.
+    fn restore_order(&self, x: &Tensor) -> Tensor {
         self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.undo(x))
     }
 }
 
 /// Attention of q, k, v `[tokens, heads, width]`; keys and values may have fewer heads. The result is
 /// `[tokens, heads * width]`.
-pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
-    let [q, k, v] = [q, k, v].map(|x| runs.arrange(x));
-    runs.put_back(&attention_in_order(&q, &k, &v, runs))
+pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Tensor {
+    let [q, k, v] = [q, k, v].map(|x| sequences.reorder(x));
+    sequences.restore_order(&attention_in_order(&q, &k, &v, sequences))
 }
 
-/// The same of tokens that lie run by run. Equal runs that follow each other are one batch.
-fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor {
-    if let Some(going_on) = &runs.going_on {
-        return going_on.attention(q, k, v, &runs.lengths);
+/// The same for contiguous sequences. Consecutive sequences of equal length are one batch.
+fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Tensor {
+    if let Some(shared_prefix) = &sequences.shared_prefix {
+        return shared_prefix.attention(q, k, v, &sequences.lengths);
     }
     let group = q.size()[1] / k.size()[1];
-    // a GPU's attention that keeps no scores takes f32 only with a key for every head
-    let spreads = group > 1 && q.kind() == Kind::Float && q.device() != Device::Cpu;
+    // memory-efficient attention on GPUs supports f32 only without grouped heads
+    let repeats_kv = group > 1 && q.kind() == Kind::Float && q.device() != Device::Cpu;
     let [k, v] = [k, v]
-        .map(|x| if spreads { x.repeat_interleave_self_int(group, 1, None) } else { x.shallow_clone() });
-    let grouped = group > 1 && !spreads;
+        .map(|x| if repeats_kv { x.repeat_interleave_self_int(group, 1, None) } else { x.shallow_clone() });
+    let grouped = group > 1 && !repeats_kv;
     let batches: Vec<(i64, i64)> =
-        runs.lengths.chunk_by(|a, b| a == b).map(|equal| (equal.len() as i64, equal[0])).collect();
+        sequences.lengths.chunk_by(|a, b| a == b).map(|equal| (equal.len() as i64, equal[0])).collect();
     let sizes: Vec<i64> = batches.iter().map(|(count, length)| count * length).collect();
-    // split, not narrow: autograd then puts the gradients together once, instead of widening each to the whole
-    let parts = [q, &k, &v]
+    // split, not narrow: autograd then concatenates the gradients once, instead of padding each to the whole
+    let splits = [q, &k, &v]
         .map(|x| if sizes.len() == 1 { vec![x.shallow_clone()] } else { x.split_with_sizes(&sizes, 0) });
     let mut results: Vec<Tensor> = batches
         .iter()
         .enumerate()
         .map(|(number, &(count, length))| {
-            // [runs, heads, length, width]
-            let [q, k, v] = parts.each_ref().map(|parts| {
-                let size = parts[number].size();
-                parts[number].view([count, length, size[1], size[2]]).transpose(1, 2)
+            // [sequences, heads, length, width]
+            let [q, k, v] = splits.each_ref().map(|splits| {
+                let size = splits[number].size();
+                splits[number].view([count, length, size[1], size[2]]).transpose(1, 2)
             });
             let no_mask = None::<&Tensor>;
-            let attended =
-                Tensor::scaled_dot_product_attention(&q, &k, &v, no_mask, 0.0, runs.causal, None, grouped);
+            let attended = Tensor::scaled_dot_product_attention(
+                &q,
+                &k,
+                &v,
+                no_mask,
+                0.0,
+                sequences.causal,
+                None,
+                grouped,
+            );
             attended.transpose(1, 2).reshape([count * length, -1])
         })
         .collect();
@@ -145,7 +154,7 @@ fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Tensor
     }
 }
 
-/// Attention whose backward pass is still to come: its own little graph, of tokens that lie run by run.
+/// Attention saved for its backward pass: a small autograd graph over contiguous sequences.
 #[derive(Debug)]
 pub(crate) struct SavedAttention {
     inputs: [Tensor; 3],
@@ -153,19 +162,19 @@ pub(crate) struct SavedAttention {
 }
 
 impl SavedAttention {
-    pub(crate) fn new(q: &Tensor, k: &Tensor, v: &Tensor, runs: &Runs) -> Self {
-        let inputs = [q, k, v].map(|x| runs.arrange(x).detach().set_requires_grad(true));
-        let output = tch::with_grad(|| attention_in_order(&inputs[0], &inputs[1], &inputs[2], runs));
+    pub(crate) fn new(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Self {
+        let inputs = [q, k, v].map(|x| sequences.reorder(x).detach().set_requires_grad(true));
+        let output = tch::with_grad(|| attention_in_order(&inputs[0], &inputs[1], &inputs[2], sequences));
         Self { inputs, output }
     }
 
-    pub(crate) fn output(&self, runs: &Runs) -> Tensor {
-        runs.put_back(&self.output.detach())
+    pub(crate) fn output(&self, sequences: &PackedSequences) -> Tensor {
+        sequences.restore_order(&self.output.detach())
     }
 
     /// dL/d(q, k, v) from dL/do.
-    pub(crate) fn backward(self, d_output: &Tensor, runs: &Runs) -> [Tensor; 3] {
-        let gradients = shim::gradients(&self.output, &self.inputs, &runs.arrange(d_output));
-        gradients.map(|gradient| runs.put_back(&gradient))
+    pub(crate) fn backward(self, d_output: &Tensor, sequences: &PackedSequences) -> [Tensor; 3] {
+        let gradients = shim::gradients(&self.output, &self.inputs, &sequences.reorder(d_output));
+        gradients.map(|gradient| sequences.restore_order(&gradient))
     }
 }

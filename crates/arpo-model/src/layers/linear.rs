@@ -1,9 +1,9 @@
-//! Parameters, and the one operation that has most of them.
+//! Parameters, and linear layers, which hold most of them.
 
 use arpo_torch::kernels::row;
 use tch::{Kind, Tensor};
 
-/// A parameter and, while it is trained, the buffer its gradient is added to.
+/// A parameter and, while it is trained, its gradient buffer.
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) value: Tensor,
@@ -28,32 +28,32 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        self.times(x, self.bias())
+        self.apply(x, self.bias())
     }
 
-    /// y without the bias, which is left to what comes next.
-    pub(crate) fn product(&self, x: &Tensor) -> Tensor {
-        self.times(x, None)
+    /// y without the bias, which the next operation adds.
+    pub(crate) fn matmul(&self, x: &Tensor) -> Tensor {
+        self.apply(x, None)
     }
 
-    fn times(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        row::product(x, &self.weight.value, bias).unwrap_or_else(|| x.linear(&self.weight.value, bias))
+    fn apply(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        row::matmul(x, &self.weight.value, bias).unwrap_or_else(|| x.linear(&self.weight.value, bias))
     }
 
     pub(crate) fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref().map(|bias| &bias.value)
     }
 
-    /// residual + y, in the same product where there is no bias.
+    /// residual + y, fused into the matmul where there is no bias.
     pub(crate) fn forward_onto(&self, residual: &Tensor, x: &Tensor) -> Tensor {
         match self.bias {
-            None => row::product(x, &self.weight.value, Some(residual))
+            None => row::matmul(x, &self.weight.value, Some(residual))
                 .unwrap_or_else(|| residual.addmm(x, &self.weight.value.tr())),
             Some(_) => residual + self.forward(x),
         }
     }
 
-    /// dL/dx from dL/dy; the parameters' gradients are added to. Both are matrices, a row for each token.
+    /// dL/dx from dL/dy; accumulates the parameters' gradients. Both are matrices with a row for each token.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor) -> Tensor {
         self.accumulate(x, dy);
         self.input_gradient(dy)

@@ -1,9 +1,9 @@
-//! What both towers are made of: a transformer block, and the operations in it, forward and backward.
+//! The building blocks of both towers: a transformer block and its operations, forward and backward.
 //!
-//! Backward passes are written out instead of left to autograd: so it is decided here, not by a graph, what is kept
-//! between the two passes and what is computed again, and gradients go straight into their buffers. Only attention
-//! keeps a small graph of its own, because libtorch picks its kernel. The forward operations are plain libtorch calls,
-//! so autograd can still run through them, and tests hold the two against each other.
+//! Backward passes are written by hand instead of left to autograd: this controls which activations are kept and which
+//! are recomputed, and gradients go straight into their buffers. Only attention keeps a small autograd graph of its
+//! own, because libtorch picks its kernel. The forward operations are plain libtorch calls, so autograd can still run
+//! through them, and tests compare the two.
 
 pub(crate) mod attention;
 pub(crate) mod block;

@@ -1,4 +1,4 @@
-//! x / rms(x) * w, computed in f32 whatever the parameters are, as the reference does.
+//! RMSNorm: x / rms(x) * w, computed in f32 whatever the parameters' type, as in transformers.
 
 use super::linear::Parameter;
 use arpo_torch::kernels::fused_for;
@@ -12,41 +12,42 @@ pub(crate) struct RmsNorm {
 
 impl RmsNorm {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        let together = fused_for(x).and_then(|fused| fused.rms_norm(x, &self.weight.value, self.epsilon));
-        if let Some(normed) = together {
+        let fused_result = fused_for(x).and_then(|fused| fused.rms_norm(x, &self.weight.value, self.epsilon));
+        if let Some(normed) = fused_result {
             return normed;
         }
-        let wide = x.to_kind(Kind::Float);
-        let scale = self.scale(&wide);
-        (wide * scale).to_kind(x.kind()) * &self.weight.value
+        let x_f32 = x.to_kind(Kind::Float);
+        let scale = self.scale(&x_f32);
+        (x_f32 * scale).to_kind(x.kind()) * &self.weight.value
     }
 
-    /// residual + dL/dx from dL/dy; the weight's gradient is added to.
+    /// residual + dL/dx from dL/dy; accumulates the weight's gradient.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor, residual: Option<&Tensor>) -> Tensor {
         let fused = fused_for(x);
         let weight = &self.weight.value;
-        let together = fused.and_then(|fused| fused.rms_norm_backward(x, weight, dy, residual, self.epsilon));
-        if let Some((dx, dw)) = together {
+        let fused_result =
+            fused.and_then(|fused| fused.rms_norm_backward(x, weight, dy, residual, self.epsilon));
+        if let Some((dx, dw)) = fused_result {
             self.weight.accumulate(&dw);
             return dx;
         }
-        let wide = x.to_kind(Kind::Float);
-        let scale = self.scale(&wide); // [tokens, 1]
-        let normed = wide * &scale;
+        let x_f32 = x.to_kind(Kind::Float);
+        let scale = self.scale(&x_f32); // [tokens, 1]
+        let normed = x_f32 * &scale;
         let dy = dy.to_kind(Kind::Float);
         if self.weight.gradient.is_some() {
             self.weight.accumulate(&(&dy * &normed).sum_dim_intlist([0i64].as_slice(), false, None::<Kind>));
         }
         let dnormed = dy * self.weight.value.to_kind(Kind::Float);
-        let along = (&dnormed * &normed).mean_dim(-1, true, Kind::Float);
-        let dx = ((dnormed - normed * along) * scale).to_kind(x.kind());
+        let projection = (&dnormed * &normed).mean_dim(-1, true, Kind::Float);
+        let dx = ((dnormed - normed * projection) * scale).to_kind(x.kind());
         match residual {
             Some(residual) => residual + dx,
             None => dx,
         }
     }
 
-    fn scale(&self, wide: &Tensor) -> Tensor {
-        (wide.square().mean_dim(-1, true, Kind::Float) + self.epsilon).rsqrt()
+    fn scale(&self, x_f32: &Tensor) -> Tensor {
+        (x_f32.square().mean_dim(-1, true, Kind::Float) + self.epsilon).rsqrt()
     }
 }

@@ -1,5 +1,5 @@
-//! From hidden states to log-probabilities of the agent's tokens, and back, a chunk of rows at a time: logits of a
-//! whole episode would be gigabytes, of which only these rows are needed.
+//! From hidden states to log-probabilities of the agent's tokens, and backward, a chunk of rows at a time: logits of a
+//! whole episode would take gigabytes, and only these rows are needed.
 
 use super::packed::Packed;
 use super::{LearnerOptions, TokenScores};
@@ -30,11 +30,11 @@ impl Head {
             entropies.push(-(all.exp() * all).sum_dim_intlist([1i64].as_slice(), false, None::<Kind>));
         }
         let by_episode = |parts: &[Tensor]| -> Vec<Vec<f32>> {
-            let numbers: Vec<f32> = match parts {
+            let values: Vec<f32> = match parts {
                 [] => vec![],
-                parts => Tensor::cat(parts, 0).try_into().expect("one number for each token"),
+                parts => Tensor::cat(parts, 0).try_into().expect("one value for each token"),
             };
-            let mut rest = numbers.as_slice();
+            let mut rest = values.as_slice();
             let take = |&count: &usize| {
                 let (episode, others) = rest.split_at(count);
                 rest = others;
@@ -45,7 +45,7 @@ impl Head {
         TokenScores { logp: by_episode(&logps), entropy: by_episode(&entropies) }
     }
 
-    /// dL/d(hidden) for L = sum(coefficient * logp); the head's gradient is added to.
+    /// dL/d(hidden) for L = sum(coefficient * logp); accumulates the head's gradient.
     pub(super) fn backward(
         &self,
         model: &Model,

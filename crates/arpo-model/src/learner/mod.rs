@@ -1,9 +1,9 @@
 //! The learner's step: log-probabilities of the agent's tokens, and the gradients of a loss given as one coefficient
 //! per token (see `arpo_core::loss`).
 //!
-//! A micro-batch holds whole episodes one behind the other. Its pictures are encoded once, however many episodes show
-//! them. Logits exist only at the agent's tokens, and only a chunk of them at a time (`head`). What is kept between
-//! the passes follows from a memory budget ([`plan`]).
+//! A micro-batch holds packed episodes. Its images are encoded once, however many episodes show them. Logits are
+//! computed only at the agent's tokens, a chunk at a time (`head`). A memory budget decides which activations are kept
+//! between the passes ([`plan`]).
 
 pub mod adamw;
 mod head;
@@ -24,36 +24,35 @@ use packed::Packed;
 use plan::Plan;
 use tch::{Device, Tensor, no_grad};
 
-/// A picture of a micro-batch.
+/// An image of a micro-batch.
 #[derive(Debug)]
-pub struct Picture {
-    /// What is on it.
-    pub content: Content,
+pub struct ImageInput {
+    /// Its pixels or features.
+    pub content: ImageContent,
     /// Its size in patches.
     pub grid: Grid,
 }
 
-/// What is on a picture.
+/// An image as the vision tower's input or output.
 #[derive(Debug)]
-pub enum Content {
-    /// `[patches, channels * patch * patch]`, as the image processor makes them.
+pub enum ImageContent {
+    /// `[patches, channels * patch * patch]`, from the image processor.
     Pixels(Tensor),
-    /// `[features, hidden]`: what the vision tower made of it before. Only a tower that is not trained makes the same of
-    /// it again.
+    /// `[features, hidden]`: the vision tower's cached output. Valid only while the tower is frozen.
     Features(Tensor),
 }
 
-impl Picture {
-    /// From what the image processor makes of it.
+impl ImageInput {
+    /// From the image processor's output.
     pub fn of_pixels(pixels: Tensor, grid: Grid) -> Self {
-        Self { content: Content::Pixels(pixels), grid }
+        Self { content: ImageContent::Pixels(pixels), grid }
     }
 
-    /// Its patches, unless it is known by its features only.
+    /// Its patches, unless only its features are known.
     pub fn pixels(&self) -> Option<&Tensor> {
         match &self.content {
-            Content::Pixels(pixels) => Some(pixels),
-            Content::Features(_) => None,
+            ImageContent::Pixels(pixels) => Some(pixels),
+            ImageContent::Features(_) => None,
         }
     }
 }
@@ -63,27 +62,27 @@ impl Picture {
 pub struct Episode<'a> {
     /// The whole sequence.
     pub tokens: &'a [u32],
-    /// Its pictures, by their places in the micro-batch, in the order of their placeholders.
-    pub pictures: &'a [usize],
-    /// For every token, whether it is the agent's. The first never is: nothing predicts it.
+    /// Its images, by their indices in the micro-batch, in the order of their placeholders.
+    pub images: &'a [usize],
+    /// Whether each token is the agent's. The first never is: nothing predicts it.
     pub trained: &'a [bool],
 }
 
 /// Episodes computed together.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroBatch<'a> {
-    /// One behind the other.
+    /// Packed in this order.
     pub episodes: &'a [Episode<'a>],
-    /// Each once, however many episodes show it.
-    pub pictures: &'a [Picture],
+    /// Each image once, however many episodes show it.
+    pub images: &'a [ImageInput],
 }
 
-/// What the model says of the agent's tokens, by episode.
+/// The model's scores of the agent's tokens, by episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenScores {
     /// Log-probability of each trained token.
     pub logp: Vec<Vec<f32>>,
-    /// Entropy of the distribution it was taken from.
+    /// Entropy of the distribution of each trained token.
     pub entropy: Vec<Vec<f32>>,
 }
 
@@ -92,21 +91,21 @@ pub struct TokenScores {
 pub struct LearnerOptions {
     /// The sampler's temperature: log-probabilities are those of the distribution that was sampled from.
     pub temperature: f64,
-    /// Tokens that may not occur in an action; the sampler leaves them out too.
+    /// Tokens that may not occur in a response; the sampler masks them too.
     pub forbidden: Vec<u32>,
     /// Bytes that may be kept between the forward and the backward pass.
     pub activation_bytes: u64,
-    /// Agent's tokens whose logits exist at a time.
+    /// Number of the agent's tokens whose logits are computed at a time.
     pub logit_rows: i64,
-    /// Episodes are filled up to a multiple of so many tokens: more of them are then equally long and computed together.
-    /// What stands behind an episode changes nothing in it. 1 fills nothing up.
-    pub length_step: usize,
-    /// What episodes of a micro-batch have in common at their beginning is computed once. Pays where rollouts of the
-    /// same task often go alike for some turns; the attention it needs is slower on GPUs. Nothing is filled up then.
-    pub share_beginnings: bool,
+    /// Episodes are padded to a multiple of this many tokens: more of them are then equally long and batched together.
+    /// Padding does not change an episode's results. 1 pads nothing.
+    pub pad_to_multiple: usize,
+    /// Prefixes that episodes of a micro-batch share are computed once. Pays off where rollouts of the same task often
+    /// agree for some turns; the attention it needs is slower on GPUs. Nothing is padded then.
+    pub share_prefixes: bool,
 }
 
-/// A model with room for gradients.
+/// A model with gradient buffers.
 #[derive(Debug)]
 pub struct Learner {
     model: Model,
@@ -114,7 +113,7 @@ pub struct Learner {
     options: LearnerOptions,
 }
 
-/// A forward pass whose backward pass is still to come.
+/// A forward pass, with the activations for its backward pass.
 pub struct ForwardPass<'a> {
     learner: &'a Learner,
     batch: MicroBatch<'a>,
@@ -152,12 +151,12 @@ impl Learner {
         })
     }
 
-    /// A forward pass that keeps what its backward pass needs.
+    /// A forward pass that keeps the activations for its backward pass.
     pub fn forward<'a>(&'a self, batch: MicroBatch<'a>) -> Result<ForwardPass<'a>, ModelError> {
         no_grad(|| {
-            if self.trains_vision() && batch.pictures.iter().any(|picture| picture.pixels().is_none()) {
+            if self.trains_vision() && batch.images.iter().any(|image| image.pixels().is_none()) {
                 return Err(ModelError::Input(
-                    "a picture without pixels cannot train the vision tower".into(),
+                    "an image without pixels cannot train the vision tower".into(),
                 ));
             }
             let packed = Packed::new(&self.model, &batch, &self.options)?;
@@ -186,25 +185,25 @@ impl Learner {
     }
 
     fn features(&self, batch: &MicroBatch) -> Option<Tensor> {
-        if batch.pictures.is_empty() {
+        if batch.images.is_empty() {
             return None;
         }
         let vision = self.model.vision();
-        let all_pixels = batch.pictures.iter().all(|picture| picture.pixels().is_some());
+        let all_pixels = batch.images.iter().all(|image| image.pixels().is_some());
         if all_pixels && self.model.device() != Device::Cpu {
-            let (pixels, grids) = pixels(batch.pictures)?;
+            let (pixels, grids) = pixels(batch.images)?;
             return Some(vision.forward(&pixels, &grids));
         }
-        // on a CPU each by itself, so that it does not depend in its last bits on which others are known
-        let features = batch.pictures.iter().map(|picture| match &picture.content {
-            Content::Pixels(pixels) => vision.forward(pixels, &[picture.grid]),
-            Content::Features(features) => features.shallow_clone(),
+        // on a CPU each separately, so that its last bits do not depend on which others are cached
+        let features = batch.images.iter().map(|image| match &image.content {
+            ImageContent::Pixels(pixels) => vision.forward(pixels, &[image.grid]),
+            ImageContent::Features(features) => features.shallow_clone(),
         });
         Some(Tensor::cat(&features.collect::<Vec<_>>(), 0))
     }
 
     fn features_saving(&self, batch: &MicroBatch, plan: &Plan) -> (Option<Tensor>, Option<SavedVision>) {
-        let Some((pixels, grids)) = pixels(batch.pictures) else { return (None, None) };
+        let Some((pixels, grids)) = pixels(batch.images) else { return (None, None) };
         let (features, saved) =
             self.model.vision().forward_saving(&pixels, &grids, |block| plan.vision(block));
         (Some(features), Some(saved))
@@ -216,14 +215,14 @@ impl Learner {
             None => embedded,
             Some(features) => {
                 let shown = features.index_select(0, &packed.image_features).to_kind(embedded.kind());
-                embedded.index_copy(0, &packed.image_places, &shown)
+                embedded.index_copy(0, &packed.image_rows, &shown)
             }
         }
     }
 }
 
 impl ForwardPass<'_> {
-    /// What the model says of the agent's tokens.
+    /// The model's scores of the agent's tokens.
     pub fn scores(&self) -> &TokenScores {
         &self.scores
     }
@@ -243,11 +242,11 @@ impl ForwardPass<'_> {
             let d_hidden = learner.head.backward(model, &hidden, &packed, &coefficients);
             let tokens = packed.tokens.size()[0];
             let d_last = Tensor::zeros([tokens, d_hidden.size()[1]], (d_hidden.kind(), d_hidden.device()));
-            // episodes that part predict different tokens from the place where they do
+            // episodes that diverge predict different tokens from the same row
             let d_last = d_last.index_add(0, &packed.before_trained, &d_hidden);
             let d_embedded = model.text().backward(text, &d_last, &layout);
             packed.embed_backward(model, &d_embedded);
-            if !batch.pictures.is_empty() && learner.trains_vision() {
+            if !batch.images.is_empty() && learner.trains_vision() {
                 let d_features = packed.feature_gradients(&d_embedded);
                 learner.vision_backward(&batch, vision, &d_features, &plan);
             }
@@ -257,7 +256,7 @@ impl ForwardPass<'_> {
 }
 
 impl Learner {
-    /// Through the vision tower: from what was kept, or computed again, some pictures at a time.
+    /// Backward through the vision tower: from kept activations, or recomputed, some images at a time.
     fn vision_backward(
         &self,
         batch: &MicroBatch,
@@ -271,8 +270,8 @@ impl Learner {
         }
         let merge = self.model.config().vision.merge as usize;
         let mut start = 0;
-        for pictures in batch.pictures.chunks(plan.pictures_at_a_time()) {
-            let Some((pixels, grids)) = pixels(pictures) else { continue };
+        for images in batch.images.chunks(plan.images_per_pass()) {
+            let Some((pixels, grids)) = pixels(images) else { continue };
             let features = grids.iter().map(|grid| grid.features(merge) as i64).sum();
             let (_, saved) = vision.forward_saving(&pixels, &grids, |block| plan.vision(block));
             vision.backward(saved, &gradient.narrow(0, start, features));
@@ -281,9 +280,9 @@ impl Learner {
     }
 }
 
-/// The pixels of pictures one behind the other; none of none.
-fn pixels(pictures: &[Picture]) -> Option<(Tensor, Vec<Grid>)> {
+/// The concatenated pixels of images; `None` without any.
+fn pixels(images: &[ImageInput]) -> Option<(Tensor, Vec<Grid>)> {
     let (pixels, grids): (Vec<&Tensor>, Vec<Grid>) =
-        pictures.iter().filter_map(|picture| Some((picture.pixels()?, picture.grid))).unzip();
+        images.iter().filter_map(|image| Some((image.pixels()?, image.grid))).unzip();
     (!pixels.is_empty()).then(|| (Tensor::cat(&pixels, 0), grids))
 }

@@ -1,5 +1,5 @@
 //! The optimiser on disk: one safetensors file with the two moments of every trained parameter, in their own type, and
-//! the number of updates made. Read back, the next update is the same to the bit.
+//! the number of updates made. After loading, the next update is the same to the bit.
 
 use super::adamw::AdamW;
 use crate::ModelError;
@@ -11,23 +11,24 @@ use std::collections::HashMap;
 use std::path::Path;
 use tch::{Kind, Tensor};
 
-/// What a file of this kind says of itself.
+/// The `format` field of such a file.
 const FORMAT: &str = "arpo-adamw";
 
-/// What the two moments of a parameter are called in front of its name.
+/// Prefixes of a parameter's name for its two moments.
 const MOMENTS: [&str; 2] = ["mean", "square"];
 
 impl AdamW {
-    /// Writes the state to a new file and waits until it is on the disk. The weights are the ones it was made for.
+    /// Writes the state to a new file and waits until it is on the disk. The weights must be those it was created for.
     pub fn save(&self, weights: &Weights, path: &Path) -> Result<(), ModelError> {
         let tensors = weights.trained().zip(&self.moments).flat_map(|((layout, _, _), moments)| {
             MOMENTS.iter().zip(moments).map(|(moment, tensor)| {
                 (format!("{moment}.{}", layout.name), SavedTensor::new(tensor.shallow_clone()))
             })
         });
-        let said = [("format", FORMAT.to_owned()), ("updates", self.updates.to_string())];
-        let said: HashMap<String, String> = said.into_iter().map(|(key, is)| (key.to_owned(), is)).collect();
-        serialize_to_file(tensors.collect::<Vec<_>>(), Some(said), path)
+        let metadata = [("format", FORMAT.to_owned()), ("updates", self.updates.to_string())];
+        let metadata: HashMap<String, String> =
+            metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        serialize_to_file(tensors.collect::<Vec<_>>(), Some(metadata), path)
             .map_err(|error| ModelError::file(path, format!("cannot be written: {error}")))?;
         sync(path)
     }
@@ -38,11 +39,11 @@ impl AdamW {
         let wrong = |problem: String| ModelError::file(path, problem);
         let (_, header) = SafeTensors::read_metadata(&file)
             .map_err(|error| wrong(format!("not a whole safetensors file: {error}")))?;
-        let said = |key: &str| header.metadata().as_ref().and_then(|said| said.get(key));
-        if said("format").map(String::as_str) != Some(FORMAT) {
-            return Err(wrong(format!("no optimiser's state: expected `format` to be {FORMAT}")));
+        let metadata = |key: &str| header.metadata().as_ref().and_then(|metadata| metadata.get(key));
+        if metadata("format").map(String::as_str) != Some(FORMAT) {
+            return Err(wrong(format!("not an optimiser state: expected `format` to be {FORMAT}")));
         }
-        let updates = said("updates").and_then(|count| count.parse().ok());
+        let updates = metadata("updates").and_then(|count| count.parse().ok());
         let updates = updates.ok_or_else(|| wrong("`updates` is missing: expected a whole number".into()))?;
         let tensors = SafeTensors::deserialize(&file)
             .map_err(|error| wrong(format!("not a whole safetensors file: {error}")))?;
@@ -64,7 +65,7 @@ impl AdamW {
     }
 }
 
-/// Fills a tensor with the numbers of its namesake; type and shape must be its own, so that nothing is rounded.
+/// Fills a tensor with the values of its namesake; type and shape must match, so that nothing is rounded.
 fn read_into(tensor: &mut Tensor, tensors: &SafeTensors, path: &Path, name: &str) -> Result<(), ModelError> {
     let wrong = |problem: String| ModelError::tensor(path, name, problem);
     let view = tensors.tensor(name).map_err(|error| wrong(error.to_string()))?;

@@ -1,8 +1,8 @@
-//! What is kept between the forward and the backward pass, decided from a memory budget. Pure.
+//! Which activations are kept for the backward pass, decided from a memory budget. Pure.
 //!
-//! The language model comes first: computing its attention again costs most. Blocks are raised from keeping their
-//! input to keeping attention, then to keeping everything, while the budget lasts. The vision tower is kept if there
-//! is still room for all of it; otherwise its pictures are encoded again in the backward pass, some at a time.
+//! The language model comes first: recomputing its attention costs most. Blocks are raised from keeping their input to
+//! keeping attention, then to keeping everything, while the budget lasts. The vision tower is kept if all of it still
+//! fits; otherwise its images are encoded again in the backward pass, some at a time.
 
 use super::MicroBatch;
 use crate::Keep;
@@ -16,60 +16,60 @@ pub struct Plan {
     text: Vec<Keep>,
     vision: Keep,
     keeps_vision: bool,
-    pictures_at_a_time: usize,
+    images_per_pass: usize,
 }
 
 impl Plan {
     pub(super) fn new(config: &ModelConfig, batch: &MicroBatch, kind: Kind, budget: u64) -> Self {
         let tokens: usize = batch.episodes.iter().map(|episode| episode.tokens.len()).sum();
-        let patches: Vec<usize> = batch.pictures.iter().map(|picture| picture.grid.patches()).collect();
+        let patches: Vec<usize> = batch.images.iter().map(|image| image.grid.patches()).collect();
         Self::for_sizes(config, tokens as u64, &patches, kind.elt_size_in_bytes() as u64, budget)
     }
 
-    /// The plan for a number of tokens and pictures of so many patches.
+    /// The plan for a number of tokens, and images with these numbers of patches.
     pub fn for_sizes(
         config: &ModelConfig,
         tokens: u64,
         patches: &[usize],
-        number_bytes: u64,
+        value_bytes: u64,
         budget: u64,
     ) -> Self {
         let (text, left) = raise(config.text.layers, budget, |keep| {
             let text = &config.text;
             let queries = text.heads * text.head_width();
-            let qkv = queries + 2 * text.key_value_heads * text.head_width();
-            let numbers = keep.numbers_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
-            numbers as u64 * number_bytes * tokens
+            let qkv = queries + 2 * text.kv_heads * text.head_width();
+            let values = keep.values_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
+            values as u64 * value_bytes * tokens
         });
         let vision_bytes = |keep: Keep, patches: u64| {
             let vision = &config.vision;
             let gate_up = 2 * padded(vision.intermediate);
-            let numbers = keep.numbers_per_token(vision.hidden, vision.hidden, 3 * vision.hidden, gate_up);
-            numbers as u64 * number_bytes * patches * vision.blocks as u64
+            let values = keep.values_per_token(vision.hidden, vision.hidden, 3 * vision.hidden, gate_up);
+            values as u64 * value_bytes * patches * vision.blocks as u64
         };
         let all: u64 = patches.iter().map(|&patches| patches as u64).sum();
         let largest = patches.iter().copied().max().unwrap_or(0) as u64;
         let affordable =
             [Keep::Everything, Keep::Attention].into_iter().find(|&keep| vision_bytes(keep, all) <= left);
         if let Some(vision) = affordable {
-            return Self { text, vision, keeps_vision: true, pictures_at_a_time: patches.len().max(1) };
+            return Self { text, vision, keeps_vision: true, images_per_pass: patches.len().max(1) };
         }
-        // by then the language model's share is free again; fewer pictures at a time cost nothing, computing gate and up
-        // a third time does
+        // by then the language model's activations are freed; fewer images at a time cost nothing, but computing gate
+        // and up a third time does
         let fits = |keep: Keep| vision_bytes(keep, largest) <= budget;
         let vision = if fits(Keep::Everything) { Keep::Everything } else { Keep::Attention };
         let one = vision_bytes(vision, largest);
-        let pictures_at_a_time = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
-        Self { text, vision, keeps_vision: false, pictures_at_a_time }
+        let images_per_pass = (budget / one.max(1)).clamp(1, patches.len() as u64) as usize;
+        Self { text, vision, keeps_vision: false, images_per_pass }
     }
 
-    /// Bytes that all there is to keep of the language model takes.
-    pub fn everything(config: &ModelConfig, tokens: u64, number_bytes: u64) -> u64 {
+    /// Bytes of the language model's activations if everything is kept.
+    pub fn full_activation_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
         let text = &config.text;
         let queries = text.heads * text.head_width();
-        let qkv = queries + 2 * text.key_value_heads * text.head_width();
-        let numbers = Keep::Everything.numbers_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
-        numbers as u64 * number_bytes * tokens * text.layers as u64
+        let qkv = queries + 2 * text.kv_heads * text.head_width();
+        let values = Keep::Everything.values_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
+        values as u64 * value_bytes * tokens * text.layers as u64
     }
 
     /// What is kept of a block of the language model.
@@ -82,42 +82,42 @@ impl Plan {
         self.vision
     }
 
-    /// Whether the vision tower is kept from the forward pass.
+    /// Whether the vision tower's activations are kept from the forward pass.
     pub fn keeps_vision(&self) -> bool {
         self.keeps_vision
     }
 
-    /// Pictures that are encoded again together, where it is not.
-    pub fn pictures_at_a_time(&self) -> usize {
-        self.pictures_at_a_time
+    /// Images that are recomputed together, if they are not.
+    pub fn images_per_pass(&self) -> usize {
+        self.images_per_pass
     }
 }
 
-/// Bytes that the inputs of all blocks of the language model take, which is the least a backward pass needs.
-pub fn kept_of_inputs(config: &ModelConfig, tokens: u64, number_bytes: u64) -> u64 {
-    config.text.layers as u64 * config.text.hidden as u64 * tokens * number_bytes
+/// Bytes of the inputs of all blocks of the language model, the least a backward pass needs.
+pub fn input_activation_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
+    config.text.layers as u64 * config.text.hidden as u64 * tokens * value_bytes
 }
 
-/// Bytes that a block's pass needs for itself at most: in the backward pass gate and up, their gradients, what is between,
-/// and what was not kept and is computed again. Measured for 42 200 tokens of the 7B: 14.9 GiB with 28 GiB of activations,
-/// 10.2 with 44, where more is kept.
-pub fn working_bytes(config: &ModelConfig, tokens: u64, number_bytes: u64) -> u64 {
+/// Temporary bytes of a block's pass at most: in the backward pass gate and up, their gradients, intermediate results,
+/// and recomputed activations. Measured for 42 200 tokens of the 7B: 14.9 GiB with 28 GiB of activations, 10.2 with 44,
+/// where more is kept.
+pub fn working_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
     let text = &config.text;
-    (4 * 2 * text.intermediate + 8 * text.hidden) as u64 * tokens * number_bytes
+    (4 * 2 * text.intermediate + 8 * text.hidden) as u64 * tokens * value_bytes
 }
 
-/// Raises blocks one by one while the budget lasts; what is left of it.
+/// Raises blocks one by one while the budget lasts; returns what is left of it.
 fn raise(blocks: usize, budget: u64, bytes: impl Fn(Keep) -> u64) -> (Vec<Keep>, u64) {
     let mut kept = vec![Keep::Input; blocks];
     let mut left = budget.saturating_sub(blocks as u64 * bytes(Keep::Input));
     for (from, to) in [(Keep::Input, Keep::Attention), (Keep::Attention, Keep::Everything)] {
-        let more = bytes(to) - bytes(from);
+        let extra = bytes(to) - bytes(from);
         for keep in kept.iter_mut().filter(|keep| **keep == from) {
-            if more > left {
+            if extra > left {
                 return (kept, left);
             }
             *keep = to;
-            left -= more;
+            left -= extra;
         }
     }
     (kept, left)
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(count(34, Keep::Attention), 28);
         assert_eq!(count(130, Keep::Everything), 28);
         assert!(!plan(37).keeps_vision() && plan(1000).keeps_vision());
-        assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).pictures_at_a_time()), [1, 1, 3, 15]);
+        assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).images_per_pass()), [1, 1, 3, 15]);
         assert_eq!([5, 37].map(|gib| plan(gib).vision(0)), [Keep::Attention, Keep::Everything]);
     }
 }

@@ -1,5 +1,5 @@
-//! One update from micro-batches that are given one at a time: forward, loss and backward for each, then the optimiser
-//! once. An update whose loss or gradient is no number is skipped, counted, and its micro-batch written down.
+//! One update from micro-batches that are added one at a time: forward, loss and backward for each, then one optimiser
+//! step. An update with a non-finite loss or gradient is skipped and counted, and its micro-batch is recorded.
 
 use super::adamw::{AdamW, Update, gradient_norm};
 use super::incident::{self, Evidence};
@@ -17,56 +17,56 @@ pub struct LossGradient {
     pub coefficients: Vec<Vec<f32>>,
 }
 
-/// Makes updates.
+/// Trains a model: a learner and its optimiser.
 #[derive(Debug)]
 pub struct Updater {
     learner: Learner,
     optimiser: AdamW,
-    /// Where skipped updates are written down, if anywhere.
+    /// The folder for records of skipped updates, if any.
     incidents: Option<PathBuf>,
     skipped: u64,
 }
 
-/// How an update went.
+/// The outcome of an update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpdateReport {
     /// The sum of the micro-batches' losses.
     pub loss: f64,
-    /// The gradient's norm before clipping; `None` if the loss was no number, so that none was computed.
+    /// The gradient's norm before clipping; `None` if the loss was non-finite, so that no gradient was computed.
     pub gradient_norm: Option<f64>,
-    /// The weights have moved.
-    pub made: bool,
-    /// What the model said before, by micro-batch.
+    /// Whether the weights have changed.
+    pub applied: bool,
+    /// The model's scores before the update, by micro-batch.
     pub scores: Vec<TokenScores>,
-    /// Where a skipped update was written down.
-    pub written: Option<PathBuf>,
+    /// The record of a skipped update.
+    pub incident: Option<PathBuf>,
 }
 
-/// An update that is being put together. Its gradients lie in the learner's weights until [`UpdateInProgress::finish`];
-/// one that is dropped before, because it failed or was given up, leaves none behind.
+/// An update in progress. Its gradients accumulate in the learner's weights until [`UpdateInProgress::finish`];
+/// dropping it before that, after a failure or a cancellation, zeroes them.
 #[derive(Debug)]
 pub struct UpdateInProgress<'a> {
     updater: &'a mut Updater,
     losses: Vec<f64>,
     scores: Vec<TokenScores>,
-    broken: Option<Broken>,
+    skipped_update: Option<SkippedUpdate>,
     finished: bool,
 }
 
-/// Why an update is not made.
+/// Why an update is skipped.
 #[derive(Debug)]
-struct Broken {
+struct SkippedUpdate {
     gradient_norm: Option<f64>,
-    written: Option<PathBuf>,
+    incident: Option<PathBuf>,
 }
 
 impl Updater {
-    /// From a learner and its optimiser; skipped updates are written to new folders in `incidents`.
+    /// From a learner and its optimiser; skipped updates are recorded in new folders in `incidents`.
     pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
         Self { learner, optimiser, incidents, skipped: 0 }
     }
 
-    /// Goes on counting skipped updates where a run that is resumed had got to.
+    /// Continues the count of skipped updates of a resumed run.
     #[must_use]
     pub fn with_skipped(self, skipped: u64) -> Self {
         Self { skipped, ..self }
@@ -89,11 +89,17 @@ impl Updater {
 
     /// Begins an update.
     pub fn begin(&mut self) -> UpdateInProgress<'_> {
-        UpdateInProgress { updater: self, losses: vec![], scores: vec![], broken: None, finished: false }
+        UpdateInProgress {
+            updater: self,
+            losses: vec![],
+            scores: vec![],
+            skipped_update: None,
+            finished: false,
+        }
     }
 
-    /// One update from micro-batches that are all there. `loss` is asked for each one's, by its number and what the model
-    /// says of it; what it returns is added up.
+    /// One update from several micro-batches. `loss` computes the loss of each from its index and the model's scores;
+    /// the losses are summed.
     pub fn update(
         &mut self,
         batches: &[MicroBatch],
@@ -101,8 +107,8 @@ impl Updater {
         mut loss: impl FnMut(usize, &TokenScores) -> LossGradient,
     ) -> Result<UpdateReport, ModelError> {
         let mut update = self.begin();
-        for (number, &batch) in batches.iter().enumerate() {
-            update.add(batch, |scores| loss(number, scores))?;
+        for (index, &batch) in batches.iter().enumerate() {
+            update.add(batch, |scores| loss(index, scores))?;
         }
         update.finish(learning_rate)
     }
@@ -114,14 +120,14 @@ impl UpdateInProgress<'_> {
         &self.updater.learner
     }
 
-    /// Adds a micro-batch. `loss` is asked for its loss, given what the model says of it. Once a loss or gradient was no
-    /// number, further micro-batches are not looked at.
+    /// Adds a micro-batch. `loss` computes its loss from the model's scores. After a non-finite loss or gradient,
+    /// further micro-batches are ignored.
     pub fn add(
         &mut self,
         batch: MicroBatch,
         loss: impl FnOnce(&TokenScores) -> LossGradient,
     ) -> Result<(), ModelError> {
-        if self.broken.is_some() {
+        if self.skipped_update.is_some() {
             return Ok(());
         }
         let learner = &self.updater.learner;
@@ -130,7 +136,8 @@ impl UpdateInProgress<'_> {
         let LossGradient { value, coefficients } = loss(&scores);
         let norm = if value.is_finite() {
             pass.backward(&coefficients)?;
-            // read after every micro-batch, which costs a thousandth of it: so it is known which one did it
+            // computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
+            // gradient
             Some(gradient_norm(learner.model().weights()))
         } else {
             None
@@ -141,34 +148,36 @@ impl UpdateInProgress<'_> {
             let evidence =
                 Evidence { batch, scores: &scores, losses: &self.losses, coefficients: &coefficients };
             self.updater.skipped += 1;
-            let written = match &self.updater.incidents {
+            let incident = match &self.updater.incidents {
                 None => None,
                 Some(folder) => incident::write(folder, self.updater.skipped, &evidence, norm)?,
             };
-            self.broken = Some(Broken { gradient_norm: norm, written });
+            self.skipped_update = Some(SkippedUpdate { gradient_norm: norm, incident });
         }
         self.scores.push(scores);
         Ok(())
     }
 
-    /// Moves the weights, unless something was no number. Without a single micro-batch the gradient is 0: the optimiser
-    /// goes on as its moments say.
+    /// Updates the weights, unless a loss or gradient was non-finite. Without a micro-batch the gradient is 0: the
+    /// weights still move by the optimiser's moments.
     pub fn finish(mut self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
-        let broken = self.broken.take();
-        let made = broken.is_none();
+        let skipped_update = self.skipped_update.take();
+        let applied = skipped_update.is_none();
         let updater = &mut *self.updater;
-        let (gradient_norm, written) = match broken {
-            Some(Broken { gradient_norm, written }) => (gradient_norm, written),
+        let (gradient_norm, incident) = match skipped_update {
+            Some(SkippedUpdate { gradient_norm, incident }) => (gradient_norm, incident),
             None => match updater.optimiser.update(updater.learner.model().weights(), learning_rate) {
-                Update::Made { gradient_norm } => (Some(gradient_norm), None),
+                Update::Applied { gradient_norm } => (Some(gradient_norm), None),
                 Update::Skipped { .. } => {
-                    return Err(ModelError::Input("gradients that were numbers are none any more".into()));
+                    return Err(ModelError::Input(
+                        "gradients that were finite have become non-finite".into(),
+                    ));
                 }
             },
         };
         self.finished = true;
-        Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, made, scores, written })
+        Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, applied, scores, incident })
     }
 }
 
@@ -176,7 +185,7 @@ impl Drop for UpdateInProgress<'_> {
     fn drop(&mut self) {
         if !self.finished {
             let weights = self.updater.learner.model().weights();
-            // a device that has just failed may fail here, too; the first failure is the one to be told
+            // a device that has just failed may fail here too; the first failure is the one to report
             let _ = catch_unwind(AssertUnwindSafe(|| weights.zero_gradients()));
         }
     }

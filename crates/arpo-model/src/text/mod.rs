@@ -1,14 +1,13 @@
-//! The language model: a decoder with grouped keys and values, M-RoPE and gated MLPs.
+//! The language model: a decoder with grouped-query attention, M-RoPE and gated MLPs.
 
 use crate::checkpoint::Weights;
 use crate::config::TextConfig;
-use crate::layers::attention::{GoingOn, Runs};
-use crate::layers::block::{Block, Keep, Projected, Saved, Surroundings};
+use crate::layers::attention::{PackedSequences, SharedPrefix};
+use crate::layers::block::{Block, BlockContext, Keep, Projected, Saved};
 use crate::layers::linear::{Linear, Parameter};
 use crate::layers::norm::RmsNorm;
 use crate::layers::rotary::{self, Rotary};
 use crate::positions::Positions;
-use arpo_torch::kernels::token::{TokenBlock, TokenModel, WholeToken};
 use tch::{Device, Kind, Tensor};
 
 /// The decoder.
@@ -18,25 +17,25 @@ pub struct TextModel {
     blocks: Vec<Block>,
     norm: RmsNorm,
     head: Linear, // [vocabulary, hidden]
-    /// Of the rotary positions, with the axis that each follows.
+    /// Rotary frequencies, and the axis that each rotates by.
     frequencies: Tensor, // [head_width / 2]
     axes: Tensor, // [head_width / 2]
 }
 
-/// Where the tokens of sequences stand and what they see.
+/// Token positions of packed sequences, and what attends to what.
 #[derive(Debug)]
 pub struct TextLayout {
     rotary: Rotary,
-    runs: Runs,
+    sequences: PackedSequences,
 }
 
 impl TextLayout {
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings { rotary: &self.rotary, runs: &self.runs }
+    fn context(&self) -> BlockContext<'_> {
+        BlockContext { rotary: &self.rotary, sequences: &self.sequences }
     }
 }
 
-/// What the backward pass needs of a forward pass.
+/// Activations saved for the backward pass.
 #[derive(Debug)]
 pub(crate) struct SavedText {
     blocks: Vec<Saved>,
@@ -47,8 +46,8 @@ impl TextModel {
     pub(crate) fn new(config: &TextConfig, weights: &Weights) -> Self {
         let linear = |name: String| Linear { weight: weights.handle(&name), bias: None };
         let norm = |name: &str| RmsNorm { weight: weights.handle(name), epsilon: config.norm_epsilon };
-        let block = |number: usize| {
-            let name = format!("text.{number}");
+        let block = |index: usize| {
+            let name = format!("text.{index}");
             Block {
                 norm1: norm(&format!("{name}.norm1")),
                 qkv: Linear {
@@ -60,7 +59,7 @@ impl TextModel {
                 gate_up: linear(format!("{name}.gate_up.weight")),
                 down: linear(format!("{name}.down.weight")),
                 heads: config.heads,
-                key_value_heads: config.key_value_heads,
+                kv_heads: config.kv_heads,
             }
         };
         let embedding = weights.handle("text.embed");
@@ -83,63 +82,64 @@ impl TextModel {
         Tensor::embedding(&self.embedding.value, tokens, -1, false, false)
     }
 
-    /// Adds to the embedding's gradient: `tokens` and the gradients of their embeddings.
+    /// Accumulates the embedding's gradient, from `tokens` and the gradients of their embeddings.
     pub(crate) fn embed_backward(&self, tokens: &Tensor, gradient: &Tensor) {
         if let Some(buffer) = &self.embedding.gradient {
             let _ = buffer.shallow_clone().index_add_(0, tokens, &gradient.to_kind(buffer.kind()));
         }
     }
 
-    /// The layout of sequences one behind the other.
+    /// The layout of packed sequences.
     pub fn layout(&self, positions: &[Positions], device: Device) -> TextLayout {
-        // all axes in one transfer: a step of the rollout engine is short enough to notice
-        let places: Vec<i64> = (0..3)
+        // all axes in one transfer: a decoding step is short enough for it to matter
+        let coordinates: Vec<i64> = (0..3)
             .flat_map(|axis| positions.iter().flat_map(move |one| one.axes[axis].iter().copied()))
             .collect();
-        let places = Tensor::from_slice(&places).to_device(device).view([3, -1]).to_kind(Kind::Float);
-        let angles = places.index_select(0, &self.axes).transpose(0, 1) * &self.frequencies;
+        let coordinates =
+            Tensor::from_slice(&coordinates).to_device(device).view([3, -1]).to_kind(Kind::Float);
+        let angles = coordinates.index_select(0, &self.axes).transpose(0, 1) * &self.frequencies;
         let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
         TextLayout {
             rotary: Rotary::new(&angles),
-            runs: Runs { lengths, causal: true, order: None, going_on: None },
+            sequences: PackedSequences { lengths, causal: true, order: None, shared_prefix: None },
         }
     }
 
-    /// The layout of runs that go on where others part: `seen` lists for each where everything lies that its last token
-    /// sees, its own tokens at the end.
-    pub(crate) fn layout_going_on(
+    /// The layout of sequences that share prefixes: `visible` lists for each the rows of everything its last token
+    /// attends to, its own tokens at the end.
+    pub(crate) fn layout_with_shared_prefix(
         &self,
         positions: &[Positions],
-        seen: &[Vec<i64>],
+        visible: &[Vec<i64>],
         device: Device,
     ) -> TextLayout {
-        let TextLayout { rotary, mut runs } = self.layout(positions, device);
-        let heads = self.blocks.first().map_or(1, |block| block.heads / block.key_value_heads);
-        runs.going_on = Some(GoingOn::new(&runs.lengths, seen, heads, device));
-        TextLayout { rotary, runs }
+        let TextLayout { rotary, mut sequences } = self.layout(positions, device);
+        let heads = self.blocks.first().map_or(1, |block| block.heads / block.kv_heads);
+        sequences.shared_prefix = Some(SharedPrefix::new(&sequences.lengths, visible, heads, device));
+        TextLayout { rotary, sequences }
     }
 
-    /// Hidden states of sequences one behind the other: before the first block, after each, the last one normed.
+    /// Hidden states of packed sequences: before the first block, after each, the last one normed.
     pub fn hidden_states(&self, embedded: Tensor, layout: &TextLayout) -> Vec<Tensor> {
         let mut states = vec![embedded];
         for block in &self.blocks {
-            states.push(block.forward(&states[states.len() - 1], layout.surroundings()));
+            states.push(block.forward(&states[states.len() - 1], layout.context()));
         }
         let last = states.pop().expect("there is at least the embedding");
         states.push(self.norm.forward(&last));
         states
     }
 
-    /// The normed hidden states after the last block of sequences one behind the other; nothing else is kept.
+    /// The normed hidden states after the last block of packed sequences; nothing else is kept.
     pub fn forward(&self, embedded: Tensor, layout: &TextLayout) -> Tensor {
-        let x = self.blocks.iter().fold(embedded, |x, block| block.forward(&x, layout.surroundings()));
+        let x = self.blocks.iter().fold(embedded, |x, block| block.forward(&x, layout.context()));
         self.norm.forward(&x)
     }
 
-    /// The normed hidden states after the last block of the tokens `rows`, with another attention than that within the
-    /// given tokens: of a block's number and its queries, keys and values it makes `[tokens, heads * width]`. This is how
-    /// a cache of earlier tokens comes in.
-    pub fn forward_attending(
+    /// The normed hidden states after the last block of the tokens `rows`, with a given attention: from a block's index
+    /// and its qkv projection it computes `[tokens, heads * width]`. This is how the rollout engine attends to its kv
+    /// cache.
+    pub fn forward_with_attention(
         &self,
         embedded: Tensor,
         layout: &TextLayout,
@@ -147,14 +147,14 @@ impl TextModel {
         mut attend: impl FnMut(usize, &Projected) -> Tensor,
     ) -> Tensor {
         let mut x = embedded;
-        for (number, block) in self.blocks.iter().enumerate() {
-            x = block.forward_attending(&x, &layout.rotary, |projected| attend(number, projected));
+        for (index, block) in self.blocks.iter().enumerate() {
+            x = block.forward_with_attention(&x, &layout.rotary, |projected| attend(index, projected));
         }
         self.norm.forward(&x.index_select(0, rows))
     }
 
-    /// The normed hidden states after the last block, `[tokens, hidden]`, and what the backward pass needs. `keep` says
-    /// what is kept of each block.
+    /// The normed hidden states after the last block, `[tokens, hidden]`, and the activations for the backward
+    /// pass. `keep` decides what is kept of each block.
     pub(crate) fn forward_saving(
         &self,
         embedded: Tensor,
@@ -163,8 +163,8 @@ impl TextModel {
     ) -> (Tensor, SavedText) {
         let mut x = embedded;
         let mut blocks = Vec::with_capacity(self.blocks.len());
-        for (number, block) in self.blocks.iter().enumerate() {
-            let (y, saved) = block.forward_saving(&x, layout.surroundings(), keep(number));
+        for (index, block) in self.blocks.iter().enumerate() {
+            let (y, saved) = block.forward_saving(&x, layout.context(), keep(index));
             blocks.push(saved);
             x = y;
         }
@@ -175,48 +175,9 @@ impl TextModel {
     pub(crate) fn backward(&self, saved: SavedText, gradient: &Tensor, layout: &TextLayout) -> Tensor {
         let mut gradient = self.norm.backward(&saved.last, gradient, None);
         for (block, saved) in self.blocks.iter().zip(saved.blocks).rev() {
-            gradient = block.backward(saved, &gradient, layout.surroundings());
+            gradient = block.backward(saved, &gradient, layout.context());
         }
         gradient
-    }
-
-    /// The embedding of one token, `[hidden]`, where it lies.
-    pub fn embedding_of(&self, token: u32) -> Tensor {
-        self.embedding.value.get(i64::from(token))
-    }
-
-    /// Ready for single tokens of single sequences, whose keys and values lie in these pages of each block. An error says why
-    /// there is no kernel for that.
-    pub fn whole_token<'a>(&'a self, pages: impl Fn(usize) -> [&'a Tensor; 2]) -> Result<WholeToken, String> {
-        let block = |(number, block): (usize, &'a Block)| {
-            let [keys, values] = pages(number);
-            Some(TokenBlock {
-                norm1: &block.norm1.weight.value,
-                qkv: &block.qkv.weight.value,
-                qkv_bias: block.qkv.bias()?,
-                out: &block.out.weight.value,
-                norm2: &block.norm2.weight.value,
-                gate_up: &block.gate_up.weight.value,
-                down: &block.down.weight.value,
-                keys,
-                values,
-            })
-        };
-        WholeToken::new(&TokenModel {
-            blocks: self
-                .blocks
-                .iter()
-                .enumerate()
-                .map(block)
-                .collect::<Option<_>>()
-                .ok_or("keys without a bias")?,
-            norm: &self.norm.weight.value,
-            head: &self.head.weight.value,
-            frequencies: &self.frequencies,
-            axes: &self.axes,
-            heads: self.blocks.first().map_or(0, |block| block.heads),
-            epsilon: self.norm.epsilon,
-        })
     }
 
     /// Logits of hidden states: `[..., vocabulary]`.
@@ -227,39 +188,5 @@ impl TextModel {
     /// dL/d(hidden) from dL/d(logits).
     pub(crate) fn logits_backward(&self, hidden: &Tensor, gradient: &Tensor) -> Tensor {
         self.head.backward(hidden, gradient)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config;
-
-    #[test]
-    fn the_single_kernel_takes_layers_as_they_are() {
-        let mut config = config::qwen2_5_vl_7b();
-        config.text = TextConfig {
-            layers: 2,
-            hidden: 256,
-            intermediate: 512,
-            heads: 2,
-            key_value_heads: 1,
-            vocabulary: 64,
-            ..config.text
-        };
-        config.vision.blocks = 1;
-        config.vision.output = 256;
-        let weights = Weights::random(&config, Kind::BFloat16, Device::Cpu);
-        let text = TextModel::new(&config.text, &weights);
-        let pages = |tokens: i64| Tensor::zeros([3, 1, tokens, 128], (Kind::BFloat16, Device::Cpu));
-        let (alike, other) = (pages(16), pages(32));
-        let why = |values: &Tensor| text.whole_token(|_| [&alike, values]).err().unwrap_or_default();
-        // all but the device is right
-        assert_eq!(why(&alike), "the model is on Cpu, not on the first GPU");
-        assert!(
-            why(&other).starts_with("layers that are not as Sizes { layers: 2, hidden: 256"),
-            "{}",
-            why(&other)
-        );
     }
 }

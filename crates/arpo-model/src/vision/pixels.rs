@@ -1,12 +1,11 @@
-//! From screenshots, or from the grey levels of their patches, to the numbers the tower reads, on the device it runs on.
+//! From screenshots, or from the pixel bytes of their patches, to the tower's input values, on its device.
 
-use arpo_image::{CHANNELS, GREYS, ImageError, ImageProcessor, Levels, PATCH_LEVELS, Patches};
-use arpo_torch::given;
+use arpo_image::{BYTE_VALUES, CHANNELS, ImageError, ImageProcessor, Normalisation, Patches};
+use arpo_torch::upload::upload;
 use image::RgbImage;
 use tch::{Device, Kind, Tensor};
 
-/// Of each screenshot `[patches, channels * patch * patch]`. A CPU makes numbers of a patch while it is in its cache; grey
-/// levels are kept for GPUs only.
+/// The input of each screenshot, `[patches, channels * patch * patch]`. Only GPUs get pixel bytes.
 pub fn pixels_of(
     processor: &ImageProcessor,
     screenshots: &[&RgbImage],
@@ -15,54 +14,44 @@ pub fn pixels_of(
     if device != Device::Cpu {
         return Ok(pixels(&processor.process_all(screenshots)?, device));
     }
-    let patches = |screenshot: &&RgbImage| {
-        processor.grid(screenshot.width(), screenshot.height()).map(|grid| grid.patches() as i64)
-    };
-    let patches = screenshots.iter().map(patches).collect::<Result<Vec<_>, _>>()?;
-    let places = patches.iter().sum::<i64>() as usize * PATCH_LEVELS;
-    let mut written = Ok(());
-    let numbers = given::written::<f32>(places, |places| {
-        written = processor.write_numbers(screenshots, places);
-    });
-    written?;
-    Ok(numbers.view([-1, PATCH_LEVELS as i64]).split_with_sizes(&patches, 0))
+    let patch_values = processor.patch_size().values() as i64;
+    let screenshots = processor.normalised(screenshots)?;
+    Ok(screenshots.iter().map(|values| upload(values, device).view([-1, patch_values])).collect())
 }
 
-/// The same of patches that were made before. A GPU gets bytes and looks their numbers up itself: a quarter travels.
+/// The same for patches that are already processed. A GPU gets bytes and normalises them itself by table lookup: a
+/// quarter of the transfer.
 pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
     let Some(first) = patches.first() else { return vec![] };
-    assert!(patches.iter().all(|one| one.levels == first.levels), "pictures of one processor");
+    assert!(patches.iter().all(|one| one.normalisation == first.normalisation), "images of one processor");
     if device == Device::Cpu {
-        return patches.iter().map(numbers).collect();
+        return patches
+            .iter()
+            .map(|one| upload(&one.normalised(), device).view([one.grid.patches() as i64, -1]))
+            .collect();
     }
-    let table = LevelTable::new(&first.levels, device);
+    let table = ValueTable::new(&first.normalisation, device);
     patches.iter().map(|one| table.look_up(one)).collect()
 }
 
-/// Computed by a CPU, straight into the tensor.
-fn numbers(patches: &Patches) -> Tensor {
-    let numbers = given::written::<f32>(patches.greys.len(), |places| patches.write_numbers(places));
-    numbers.view([patches.grid.patches() as i64, -1])
+/// The normalised values of bytes, on a device.
+struct ValueTable {
+    values: Tensor,  // [channels * byte values]
+    offsets: Tensor, // [channels, 1]: where each channel begins
 }
 
-/// What grey levels become, on a device.
-struct LevelTable {
-    levels: Tensor, // [channels * greys]
-    begins: Tensor, // [channels, 1]: where each channel's begin
-}
-
-impl LevelTable {
-    fn new(levels: &Levels, device: Device) -> Self {
+impl ValueTable {
+    fn new(normalisation: &Normalisation, device: Device) -> Self {
         let channels = CHANNELS as i64;
-        let begins = Tensor::arange(channels, (Kind::Int, device)) * GREYS as i64;
-        Self { levels: given::copied(levels.all(), device), begins: begins.view([channels, 1]) }
+        let offsets = Tensor::arange(channels, (Kind::Int, device)) * BYTE_VALUES as i64;
+        Self { values: upload(normalisation.table(), device), offsets: offsets.view([channels, 1]) }
     }
 
     fn look_up(&self, patches: &Patches) -> Tensor {
         let size = [patches.grid.patches() as i64, CHANNELS as i64, -1];
-        let greys = given::copied(&patches.greys, self.levels.device()).view(size);
-        let places = greys.to_kind(Kind::Int) + &self.begins;
-        self.levels.index_select(0, &places.flatten(0, -1)).view([size[0], -1])
+        let bytes = upload(&patches.bytes, self.values.device()).view(size);
+        let indices = bytes.to_kind(Kind::Int) + &self.offsets;
+        self.values.index_select(0, &indices.flatten(0, -1)).view([size[0], -1])
     }
 }
 
@@ -76,7 +65,7 @@ mod tests {
         let image =
             RgbImage::from_fn(112, 84, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x + 3 * y) as u8]));
         let patches = ImageProcessor::published().process(&image).expect("a legal size");
-        let as_on_a_gpu = LevelTable::new(&patches.levels, Device::Cpu).look_up(&patches);
+        let as_on_a_gpu = ValueTable::new(&patches.normalisation, Device::Cpu).look_up(&patches);
         let on_a_cpu = pixels(&[patches], Device::Cpu).remove(0);
         assert_eq!(on_a_cpu.size(), [48, 588]);
         assert!(on_a_cpu.equal(&as_on_a_gpu));

@@ -1,22 +1,22 @@
-//! Which features attend to each other in the windowed blocks of the vision tower, and an order in which they lie
-//! together. Pure.
+//! Which features attend to each other in the windowed blocks of the vision tower, and an order that makes them
+//! contiguous. Pure.
 
 use crate::positions::Grid;
 
 /// Windows made contiguous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowPlan {
-    /// For every place in the new order, the feature that stands there.
+    /// The feature at every position of the new order.
     pub order: Vec<i64>,
-    /// Features of each window, in the new order. Windows of the same size follow each other, whichever image they are
-    /// of, so that they can be computed as one batch; attention does not mind in which order windows come.
+    /// Features of each window, in the new order. Windows of the same size are consecutive, across images, so that they
+    /// can be computed as one batch; the order of windows does not affect attention.
     pub windows: Vec<usize>,
-    /// The places in the new order, image by image: where blocks that see whole images find them.
+    /// Positions in the new order, image by image: for the blocks with full attention.
     pub by_image: Vec<i64>,
 }
 
 impl WindowPlan {
-    /// The plan for images one behind the other, with windows of `side` x `side` features, cut off at the right and
+    /// The plan for concatenated images, with windows of `side` x `side` features, cut off at the right and
     /// lower edges of their image.
     pub fn new(grids: &[Grid], merge: usize, side: usize) -> Self {
         let mut windows: Vec<(usize, Vec<i64>)> = Vec::new();
@@ -41,7 +41,7 @@ impl WindowPlan {
         Self {
             windows: windows.iter().map(|(_, window)| window.len()).collect(),
             order: windows.into_iter().flat_map(|(_, window)| window).collect(),
-            by_image: by_image.into_iter().map(|(_, place)| place).collect(),
+            by_image: by_image.into_iter().map(|(_, position)| position).collect(),
         }
     }
 }
@@ -61,7 +61,7 @@ mod tests {
         // 5 x 7 features: one full window, then 4 x 3, 1 x 4 and 1 x 3; 4 x 4: one full window; 1 x 1
         assert_eq!(plan.windows, [16, 16, 12, 4, 3, 1]);
         assert_eq!(plan.order[..5], [0, 1, 2, 3, 7]);
-        let found: Vec<i64> = plan.by_image.iter().map(|&place| plan.order[place as usize]).collect();
+        let found: Vec<i64> = plan.by_image.iter().map(|&position| plan.order[position as usize]).collect();
         assert!(found[..35].iter().all(|&feature| feature < 35));
         assert!(found[35..51].iter().all(|&feature| (35..51).contains(&feature)));
     }

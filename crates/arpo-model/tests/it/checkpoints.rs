@@ -1,4 +1,4 @@
-//! Checkpoints written and read again, and checkpoints that are not what they seem.
+//! Checkpoints written and read again, and invalid checkpoints.
 
 use crate::golden::Golden;
 use arpo_model::checkpoint::{self, Checkpoint};
@@ -18,7 +18,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A copy of a golden model to spoil.
+    /// A copy of a golden model to corrupt.
     fn copy_of(golden: &Golden, name: &str) -> Self {
         let folder = Self::new(name);
         for entry in fs::read_dir(&golden.folder).unwrap() {
@@ -44,6 +44,7 @@ impl Drop for Folder {
 }
 
 fn assert_same(one: &Checkpoint, other: &Checkpoint) {
+    assert_eq!(one.weights.iter().len(), other.weights.iter().len());
     for ((layout, tensor), (other_layout, other_tensor)) in one.weights.iter().zip(other.weights.iter()) {
         assert_eq!(layout, other_layout);
         assert!(tensor.equal(other_tensor), "{}", layout.name);
@@ -57,7 +58,7 @@ fn load(folder: &Path, kind: Kind) -> Checkpoint {
 }
 
 #[test]
-fn what_is_saved_is_read_back() {
+fn a_saved_checkpoint_loads_unchanged() {
     for golden in Golden::all() {
         for kind in [Kind::Float, Kind::BFloat16, Kind::Half] {
             let parent = Folder::new(&format!("saved-{kind:?}"));
@@ -68,14 +69,14 @@ fn what_is_saved_is_read_back() {
             assert_eq!(fs::read_dir(&parent.0).unwrap().count(), 1, "nothing else is left behind");
 
             let again = checkpoint::save(&saved, &original.config, &original.weights, &original.side_files);
-            assert!(again.unwrap_err().to_string().ends_with("is already there: expected a new folder"));
+            assert!(again.unwrap_err().to_string().ends_with("exists already: expected a new folder"));
         }
     }
 }
 
 /// For `tests/transformers_loads_ours.py`.
 #[test]
-#[ignore = "leaves a folder behind, for a person to try other programs on"]
+#[ignore = "leaves a folder behind, for testing other programs by hand"]
 fn leave_a_saved_model() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/saved-model");
     let _ = fs::remove_dir_all(&folder);
@@ -84,7 +85,7 @@ fn leave_a_saved_model() {
 }
 
 #[test]
-fn saved_in_f32_the_weights_are_the_same_file() {
+fn weights_saved_in_f32_are_the_same_file() {
     for golden in Golden::all() {
         let parent = Folder::new("same");
         let original = golden.checkpoint();
@@ -101,8 +102,10 @@ fn saved_in_f32_the_weights_are_the_same_file() {
             tensors
         };
         let written = tensors(&saved.join("model.safetensors"));
-        // golden files may have either naming; ours has the published one
-        for (ours, theirs) in written.iter().zip(tensors(&golden.folder.join("model.safetensors"))) {
+        // golden files may have either naming; ours have the published one
+        let given = tensors(&golden.folder.join("model.safetensors"));
+        assert_eq!(written.len(), given.len(), "a tensor is missing");
+        for (ours, theirs) in written.iter().zip(given) {
             assert_eq!((&ours.1, &ours.2), (&theirs.1, &theirs.2), "{} and {}", ours.0, theirs.0);
         }
     }
@@ -141,7 +144,7 @@ fn either_naming_and_shards_are_read() {
 }
 
 #[test]
-fn a_file_cut_off_anywhere_is_refused() {
+fn a_truncated_file_is_rejected() {
     let golden = &Golden::all()[0];
     let folder = Folder::copy_of(golden, "cut");
     let whole = fs::read(folder.weights()).unwrap();
@@ -159,7 +162,7 @@ fn a_file_cut_off_anywhere_is_refused() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn inconsistent_headers_are_rejected() {
     let golden = &Golden::all()[0];
     let folder = Folder::copy_of(golden, "lie");
     let whole = fs::read(folder.weights()).unwrap();
@@ -189,7 +192,7 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn folders_without_their_files_are_refused() {
+fn incomplete_folders_are_rejected() {
     let golden = &Golden::all()[0];
     let folder = Folder::copy_of(golden, "bare");
     fs::remove_file(folder.weights()).unwrap();

@@ -4,7 +4,7 @@ use arpo_agent::conversation::{Content, Message, Role};
 use arpo_core::trajectory::ImageRef;
 use arpo_image::{ImageProcessor, Patches, decode_png};
 use arpo_model::checkpoint::{self, Checkpoint};
-use arpo_model::learner::Picture;
+use arpo_model::learner::ImageInput;
 use arpo_model::positions::Grid;
 use arpo_tokenizer::Tokenizer;
 use image::RgbImage;
@@ -16,12 +16,12 @@ use tch::{Device, Kind, Tensor};
 
 /// The golden folder.
 pub(crate) fn folder() -> PathBuf {
-    // a relative path is meant from the project's root, where one types it
+    // a relative path is relative to the project's root
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
 }
 
-/// One model with its conversation and what transformers answers.
+/// One model with its conversation and the results of transformers.
 pub(crate) struct Golden {
     pub(crate) folder: PathBuf,
     pub(crate) conversation: Value,
@@ -57,7 +57,7 @@ impl Golden {
         Tokenizer::new(&self.checkpoint().side_files, &self.folder).unwrap()
     }
 
-    /// What transformers answers.
+    /// A result of transformers.
     pub(crate) fn expected(&self, name: &str) -> Tensor {
         tensor(&self.expected, name)
     }
@@ -67,27 +67,27 @@ impl Golden {
     }
 
     pub(crate) fn grids(&self) -> Vec<Grid> {
-        let numbers = Vec::<i64>::try_from(self.expected("image_grid_thw").flatten(0, -1)).unwrap();
-        numbers.chunks(3).map(|thw| Grid { height: thw[1] as usize, width: thw[2] as usize }).collect()
+        let values = Vec::<i64>::try_from(self.expected("image_grid_thw").flatten(0, -1)).unwrap();
+        values.chunks(3).map(|thw| Grid { height: thw[1] as usize, width: thw[2] as usize }).collect()
     }
 
     /// The expected patches, one frame of the two equal ones.
     pub(crate) fn pixels(&self) -> Tensor {
         let both = self.expected("pixel_values").view([-1, 3, 2, 14 * 14]);
-        assert!(both.select(2, 0).equal(&both.select(2, 1)), "the frames of a picture are equal");
+        assert!(both.select(2, 0).equal(&both.select(2, 1)), "the frames of an image are equal");
         both.select(2, 0).reshape([-1, 3 * 14 * 14])
     }
 
-    /// The expected patches, picture by picture.
-    pub(crate) fn pictures(&self) -> Vec<Picture> {
+    /// The expected patches, image by image.
+    pub(crate) fn image_inputs(&self) -> Vec<ImageInput> {
         let pixels = self.pixels();
         let mut start = 0;
-        let picture = |grid: Grid| {
+        let image_input = |grid: Grid| {
             let patches = grid.patches() as i64;
             start += patches;
-            Picture::of_pixels(pixels.narrow(0, start - patches, patches), grid)
+            ImageInput::of_pixels(pixels.narrow(0, start - patches, patches), grid)
         };
-        self.grids().into_iter().map(picture).collect()
+        self.grids().into_iter().map(image_input).collect()
     }
 
     /// The screenshots.
@@ -138,12 +138,12 @@ pub(crate) fn tensor(bytes: &[u8], name: &str) -> Tensor {
     Tensor::from_data_size(view.data(), &shape, kind)
 }
 
-/// The gradients transformers finds, by the names of transformers 5.
+/// The gradients of transformers, by the names of transformers 5.
 pub(crate) fn gradients(folder: &Path) -> Vec<u8> {
     fs::read(folder.join("expected_gradients.safetensors")).unwrap()
 }
 
-/// Agreement of every number, absolutely where they are small and relatively where they are large.
+/// Agreement of all values, absolutely where they are small and relatively where they are large.
 pub(crate) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(actual.size(), expected.size(), "{what}");
     let allowed = expected.abs().clamp_min(1.0) * tolerance;

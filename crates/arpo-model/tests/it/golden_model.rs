@@ -1,4 +1,4 @@
-//! Every number on the way from a conversation to a loss and its gradients, against transformers.
+//! Every intermediate result from a conversation to a loss and its gradients, compared with transformers.
 
 use crate::golden::{Golden, assert_close, folder, gradients, tensor};
 use crate::learner::learner;
@@ -6,7 +6,7 @@ use arpo_model::checkpoint::layout::Piece;
 use arpo_model::checkpoint::piece_of;
 use arpo_model::config;
 use arpo_model::learner::{Episode, MicroBatch};
-use arpo_model::model::{Model, Sequence};
+use arpo_model::model::{Model, ModelInput};
 use arpo_model::vision::pixels;
 use serde_json::Value;
 use std::fs;
@@ -19,7 +19,7 @@ fn golden_text_and_tokens() {
         let rendered = tokenizer.render(&golden.messages(), false).unwrap();
         assert_eq!(rendered, fs::read_to_string(golden.folder.join("rendered.txt")).unwrap());
 
-        // every picture's placeholder is repeated for each of its features
+        // every image's placeholder is repeated for each of its features
         let image = golden.checkpoint().config.image_token;
         let mut grids = golden.grids().into_iter();
         let expand = |token: u32| {
@@ -38,10 +38,10 @@ fn golden_pixels() {
         assert_eq!(processed.iter().map(|patches| patches.grid).collect::<Vec<_>>(), golden.grids());
         let expected = golden.pixels();
         let difference = (Tensor::cat(&pixels(&processed, Device::Cpu), 0) - &expected).abs();
-        // one grey level is 1/255, divided by the smallest standard deviation of the three channels
-        let grey_level = 1.0 / 255.0 / 0.2613;
+        // one step of a pixel byte is 1/255, divided by the smallest standard deviation of the three channels
+        let byte_step = 1.0 / 255.0 / 0.2613;
         let worst = difference.max().double_value(&[]);
-        assert!(worst <= grey_level + 1e-4, "{worst} is more than a grey level");
+        assert!(worst <= byte_step + 1e-4, "{worst} is more than one step of a pixel byte");
         let equal = difference.le(1e-3).to_kind(Kind::Float).mean(Kind::Float).double_value(&[]);
         assert!(equal >= 0.99, "only {equal} of the pixels are equal");
     }
@@ -52,10 +52,10 @@ fn golden_positions() {
     for golden in Golden::all() {
         let model = Model::from_checkpoint(golden.checkpoint());
         let (tokens, grids) = (golden.tokens(), golden.grids());
-        let positions = model.positions(&Sequence { tokens: &tokens, grids: &grids }).unwrap();
+        let positions = model.positions(&ModelInput { tokens: &tokens, grids: &grids }).unwrap();
         let expected = golden.expected("position_ids");
-        for (axis, places) in positions.axes.iter().enumerate() {
-            assert_eq!(places, &Vec::<i64>::try_from(expected.select(0, axis as i64)).unwrap());
+        for (axis, rows) in positions.axes.iter().enumerate() {
+            assert_eq!(rows, &Vec::<i64>::try_from(expected.select(0, axis as i64)).unwrap());
         }
     }
 }
@@ -74,8 +74,8 @@ fn golden_hidden_states_and_logits() {
     for golden in Golden::all() {
         let model = Model::from_checkpoint(golden.checkpoint());
         let (tokens, grids) = (golden.tokens(), golden.grids());
-        let sequence = Sequence { tokens: &tokens, grids: &grids };
-        let states = no_grad(|| model.hidden_states(&sequence, Some(&golden.pixels()))).unwrap();
+        let input = ModelInput { tokens: &tokens, grids: &grids };
+        let states = no_grad(|| model.hidden_states(&input, Some(&golden.pixels()))).unwrap();
         for (number, state) in states.iter().enumerate() {
             assert_close(
                 state,
@@ -103,8 +103,8 @@ fn golden_loss_and_every_gradient() {
             let _ = parameter.set_requires_grad(true);
         }
         let (tokens, grids) = (golden.tokens(), golden.grids());
-        let sequence = Sequence { tokens: &tokens, grids: &grids };
-        let states = model.hidden_states(&sequence, Some(&golden.pixels())).unwrap();
+        let input = ModelInput { tokens: &tokens, grids: &grids };
+        let states = model.hidden_states(&input, Some(&golden.pixels())).unwrap();
         let logp = log_probabilities(&model.text().logits(&states[states.len() - 1]), &tokens);
         let mask = golden.expected("action_mask").narrow(0, 1, logp.size()[0]).to_kind(Kind::Float);
         let loss = -(logp * golden.expected("token_weight") * &mask).sum(Kind::Float) / mask.sum(Kind::Float);
@@ -124,19 +124,19 @@ fn golden_gradients_of_the_learner() {
     for golden in Golden::all() {
         for activation_bytes in [0, 1 << 20, u64::MAX] {
             let learner = learner(&golden, activation_bytes, |_| true);
-            let (tokens, pictures) = (golden.tokens(), golden.pictures());
+            let (tokens, images) = (golden.tokens(), golden.image_inputs());
             let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
             let trained: Vec<bool> = mask.iter().map(|&flag| flag == 1).collect();
-            let shown: Vec<usize> = (0..pictures.len()).collect();
-            let episode = Episode { tokens: &tokens, pictures: &shown, trained: &trained };
-            let batch = MicroBatch { episodes: &[episode], pictures: &pictures };
+            let shown: Vec<usize> = (0..images.len()).collect();
+            let episode = Episode { tokens: &tokens, images: &shown, trained: &trained };
+            let batch = MicroBatch { episodes: &[episode], images: &images };
             let pass = learner.forward(batch).unwrap();
 
             let count = trained.iter().filter(|&&flag| flag).count();
-            let places = (1..tokens.len()).filter(|&place| trained[place]).map(|place| place - 1);
+            let rows = (1..tokens.len()).filter(|&row| trained[row]).map(|row| row - 1);
             let at_trained = |name: &str| -> Vec<f32> {
                 let all = Vec::<f32>::try_from(golden.expected(name)).unwrap();
-                places.clone().map(|place| all[place]).collect()
+                rows.clone().map(|row| all[row]).collect()
             };
             let expected = Tensor::from_slice(&at_trained("token_logp"));
             assert_close(&Tensor::from_slice(&pass.scores().logp[0]), &expected, 1e-4, "log-probabilities");
@@ -172,7 +172,7 @@ fn golden_greedy_continuation() {
         let mut tokens = ids("prompt_ids");
         let image = model.config().image_token;
         let features = tokens.iter().filter(|&&token| token == image).count();
-        // the prompt shows the first pictures of the conversation
+        // the prompt shows the first images of the conversation
         let mut left = features;
         let grids: Vec<_> = golden
             .grids()
@@ -188,8 +188,8 @@ fn golden_greedy_continuation() {
         let continuation: Vec<u32> = expected
             .iter()
             .map(|_| {
-                let sequence = Sequence { tokens: &tokens, grids: &grids };
-                let states = no_grad(|| model.hidden_states(&sequence, Some(&pixels))).unwrap();
+                let input = ModelInput { tokens: &tokens, grids: &grids };
+                let states = no_grad(|| model.hidden_states(&input, Some(&pixels))).unwrap();
                 let last = states[states.len() - 1].select(0, -1);
                 let next = no_grad(|| model.text().logits(&last)).argmax(-1, false).int64_value(&[]) as u32;
                 tokens.push(next);
@@ -209,12 +209,12 @@ fn golden_config_of_the_7b_in_the_older_layout() {
     assert_eq!((config.vision.blocks, config.vision.intermediate, config.vision.output), (32, 3420, 3584));
     assert_eq!(config.vision.full_attention, [7, 15, 23, 31]);
     let layout = arpo_model::checkpoint::layout::parameters(&config);
-    let numbers: i64 =
+    let count: i64 =
         layout.iter().flat_map(|one| &one.pieces).map(|piece| piece.shape.iter().product::<i64>()).sum();
-    assert_eq!(numbers, 8_292_166_656, "the published 7B has as many");
+    assert_eq!(count, 8_292_166_656, "parameters of the published 7B");
 }
 
-/// Log-probability of each token given what stands before it: [tokens - 1].
+/// Log-probability of each token given the tokens before it: [tokens - 1].
 fn log_probabilities(logits: &Tensor, tokens: &[u32]) -> Tensor {
     let next: Vec<i64> = tokens[1..].iter().map(|&token| i64::from(token)).collect();
     let count = next.len() as i64;

@@ -1,12 +1,12 @@
-//! The learner's step is the same however it is cut up, and the same as autograd's.
+//! The learner's step does not depend on how it is split up, and matches autograd.
 
 use crate::golden::{Golden, tensor};
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::learner::adamw::{AdamW, Update};
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
-use arpo_model::model::{Model, Sequence};
+use arpo_model::learner::{Episode, ImageInput, Learner, LearnerOptions, MicroBatch};
+use arpo_model::model::{Model, ModelInput};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor, no_grad};
@@ -23,8 +23,8 @@ pub(crate) fn learner(
         forbidden: vec![],
         activation_bytes,
         logit_rows: 7,
-        length_step: 1,
-        share_beginnings: false,
+        pad_to_multiple: 1,
+        share_prefixes: false,
     };
     with_options(golden, options, trained)
 }
@@ -38,9 +38,9 @@ fn with_options(
     Learner::new(Model::new(checkpoint.config, checkpoint.weights.with_gradients(trained)), options)
 }
 
-/// Episodes made of the golden conversation: beginnings of it, so that they share its pictures.
+/// Episodes made of the golden conversation: prefixes of it, so that they share its images.
 struct Batch {
-    pictures: Vec<Picture>,
+    images: Vec<ImageInput>,
     tokens: Vec<Vec<u32>>,
     shown: Vec<Vec<usize>>,
     trained: Vec<Vec<bool>>,
@@ -48,18 +48,18 @@ struct Batch {
 
 impl Batch {
     fn new(golden: &Golden) -> Self {
-        let (tokens, pictures) = (golden.tokens(), golden.pictures());
+        let (tokens, images) = (golden.tokens(), golden.image_inputs());
         let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
-        let image = golden.checkpoint().config.image_token;
-        // cut behind each of the agent's turns
-        let ends = (1..tokens.len()).filter(|&place| mask[place - 1] == 1 && mask[place] == 0);
-        let mut batch = Self { pictures, tokens: vec![], shown: vec![], trained: vec![] };
+        let image_token = golden.checkpoint().config.image_token;
+        // cut after each of the agent's turns
+        let ends = (1..tokens.len()).filter(|&token| mask[token - 1] == 1 && mask[token] == 0);
+        let mut batch = Self { images, tokens: vec![], shown: vec![], trained: vec![] };
         for end in ends {
-            let features = tokens[..end].iter().filter(|&&token| token == image).count();
+            let features = tokens[..end].iter().filter(|&&token| token == image_token).count();
             let mut left = features;
-            let shown = (0..batch.pictures.len()).take_while(|&picture| {
+            let shown = (0..batch.images.len()).take_while(|&image| {
                 let visible = left > 0;
-                left = left.saturating_sub(batch.pictures[picture].grid.features(2));
+                left = left.saturating_sub(batch.images[image].grid.features(2));
                 visible
             });
             batch.shown.push(shown.collect());
@@ -72,7 +72,7 @@ impl Batch {
 
     fn episodes(&self) -> Vec<Episode<'_>> {
         (0..self.tokens.len())
-            .map(|i| Episode { tokens: &self.tokens[i], pictures: &self.shown[i], trained: &self.trained[i] })
+            .map(|i| Episode { tokens: &self.tokens[i], images: &self.shown[i], trained: &self.trained[i] })
             .collect()
     }
 
@@ -106,61 +106,61 @@ fn assert_equal(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>
 
 fn whole(learner: &Learner, batch: &Batch) -> BTreeMap<String, Tensor> {
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
     pass.backward(&batch.coefficients()).unwrap();
     gradients(learner)
 }
 
 #[test]
-fn filling_up_changes_nothing() {
+fn padding_changes_nothing() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
-        let options = |length_step: usize| LearnerOptions {
+        let options = |pad_to_multiple: usize| LearnerOptions {
             temperature: TEMPERATURE,
             forbidden: vec![1],
             activation_bytes: u64::MAX,
             logit_rows: 7,
-            length_step,
-            share_beginnings: false,
+            pad_to_multiple,
+            share_prefixes: false,
         };
-        let [plain, filled] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
+        let [plain, padded] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
         let episodes = batch.episodes();
-        let whole_batch = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
-        let [one, other] = [&plain, &filled].map(|learner| learner.scores(&whole_batch).unwrap());
+        let whole_batch = MicroBatch { episodes: &episodes, images: &batch.images };
+        let [one, other] = [&plain, &padded].map(|learner| learner.scores(&whole_batch).unwrap());
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < 1e-5, "{a} and {b}");
         }
-        assert_equal(&whole(&plain, &batch), &whole(&filled, &batch), 1e-4);
+        assert_equal(&whole(&plain, &batch), &whole(&padded, &batch), 1e-4);
     }
 }
 
-/// Every episode of the batch begins as the next does, and one comes twice.
+/// Every episode of the batch is a prefix of the next, and one occurs twice.
 #[test]
-fn beginnings_computed_once_change_nothing() {
+fn shared_prefixes_change_nothing() {
     for golden in Golden::all() {
         let mut batch = Batch::new(&golden);
         let again = (batch.tokens[0].clone(), batch.shown[0].clone(), batch.trained[0].clone());
         batch.tokens.push(again.0);
         batch.shown.push(again.1);
         batch.trained.push(again.2);
-        // and one parts from the others in the middle of a turn
+        // and one diverges from the others in the middle of a turn
         let mut other = batch.tokens[1].clone();
         let last = other.len() - 2;
         other[last] = u32::from(other[last] == 1) + 1;
         batch.tokens.push(other);
         batch.shown.push(batch.shown[1].clone());
         batch.trained.push(batch.trained[1].clone());
-        let options = |share_beginnings: bool| LearnerOptions {
+        let options = |share_prefixes: bool| LearnerOptions {
             temperature: TEMPERATURE,
             forbidden: vec![],
             activation_bytes: u64::MAX,
             logit_rows: 7,
-            length_step: 1,
-            share_beginnings,
+            pad_to_multiple: 1,
+            share_prefixes,
         };
         let [plain, shared] = [false, true].map(|shares| with_options(&golden, options(shares), |_| true));
         let episodes = batch.episodes();
-        let whole_batch = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
+        let whole_batch = MicroBatch { episodes: &episodes, images: &batch.images };
         let [one, other] = [&plain, &shared].map(|learner| learner.scores(&whole_batch).unwrap());
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < 1e-5, "{a} and {b}");
@@ -170,18 +170,18 @@ fn beginnings_computed_once_change_nothing() {
 }
 
 #[test]
-fn packed_is_one_by_one() {
+fn packing_matches_single_episodes() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
         let together = learner(&golden, u64::MAX, |_| true);
         let episodes = batch.episodes();
-        let scores = together.scores(&MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+        let scores = together.scores(&MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
         let packed = whole(&together, &batch);
 
         let apart = learner(&golden, u64::MAX, |_| true);
         for (number, (episode, coefficients)) in episodes.iter().zip(batch.coefficients()).enumerate() {
             let one = std::slice::from_ref(episode);
-            let pass = apart.forward(MicroBatch { episodes: one, pictures: &batch.pictures }).unwrap();
+            let pass = apart.forward(MicroBatch { episodes: one, images: &batch.images }).unwrap();
             for (alone, packed) in pass.scores().logp[0].iter().zip(&scores.logp[number]) {
                 assert!((alone - packed).abs() < 1e-5, "{alone} and {packed}");
             }
@@ -195,7 +195,7 @@ fn packed_is_one_by_one() {
 }
 
 #[test]
-fn computing_again_is_keeping() {
+fn recomputation_matches_keeping() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
         let kept = whole(&learner(&golden, u64::MAX, |_| true), &batch);
@@ -216,7 +216,7 @@ fn a_frozen_vision_tower_changes_nothing_else() {
     }
 }
 
-/// The plain way: full logits of every position, autograd, AdamW by the book, on copies of the parameters.
+/// A plain reference: full logits of every position, autograd, textbook AdamW, on copies of the parameters.
 struct Reference {
     model: Model,
     moments: Vec<(Tensor, Tensor)>,
@@ -237,20 +237,20 @@ impl Reference {
     fn loss(&self, batch: &Batch) -> Tensor {
         let mut loss = Tensor::zeros([1], (Kind::Float, tch::Device::Cpu));
         for (number, coefficients) in batch.coefficients().iter().enumerate() {
-            let pictures: Vec<&Picture> =
-                batch.shown[number].iter().map(|&picture| &batch.pictures[picture]).collect();
-            let grids: Vec<_> = pictures.iter().map(|picture| picture.grid).collect();
+            let images: Vec<&ImageInput> =
+                batch.shown[number].iter().map(|&image| &batch.images[image]).collect();
+            let grids: Vec<_> = images.iter().map(|image| image.grid).collect();
             let pixels =
-                Tensor::cat(&pictures.iter().filter_map(|picture| picture.pixels()).collect::<Vec<_>>(), 0);
-            let sequence = Sequence { tokens: &batch.tokens[number], grids: &grids };
-            let states = self.model.hidden_states(&sequence, Some(&pixels)).unwrap();
+                Tensor::cat(&images.iter().filter_map(|image| image.pixels()).collect::<Vec<_>>(), 0);
+            let input = ModelInput { tokens: &batch.tokens[number], grids: &grids };
+            let states = self.model.hidden_states(&input, Some(&pixels)).unwrap();
             let logits = self.model.text().logits(&states[states.len() - 1]) / TEMPERATURE;
             let logits = logits.index_fill(1, &Tensor::from_slice(&self.forbidden), f64::NEG_INFINITY);
             let all = logits.log_softmax(-1, Kind::Float);
             let mut coefficients = coefficients.iter();
-            for (place, _) in batch.trained[number].iter().enumerate().filter(|(_, trained)| **trained) {
-                let token = i64::from(batch.tokens[number][place]);
-                let logp = all.select(0, place as i64 - 1).select(0, token);
+            for (position, _) in batch.trained[number].iter().enumerate().filter(|(_, trained)| **trained) {
+                let token = i64::from(batch.tokens[number][position]);
+                let logp = all.select(0, position as i64 - 1).select(0, token);
                 loss += logp * f64::from(*coefficients.next().unwrap());
             }
         }
@@ -284,7 +284,7 @@ impl Reference {
 }
 
 #[test]
-fn ten_updates_are_those_of_a_plain_reference() {
+fn ten_updates_match_a_plain_reference() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
         let forbidden = vec![3, golden.checkpoint().config.image_token];
@@ -294,8 +294,8 @@ fn ten_updates_are_those_of_a_plain_reference() {
             forbidden: forbidden.clone(),
             activation_bytes: 1_000_000,
             logit_rows: 5,
-            length_step: 1,
-            share_beginnings: false,
+            pad_to_multiple: 1,
+            share_prefixes: false,
         };
         let learner = with_options(&golden, options, |_| true);
         let mut optimiser = AdamW::new(learner.model().weights(), config.clone());
@@ -303,13 +303,13 @@ fn ten_updates_are_those_of_a_plain_reference() {
         for step in 1..=10 {
             whole(&learner, &batch);
             let update = optimiser.update(learner.model().weights(), config.learning_rate);
-            assert!(matches!(update, Update::Made { .. }), "{update:?}");
+            assert!(matches!(update, Update::Applied { .. }), "{update:?}");
             reference.update(&batch, &config, step);
             for ((layout, ours), (_, theirs)) in
                 learner.model().weights().iter().zip(reference.model.weights().iter())
             {
                 let moved = no_grad(|| (ours - theirs).abs().max().double_value(&[]));
-                // Adam divides by the gradient's size, so rounding in tiny gradients shows as part of a step
+                // Adam divides by the gradient's magnitude, so rounding of tiny gradients shows as a fraction of a step
                 assert!(
                     moved <= 0.05 * f64::from(step) * config.learning_rate,
                     "{} after {step}: {moved}",
@@ -322,7 +322,7 @@ fn ten_updates_are_those_of_a_plain_reference() {
 }
 
 #[test]
-fn a_gradient_that_is_no_number_moves_nothing() {
+fn a_non_finite_gradient_changes_nothing() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
     let learner = learner(golden, u64::MAX, |_| true);
@@ -331,7 +331,7 @@ fn a_gradient_that_is_no_number_moves_nothing() {
     let episodes = batch.episodes();
     let mut coefficients = batch.coefficients();
     coefficients[0][0] = f32::NAN;
-    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
     pass.backward(&coefficients).unwrap();
     assert!(matches!(optimiser.update(learner.model().weights(), 1e-3), Update::Skipped { .. }));
     assert_eq!(optimiser.updates(), 0);
@@ -341,13 +341,13 @@ fn a_gradient_that_is_no_number_moves_nothing() {
     assert!(gradients(&learner).values().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
 }
 
-/// A loss or a gradient that is no number moves nothing, is counted, and leaves the batch behind to look at.
+/// A non-finite loss or gradient leaves the weights unchanged, is counted, and its batch is recorded.
 #[test]
-fn skipped_updates_are_counted_and_written_down() {
+fn skipped_updates_are_counted_and_recorded() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
     let episodes = batch.episodes();
-    let whole = MicroBatch { episodes: &episodes, pictures: &batch.pictures };
+    let whole = MicroBatch { episodes: &episodes, images: &batch.images };
     let folder = std::env::temp_dir().join(format!("arpo-incidents-{}", std::process::id()));
     let learner = learner(golden, u64::MAX, |_| true);
     let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
@@ -355,27 +355,27 @@ fn skipped_updates_are_counted_and_written_down() {
     let before: Vec<Tensor> =
         updater.learner().model().weights().iter().map(|(_, value)| value.copy()).collect();
 
-    let mut update = |loss: f64, spoilt: f32| {
+    let mut update = |loss: f64, offset: f32| {
         let mut coefficients = batch.coefficients();
-        coefficients[1][0] += spoilt;
+        coefficients[1][0] += offset;
         let gradient = LossGradient { value: loss, coefficients };
         updater.update(&[whole, whole], 1e-3, |_, _| gradient.clone()).unwrap()
     };
     let no_loss = update(f64::NAN, 0.0);
     let no_gradient = update(1.0, f32::INFINITY);
-    assert!(!no_loss.made && no_loss.gradient_norm.is_none() && no_loss.loss.is_nan());
-    assert!(!no_gradient.made && no_gradient.gradient_norm.is_some_and(|norm| !norm.is_finite()));
+    assert!(!no_loss.applied && no_loss.gradient_norm.is_none() && no_loss.loss.is_nan());
+    assert!(!no_gradient.applied && no_gradient.gradient_norm.is_some_and(|norm| !norm.is_finite()));
     assert_eq!((updater.skipped(), updater.optimiser().updates()), (2, 0));
     let weights = updater.learner().model().weights();
     assert!(weights.iter().zip(&before).all(|((_, value), before)| value.equal(before)));
     assert!(gradients(updater.learner()).values().all(|one| one.abs().max().double_value(&[]) == 0.0));
 
-    // a run resumed from between the two comes to the second again, and writes it down in the same place
+    // a run resumed from between the two reaches the second again, and records it in the same folder
     let mut updater = updater.with_skipped(1);
     let again = updater
         .update(&[whole], 1e-3, |_, _| LossGradient { value: f64::NAN, coefficients: vec![] })
         .unwrap();
-    assert_eq!((updater.skipped(), &again.written), (2, &no_gradient.written));
+    assert_eq!((updater.skipped(), &again.incident), (2, &no_gradient.incident));
     let mut updater = updater.with_skipped(1);
     let no_gradient = {
         let mut coefficients = batch.coefficients();
@@ -386,63 +386,60 @@ fn skipped_updates_are_counted_and_written_down() {
 
     // both stop at their first micro-batch
     for report in [&no_loss, &no_gradient] {
-        let written = report.written.as_ref().unwrap();
-        let incident: Value =
-            serde_json::from_slice(&std::fs::read(written.join("incident.json")).unwrap()).unwrap();
-        assert_eq!((&incident["micro_batch"], &incident["losses"][1]), (&json!(1), &Value::Null));
-        let bytes = std::fs::read(written.join("micro-batch.safetensors")).unwrap();
+        let incident = report.incident.as_ref().unwrap();
+        let summary: Value =
+            serde_json::from_slice(&std::fs::read(incident.join("incident.json")).unwrap()).unwrap();
+        assert_eq!((&summary["micro_batch"], &summary["losses"][1]), (&json!(1), &Value::Null));
+        let bytes = std::fs::read(incident.join("micro-batch.safetensors")).unwrap();
         let tokens = Vec::<i64>::try_from(tensor(&bytes, "episode.1.tokens")).unwrap();
         assert!(tokens.iter().map(|&token| token as u32).eq(batch.tokens[1].iter().copied()));
-        assert!(tensor(&bytes, "picture.0.pixels").equal(batch.pictures[0].pixels().unwrap()));
+        assert!(tensor(&bytes, "picture.0.pixels").equal(batch.images[0].pixels().unwrap()));
         assert_eq!(
             tensor(&bytes, "episode.1.coefficients").size()[0] as usize,
             batch.coefficients()[1].len()
         );
     }
-    assert!(update_is_made(&mut updater, &[whole], &batch.coefficients()));
+    assert!(update_is_applied(&mut updater, &[whole], &batch.coefficients()));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-fn update_is_made(updater: &mut Updater, batches: &[MicroBatch], coefficients: &[Vec<f32>]) -> bool {
+fn update_is_applied(updater: &mut Updater, batches: &[MicroBatch], coefficients: &[Vec<f32>]) -> bool {
     let gradient = LossGradient { value: 0.5, coefficients: coefficients.to_vec() };
     let report = updater.update(batches, 1e-3, |_, _| gradient.clone()).unwrap();
-    report.made && report.written.is_none() && updater.optimiser().updates() == 1
+    report.applied && report.incident.is_none() && updater.optimiser().updates() == 1
 }
 
 #[test]
-fn wrong_batches_are_refused() {
+fn invalid_batches_are_rejected() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
     let learner = learner(golden, u64::MAX, |_| true);
-    let refused = |tokens: &[u32], pictures: &[usize], trained: &[bool]| {
-        let episode = Episode { tokens, pictures, trained };
-        learner
-            .scores(&MicroBatch { episodes: &[episode], pictures: &batch.pictures })
-            .unwrap_err()
-            .to_string()
+    let rejected = |tokens: &[u32], images: &[usize], trained: &[bool]| {
+        let episode = Episode { tokens, images, trained };
+        learner.scores(&MicroBatch { episodes: &[episode], images: &batch.images }).unwrap_err().to_string()
     };
     let (tokens, shown, trained) = (&batch.tokens[0][..], &batch.shown[0][..], &batch.trained[0][..]);
     let features = tokens.iter().filter(|&&token| token == learner.model().config().image_token).count();
     assert_eq!(
-        refused(tokens, &[], trained),
+        rejected(tokens, &[], trained),
         format!("{features} image placeholder tokens for 0 image features")
     );
     assert_eq!(
-        refused(tokens, &[99], trained),
-        format!("an episode shows picture 99 of {}", batch.pictures.len())
+        rejected(tokens, &[99], trained),
+        format!("an episode shows image 99 of {}", batch.images.len())
     );
     assert_eq!(
-        refused(tokens, shown, &trained[1..]),
+        rejected(tokens, shown, &trained[1..]),
         format!("a mask of {} for {} tokens", trained.len() - 1, tokens.len())
     );
     assert_eq!(
-        refused(&[1, 2], &[], &[true, true]),
+        rejected(&[1, 2], &[], &[true, true]),
         "the first token of an episode cannot be trained: nothing predicts it"
     );
-    assert!(refused(&[1, 999_999], &[], &[false, true]).starts_with("token 999999 is not one of"));
+    assert!(rejected(&[1, 999_999], &[], &[false, true]).starts_with("token 999999 is not in"));
 
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { episodes: &episodes, pictures: &batch.pictures }).unwrap();
+    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
     assert!(
         pass.backward(&[]).unwrap_err().to_string().starts_with("coefficients for [] tokens: expected [")
     );

@@ -1,6 +1,6 @@
-//! Tests of the public interface: against transformers' own answers, and of checkpoints that are not what they seem.
+//! Tests of the public interface: compared with transformers' results, and with invalid checkpoints.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod checkpoints;
 mod golden;

@@ -1,4 +1,4 @@
-//! An optimiser that was written down and read back goes on as if nothing had been.
+//! A saved and loaded optimiser continues unchanged.
 
 use crate::golden::Golden;
 use arpo_core::config::OptimiserConfig;
@@ -40,12 +40,12 @@ fn trained(model: &ModelConfig, kind: Kind) -> Weights {
     Weights::random(model, kind, Device::Cpu).with_gradients(|_| true)
 }
 
-/// Gradients that differ from update to update and follow from its number alone.
+/// Gradients that depend on the update's number only.
 fn set_gradients(weights: &Weights, update: u64) {
     no_grad(|| {
-        for (place, (_, _, gradient)) in weights.trained().enumerate() {
-            let numbers = Tensor::arange(gradient.numel() as i64, (Kind::Float, Device::Cpu));
-            let wave = (numbers * 0.37 + (place as f64 + 11.0 * update as f64)).sin() * 0.01;
+        for (index, (_, _, gradient)) in weights.trained().enumerate() {
+            let indices = Tensor::arange(gradient.numel() as i64, (Kind::Float, Device::Cpu));
+            let wave = (indices * 0.37 + (index as f64 + 11.0 * update as f64)).sin() * 0.01;
             gradient.shallow_clone().copy_(&wave.view_as(gradient));
         }
     });
@@ -54,7 +54,7 @@ fn set_gradients(weights: &Weights, update: u64) {
 fn update(optimiser: &mut AdamW, weights: &Weights) {
     set_gradients(weights, optimiser.updates());
     let update = optimiser.update(weights, LEARNING_RATE);
-    assert!(matches!(update, Update::Made { .. }), "{update:?}");
+    assert!(matches!(update, Update::Applied { .. }), "{update:?}");
 }
 
 fn assert_same(one: &Weights, other: &Weights) {
@@ -86,14 +86,14 @@ fn the_next_updates_are_the_same_to_the_bit() {
         let path = folder.0.join("optimiser.safetensors");
         let mut again = AdamW::load(&path, &read, OptimiserConfig::default()).unwrap();
         assert_eq!(again.updates(), 3);
-        // whatever else is drawn in between
+        // unaffected by other random numbers
         let _ = Tensor::randn([7], (Kind::Float, Device::Cpu));
         for _ in 0..2 {
             update(&mut optimiser, &weights);
             update(&mut again, &read);
             assert_same(&read, &weights);
         }
-        // and the state matters: an optimiser at its beginning goes elsewhere
+        // and the state matters: a new optimiser gives other weights
         let other = checkpoint::load(&folder.0.join("model"), kind, Device::Cpu).unwrap();
         let other = other.weights.with_gradients(|_| true);
         let mut fresh = AdamW::new(&other, OptimiserConfig::default());
@@ -104,7 +104,7 @@ fn the_next_updates_are_the_same_to_the_bit() {
 }
 
 #[test]
-fn what_is_no_state_of_these_weights_is_refused() {
+fn the_state_of_other_weights_is_rejected() {
     let folder = Folder::new("refused");
     let model = small_model();
     let (weights, _) = saved(&model, Kind::Float, &folder.0);
@@ -112,11 +112,12 @@ fn what_is_no_state_of_these_weights_is_refused() {
     let error = |weights: &Weights, path: &Path| {
         AdamW::load(path, weights, OptimiserConfig::default()).unwrap_err().to_string()
     };
-    let narrow = trained(&model, Kind::BFloat16);
-    assert!(error(&narrow, &path).ends_with("is F32: expected the parameter's type, BFloat16"));
-    let part = Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(ParameterLayout::is_vision);
-    assert!(error(&part, &path).contains("two for each trained parameter"));
-    assert!(error(&weights, &folder.0.join("model/model.safetensors")).contains("no optimiser's state"));
+    let bf16 = trained(&model, Kind::BFloat16);
+    assert!(error(&bf16, &path).ends_with("is F32: expected the parameter's type, BFloat16"));
+    let vision_only =
+        Weights::random(&model, Kind::Float, Device::Cpu).with_gradients(ParameterLayout::is_vision);
+    assert!(error(&vision_only, &path).contains("two for each trained parameter"));
+    assert!(error(&weights, &folder.0.join("model/model.safetensors")).contains("not an optimiser state"));
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     assert!(error(&weights, &path).contains("not a whole safetensors file"));

@@ -22,16 +22,16 @@ pub struct Bullet {
     pub color: String,
 }
 
-/// What is behind a slide.
+/// The background of a slide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Background {
     /// A plain colour.
     Plain(String),
-    /// A solid colour of the theme: asking for its value raises.
+    /// A solid theme colour: reading its value raises.
     Theme,
-    /// Nothing of its own, so that the master's counts.
+    /// Not set: inherited from the master.
     Inherited,
-    /// A picture, a gradient, a pattern.
+    /// An image, a gradient, a pattern.
     Other,
 }
 
@@ -40,7 +40,7 @@ pub enum Background {
 pub struct Slide {
     /// Its shapes.
     pub shapes: Vec<Shape>,
-    /// Its notes; none if it has a page for them without a place for them, where asking raises.
+    /// Its notes; none if it has a notes page without a placeholder for them, where python-pptx raises.
     pub notes: Option<String>,
     /// Its own background.
     pub background: Background,
@@ -110,8 +110,8 @@ fn slide(package: &Package, part: &str) -> Result<Slide, MetricError> {
     let mut slide_shapes = tree_shapes(&document);
     let (layout_shapes, master_shapes) = (tree_shapes(&layout), tree_shapes(&master));
     for shape in &mut slide_shapes {
-        if let Some(place) = shape.placeholder.clone() {
-            inherit(&mut shape.frame, &place, &layout_shapes, &master_shapes);
+        if let Some(placeholder) = shape.placeholder.clone() {
+            inherit(&mut shape.frame, &placeholder, &layout_shapes, &master_shapes);
         }
     }
     let notes = match relations.target("notesSlide") {
@@ -139,14 +139,14 @@ fn tree_shapes(document: &Document<'_>) -> Vec<Shape> {
     tree.map(shapes).unwrap_or_default()
 }
 
-/// A placeholder without a place of its own has that of the layout's of its number, and that one of the master's
-/// of its type.
-fn inherit(frame: &mut Frame, place: &Placeholder, layout: &[Shape], master: &[Shape]) {
+/// A placeholder without its own position inherits it from the layout's placeholder of its index, and that one from
+/// the master's placeholder of its type.
+fn inherit(frame: &mut Frame, placeholder: &Placeholder, layout: &[Shape], master: &[Shape]) {
     let find = |shapes: &[Shape], fits: &dyn Fn(&Placeholder) -> bool| {
         shapes.iter().find(|shape| shape.placeholder.as_ref().is_some_and(fits)).cloned()
     };
-    let Some(above) = find(layout, &|other| other.index == place.index) else { return };
-    let kind = above.placeholder.as_ref().map_or("", |place| place.kind.as_str());
+    let Some(above) = find(layout, &|other| other.index == placeholder.index) else { return };
+    let kind = above.placeholder.as_ref().map_or("", |placeholder| placeholder.kind.as_str());
     let master_kind = match kind {
         "ctrTitle" | "title" => "title",
         "dt" | "ftr" | "sldNum" => kind,
@@ -162,7 +162,7 @@ fn notes_text(text: &str) -> Result<Option<String>, MetricError> {
     let document = parse(text)?;
     let body = tree_shapes(&document)
         .into_iter()
-        .find(|shape| shape.placeholder.as_ref().is_some_and(|place| place.kind == "body"));
+        .find(|shape| shape.placeholder.as_ref().is_some_and(|placeholder| placeholder.kind == "body"));
     Ok(body.and_then(|shape| shape.text()))
 }
 

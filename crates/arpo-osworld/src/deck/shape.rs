@@ -1,4 +1,4 @@
-//! The shapes of a slide: what they are, where they are, what they say and how.
+//! The shapes of a slide: kind, position, text and formatting.
 
 use crate::error::MetricError;
 use roxmltree::Node;
@@ -8,7 +8,7 @@ pub const A: &str = "http://schemas.openxmlformats.org/drawingml/2006/main";
 /// Presentation elements.
 pub const P: &str = "http://schemas.openxmlformats.org/presentationml/2006/main";
 
-/// A run of equal formatting; what it does not say itself is none.
+/// A run of equal formatting; what is not set is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Run {
     /// Its text.
@@ -25,7 +25,7 @@ pub struct Run {
     pub underline: Option<String>,
     /// A plain colour as six digits; theme colours are none.
     pub color: Option<String>,
-    /// `noStrike` if it says nothing.
+    /// `noStrike` if not set.
     pub strike: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Run {
 pub struct Paragraph {
     /// Runs and fields, line breaks as vertical tabs.
     pub text: String,
-    /// `l`, `ctr`, ..., if it says.
+    /// `l`, `ctr`, ..., if set.
     pub alignment: Option<String>,
     /// Indentation.
     pub level: i64,
@@ -51,10 +51,10 @@ pub struct Table {
     pub rows: Vec<Vec<Vec<Paragraph>>>,
 }
 
-/// Left, top, width, height in EMU; none where the file does not say.
+/// Left, top, width, height in EMU; none where not set.
 pub type Frame = [Option<i64>; 4];
 
-/// python-pptx's numbers of what a shape is.
+/// python-pptx's shape types, with their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// 1.
@@ -79,14 +79,14 @@ pub enum Kind {
     Table,
     /// None of these, for which python-pptx has no number.
     Other,
-    /// A shape of which python-pptx cannot say what it is: asking raises.
+    /// A shape whose type python-pptx does not know: reading it raises.
     Unknown,
 }
 
 /// A placeholder's type and number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {
-    /// `title`, `body`, ...; `obj` if it does not say.
+    /// `title`, `body`, ...; `obj` if not set.
     pub kind: String,
     /// Which of the layout's it is.
     pub index: String,
@@ -99,7 +99,7 @@ pub struct Shape {
     pub kind: Kind,
     /// Where it is.
     pub frame: Frame,
-    /// What it says; none for a shape that cannot say anything.
+    /// Its text; none for a shape that cannot have text.
     pub paragraphs: Option<Vec<Paragraph>>,
     /// A table.
     pub table: Option<Table>,
@@ -107,7 +107,7 @@ pub struct Shape {
     pub members: Vec<Shape>,
     /// The relation of a picture.
     pub picture: Option<String>,
-    /// If it fills a place of the layout.
+    /// The placeholder of the layout that it fills, if any.
     pub placeholder: Option<Placeholder>,
 }
 
@@ -118,7 +118,7 @@ impl Shape {
         Some(paragraphs.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("\n"))
     }
 
-    /// What it is, where python-pptx can say.
+    /// Its type, where python-pptx knows it.
     pub fn known_kind(&self) -> Result<Kind, MetricError> {
         match self.kind {
             Kind::Unknown => Err(MetricError::raises("a shape of an unrecognised type")),
@@ -126,7 +126,7 @@ impl Shape {
         }
     }
 
-    /// This shape and those within it that can say something.
+    /// This shape and those within it that can have text.
     pub fn texts(&self) -> Vec<&Shape> {
         let own = self.paragraphs.is_some().then_some(self);
         own.into_iter().chain(self.members.iter().flat_map(Shape::texts)).collect()

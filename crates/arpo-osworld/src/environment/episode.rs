@@ -1,6 +1,6 @@
-//! One task on one desktop: what it is sent, what is seen, how it is judged, what is written down.
+//! One task on one desktop: actions, screenshots, evaluation and the record.
 
-use super::PlayOptions;
+use super::EpisodeOptions;
 use crate::download::Cache;
 use crate::error::{GetterError, GuestError, SetupError};
 use crate::evaluate::{EvaluateError, evaluate};
@@ -9,13 +9,13 @@ use crate::guest::http::HttpGuest;
 use crate::guest::{Command, Guest};
 use crate::metrics::Settings;
 use crate::provider::Desktop;
-use crate::results::record::{Acted, Record};
+use crate::results::record::{Record, StepRecord};
 use crate::setup::Preparation;
 use crate::task::TaskFile;
 use arpo_agent::geometry::{ScreenMap, Size};
 use arpo_agent::pyautogui;
 use arpo_core::action::Action;
-use arpo_env::environment::{EnvironmentError, Screen, Stepped, check_deadline};
+use arpo_env::environment::{EnvironmentError, Screen, StepResult, check_deadline};
 use image::ImageFormat;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 /// A task on a desktop.
 pub(super) struct Episode {
-    // before the desktop: a guest that is gone has nobody to talk to
+    // declared before the desktop, so that it is dropped first
     pub(super) guest: HttpGuest,
     pub(super) desktop: Desktop,
     pub(super) task: String,
@@ -35,17 +35,20 @@ pub(super) struct Episode {
     pub(super) calls: usize,
     pub(super) turn: usize,
     pub(super) response: String,
-    /// What ends the episode or waits in a response of several actions: it stands for all of them, as in OSWorld's
-    /// agent.
+    /// An action of the response that ends the episode or waits: it replaces all of its actions, as in OSWorld's agent.
     pub(super) control: Option<Action>,
-    /// The rest of the response is not carried out.
-    pub(super) passed_over: bool,
-    pub(super) seen: Screen,
+    /// The remaining actions of the response are skipped.
+    pub(super) skip_rest: bool,
+    pub(super) last_screen: Screen,
     pub(super) record: Option<Record>,
 }
 
 impl Episode {
-    pub(super) fn preparation<'a>(&'a self, task: &'a TaskFile, options: &'a PlayOptions) -> Preparation<'a> {
+    pub(super) fn preparation<'a>(
+        &'a self,
+        task: &'a TaskFile,
+        options: &'a EpisodeOptions,
+    ) -> Preparation<'a> {
         Preparation {
             guest: &self.guest,
             cache: &self.cache,
@@ -61,41 +64,45 @@ impl Episode {
     pub(super) fn step(
         &mut self,
         action: &Action,
-        options: &PlayOptions,
+        options: &EpisodeOptions,
         deadline: Instant,
-    ) -> Result<Stepped, EnvironmentError> {
+    ) -> Result<StepResult, EnvironmentError> {
         let action = match &self.control {
-            Some(_) if self.passed_over => {
-                return Ok(Stepped { screen: self.seen.clone(), terminated: self.over, truncated: false });
+            Some(_) if self.skip_rest => {
+                return Ok(StepResult {
+                    screen: self.last_screen.clone(),
+                    terminated: self.over,
+                    truncated: false,
+                });
             }
             Some(control) => control.clone(),
             None => action.clone(),
         };
-        self.passed_over = true;
+        self.skip_rest = true;
         self.guest.set_deadline(deadline);
-        self.thaw(options)?;
+        self.unfreeze(options)?;
         let command = self.command(&action, options);
-        self.carry_out(&command, options, deadline)?;
-        let (screen, png) = self.look(deadline, "step")?;
+        self.execute(&command, options, deadline)?;
+        let (screen, png) = self.capture_screen(deadline, "step")?;
         self.freeze(options)?;
         check_deadline(deadline, "step")?;
-        self.write_down(&command, &png)?;
-        self.seen = screen.clone();
-        Ok(Stepped { screen, terminated: self.over, truncated: false })
+        self.record_step(&command, &png)?;
+        self.last_screen = screen.clone();
+        Ok(StepResult { screen, terminated: self.over, truncated: false })
     }
 
     pub(super) fn evaluate(
         &mut self,
         task: &TaskFile,
-        options: &PlayOptions,
+        options: &EpisodeOptions,
         deadline: Instant,
     ) -> Result<f64, EnvironmentError> {
         self.guest.set_deadline(deadline);
-        self.thaw(options)?;
-        let score = self.judge(task, options, deadline)?;
-        // a call that was given up must not write over the record of the next try
+        self.unfreeze(options)?;
+        let score = self.score(task, options, deadline)?;
+        // a call that was abandoned must not overwrite the record of the next attempt
         check_deadline(deadline, "evaluate")?;
-        self.end_film(options);
+        self.end_recording(options);
         if let Some(record) = &self.record {
             record.score(score).map_err(|error| broken(&error))?;
         }
@@ -103,10 +110,10 @@ impl Episode {
         Ok(score)
     }
 
-    /// A film that cannot be made is noted; the episode is worth more.
-    pub(super) fn start_film(&self, options: &PlayOptions) {
+    /// A failed recording is only noted; the episode goes on.
+    pub(super) fn start_recording(&self, options: &EpisodeOptions) {
         if options.film && self.record.is_some() {
-            // a guest that runs on may still film an episode that was lost
+            // a guest that keeps running may still be recording an episode that failed
             let _ = self.guest.end_recording();
             if let Err(error) = self.guest.start_recording() {
                 self.note(&error.to_string());
@@ -114,33 +121,33 @@ impl Episode {
         }
     }
 
-    fn end_film(&self, options: &PlayOptions) {
+    fn end_recording(&self, options: &EpisodeOptions) {
         let (Some(record), true) = (&self.record, options.film) else { return };
         let kept = self.guest.end_recording().map_err(|error| error.to_string());
-        let kept = kept.and_then(|film| record.recording(&film).map_err(|error| error.to_string()));
+        let kept = kept.and_then(|video| record.recording(&video).map_err(|error| error.to_string()));
         if let Err(problem) = kept {
             self.note(&problem);
         }
     }
 
-    /// A remark for whoever looks at the results; that it cannot be written must not end an episode.
+    /// Writes a note to the results; a failure to write must not end an episode.
     pub(super) fn note(&self, remark: &str) {
         if let Some(record) = &self.record {
             let _ = record.note(remark, &Zoned::now());
         }
     }
 
-    /// What went wrong is written down, as OSWorld's runner does.
-    pub(super) fn noted<T>(&self, result: Result<T, EnvironmentError>) -> Result<T, EnvironmentError> {
+    /// Writes an error to the record, as OSWorld's runner does.
+    pub(super) fn log_error<T>(&self, result: Result<T, EnvironmentError>) -> Result<T, EnvironmentError> {
         if let (Err(error), Some(record)) = (&result, &self.record) {
             let _ = record.error(&error.to_string());
         }
         result
     }
 
-    /// What the desktop is sent for an action, and whether that ends the episode.
-    fn command(&mut self, action: &Action, options: &PlayOptions) -> pyautogui::Command {
-        // places are pixels of the screen already
+    /// The command of an action; also records whether it ends the episode.
+    fn command(&mut self, action: &Action, options: &EpisodeOptions) -> pyautogui::Command {
+        // coordinates are already pixels of the screen
         let map = ScreenMap { screen: self.screen, model: self.screen };
         let mut command =
             pyautogui::commands(std::slice::from_ref(action), &map).pop().unwrap_or(pyautogui::Command::Wait);
@@ -159,19 +166,19 @@ impl Episode {
         command
     }
 
-    fn carry_out(
+    fn execute(
         &self,
         command: &pyautogui::Command,
-        options: &PlayOptions,
+        options: &EpisodeOptions,
         deadline: Instant,
     ) -> Result<(), EnvironmentError> {
         match command {
             pyautogui::Command::Python(code) => {
                 let code = format!("import pyautogui; import time; pyautogui.FAILSAFE = False; {code}");
-                // code that fails does nothing, as with OSWorld's controller; a guest that is gone does
+                // code that fails does nothing, as with OSWorld's controller; a lost guest is an error
                 self.guest
                     .run(&Command::words(&["python", "-c", &code]))
-                    .map_err(|error| lost(&error, deadline, "step"))?;
+                    .map_err(|error| guest_error(&error, deadline, "step"))?;
             }
             pyautogui::Command::Wait => self.guest.pause(options.pause),
             pyautogui::Command::Done | pyautogui::Command::Fail => {}
@@ -180,21 +187,21 @@ impl Episode {
         Ok(())
     }
 
-    pub(super) fn look(
+    pub(super) fn capture_screen(
         &self,
         deadline: Instant,
         during: &'static str,
     ) -> Result<(Screen, Vec<u8>), EnvironmentError> {
-        let png = self.guest.screenshot().map_err(|error| lost(&error, deadline, during))?;
-        let picture = image::load_from_memory_with_format(&png, ImageFormat::Png)
-            .map_err(|error| broken(&format!("the screenshot is no whole PNG: {error}")))?;
-        Ok((Screen { image: Arc::new(picture.into_rgb8()) }, png))
+        let png = self.guest.screenshot().map_err(|error| guest_error(&error, deadline, during))?;
+        let decoded = image::load_from_memory_with_format(&png, ImageFormat::Png)
+            .map_err(|error| broken(&format!("the screenshot is not a valid PNG: {error}")))?;
+        Ok((Screen { image: Arc::new(decoded.into_rgb8()) }, png))
     }
 
-    fn judge(
+    fn score(
         &self,
         task: &TaskFile,
-        options: &PlayOptions,
+        options: &EpisodeOptions,
         deadline: Instant,
     ) -> Result<f64, EnvironmentError> {
         let generation = options.generation.unwrap_or(task.generation);
@@ -205,13 +212,13 @@ impl Episode {
         match evaluate(task, self.gave_up, &preparation, &context, &settings) {
             Ok(score) => Ok(score.clamp(0.0, 1.0)),
             Err(error) if error.counts_as_zero() => Ok(0.0),
-            // a program that the agent closed: OSWorld's getter raises, and the desktop is as well as ever
+            // a program that the agent closed: OSWorld's getter raises, and the desktop is fine
             Err(EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => Ok(0.0),
-            Err(error) => Err(unjudged(&task.id, &error, deadline)),
+            Err(error) => Err(evaluation_error(&task.id, &error, deadline)),
         }
     }
 
-    fn write_down(&self, command: &pyautogui::Command, png: &[u8]) -> Result<(), EnvironmentError> {
+    fn record_step(&self, command: &pyautogui::Command, png: &[u8]) -> Result<(), EnvironmentError> {
         let Some(record) = &self.record else { return Ok(()) };
         let (action, info) = match command {
             pyautogui::Command::Done => ("DONE", json!({"done": true})),
@@ -219,7 +226,7 @@ impl Episode {
             pyautogui::Command::Wait => ("WAIT", Value::Object(serde_json::Map::new())),
             pyautogui::Command::Python(code) => (code.as_str(), Value::Object(serde_json::Map::new())),
         };
-        let acted = Acted {
+        let step = StepRecord {
             turn: self.turn,
             action,
             response: &self.response,
@@ -227,18 +234,18 @@ impl Episode {
             info,
             screenshot: png,
         };
-        record.acted(&acted, &Zoned::now()).map_err(|error| broken(&error))
+        record.step(&step, &Zoned::now()).map_err(|error| broken(&error))
     }
 
-    /// An engine may fail to stop a busy desktop, which then goes on: a loss of nothing but processor time.
-    pub(super) fn freeze(&self, options: &PlayOptions) -> Result<(), EnvironmentError> {
+    /// The engine may fail to pause a busy desktop, which then keeps running: that costs only processor time.
+    pub(super) fn freeze(&self, options: &EpisodeOptions) -> Result<(), EnvironmentError> {
         if options.freeze && self.desktop.pause().is_err() {
             return self.desktop.check().map_err(|error| broken(&error));
         }
         Ok(())
     }
 
-    fn thaw(&self, options: &PlayOptions) -> Result<(), EnvironmentError> {
+    fn unfreeze(&self, options: &EpisodeOptions) -> Result<(), EnvironmentError> {
         if options.freeze { self.desktop.unpause().map_err(|error| broken(&error)) } else { Ok(()) }
     }
 }
@@ -247,12 +254,12 @@ pub(super) fn broken(error: &dyn std::fmt::Display) -> EnvironmentError {
     EnvironmentError::Broken { reason: error.to_string() }
 }
 
-/// A guest without an answer: too late, or gone.
-pub(super) fn lost(error: &GuestError, deadline: Instant, during: &'static str) -> EnvironmentError {
+/// A guest without a response: the deadline passed, or the guest is gone.
+pub(super) fn guest_error(error: &GuestError, deadline: Instant, during: &'static str) -> EnvironmentError {
     if Instant::now() >= deadline { EnvironmentError::Deadline { during } } else { broken(error) }
 }
 
-pub(super) fn unprepared(
+pub(super) fn setup_error(
     task: &str,
     error: &SetupError,
     deadline: Instant,
@@ -267,10 +274,10 @@ pub(super) fn unprepared(
     }
 }
 
-fn unjudged(task: &str, error: &EvaluateError, deadline: Instant) -> EnvironmentError {
+fn evaluation_error(task: &str, error: &EvaluateError, deadline: Instant) -> EnvironmentError {
     match error {
-        EvaluateError::Setup(error) => unprepared(task, error, deadline, "evaluate"),
-        EvaluateError::Getter(GetterError::Guest(error)) => lost(error, deadline, "evaluate"),
+        EvaluateError::Setup(error) => setup_error(task, error, deadline, "evaluate"),
+        EvaluateError::Getter(GetterError::Guest(error)) => guest_error(error, deadline, "evaluate"),
         EvaluateError::Getter(_) | EvaluateError::Metric { .. } => {
             EnvironmentError::BadTask { task: task.to_owned(), reason: error.to_string() }
         }

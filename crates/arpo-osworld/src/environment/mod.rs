@@ -1,13 +1,13 @@
-//! A task of OSWorld on a desktop with OSWorld's server: the environment that agents are trained and judged on.
+//! A task of OSWorld on a desktop with OSWorld's server: the environment that agents are trained and evaluated on.
 //!
 //! Every episode has a fresh desktop from the [`Spares`]. Between calls the desktop is frozen if the options say so:
-//! a policy may think for long, and a guest that idles meanwhile locks its screen.
+//! a policy may take long, and an idle guest would lock its screen.
 
 mod episode;
 
 use crate::download::Cache;
 use crate::guest::Guest;
-use crate::guest::http::Patience;
+use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
 use crate::results::record::Trial;
 use crate::setup;
@@ -16,40 +16,42 @@ use crate::task::suite::SuiteTask;
 use arpo_agent::parse::parse;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
-use arpo_env::environment::{Environment, EnvironmentError, Screen, Stepped, check_deadline, ends_episode};
-use episode::{Episode, broken, lost, unprepared};
+use arpo_env::environment::{
+    Environment, EnvironmentError, Screen, StepResult, check_deadline, ends_episode,
+};
+use episode::{Episode, broken, guest_error, setup_error};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How tasks are played.
+/// How episodes run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlayOptions {
+pub struct EpisodeOptions {
     /// After the set-up, before the first screenshot.
     pub settle: Duration,
     /// After every action, before its screenshot; a wait takes it twice.
     pub pause: Duration,
-    /// The desktop stands still while the policy thinks.
+    /// Pause the desktop while the policy runs.
     pub freeze: bool,
-    /// The agent may call the user so often before that is giving up.
+    /// `call_user()` counts as a wait this many times, then as giving up.
     pub calls_tolerated: usize,
-    /// The actions of this turn and later ones are giving up, as OSWorld's agent for UI-TARS does at its limit; `None`
-    /// is the hard mode.
+    /// Actions from this turn on count as giving up, as in OSWorld's agent for UI-TARS at its limit; `None` is the hard
+    /// mode.
     pub give_up_at: Option<usize>,
-    /// Whose server, getters and metrics to be like; `None`: as each task file says.
+    /// Which generation of OSWorld to imitate; `None`: as each task file says.
     pub generation: Option<Generation>,
     /// The guest's password.
     pub password: String,
-    /// Of the guest's server.
+    /// The token of the guest's server.
     pub token: Option<String>,
     /// A Python that may run files of the guest on this host.
     pub python: Option<PathBuf>,
-    /// Film every episode that is written down.
+    /// Record a video of every recorded episode.
     pub film: bool,
 }
 
-impl Default for PlayOptions {
+impl Default for EpisodeOptions {
     fn default() -> Self {
         Self {
             settle: Duration::ZERO,
@@ -74,9 +76,9 @@ pub struct Shared {
     pub desktops: Spares,
     /// Files that tasks need.
     pub cache: Cache,
-    /// How tasks are played.
-    pub options: PlayOptions,
-    /// Where episodes are written down, if they are.
+    /// How episodes run.
+    pub options: EpisodeOptions,
+    /// Where episodes are recorded, if they are.
     pub trial: Option<Trial>,
 }
 
@@ -87,12 +89,12 @@ pub struct OsworldDesktop {
 }
 
 impl OsworldDesktop {
-    /// Takes its desktops from what is shared.
+    /// An environment on the shared desktops.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared, episode: None }
     }
 
-    fn under_way(&mut self) -> Result<&mut Episode, EnvironmentError> {
+    fn current(&mut self) -> Result<&mut Episode, EnvironmentError> {
         self.episode.as_mut().ok_or(EnvironmentError::NoEpisode)
     }
 }
@@ -106,11 +108,11 @@ impl Environment for OsworldDesktop {
             reason: "it is not among the tasks that were loaded".into(),
         })?;
         let desktop = shared.desktops.take(deadline).map_err(|error| broken(&error))?;
-        let mut guest = desktop.guest(Patience::default(), shared.options.token.clone());
+        let mut guest = desktop.guest(RetryPolicy::default(), shared.options.token.clone());
         guest.set_deadline(deadline);
         let cache = shared.cache.for_desktop().map_err(|error| broken(&error))?;
-        let screen = guest.size().map_err(|error| lost(&error, deadline, "reset"))?;
-        let seen = Screen { image: Arc::default() };
+        let screen = guest.size().map_err(|error| guest_error(&error, deadline, "reset"))?;
+        let last_screen = Screen { image: Arc::default() };
         let mut episode = Episode {
             guest,
             desktop,
@@ -123,8 +125,8 @@ impl Environment for OsworldDesktop {
             turn: 0,
             response: String::new(),
             control: None,
-            passed_over: false,
-            seen,
+            skip_rest: false,
+            last_screen,
             record: None,
         };
         if let Some(trial) = &shared.trial {
@@ -132,24 +134,24 @@ impl Environment for OsworldDesktop {
             episode.record = Some(record);
         }
         let prepared = setup::run(&episode.preparation(&known.task, &shared.options), &known.task.config);
-        let prepared = prepared.map_err(|error| unprepared(&known.task.id, &error, deadline, "reset"));
-        for refused in episode.noted(prepared)?.refused {
+        let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"));
+        for refused in episode.log_error(prepared)?.refused {
             episode.note(&refused);
         }
         episode.guest.pause(shared.options.settle);
-        episode.start_film(&shared.options);
-        let (screen, _) = episode.look(deadline, "reset")?;
+        episode.start_recording(&shared.options);
+        let (screen, _) = episode.capture_screen(deadline, "reset")?;
         episode.freeze(&shared.options)?;
         check_deadline(deadline, "reset")?;
-        episode.seen = screen.clone();
+        episode.last_screen = screen.clone();
         self.episode = Some(episode);
         Ok(screen)
     }
 
-    fn told(&mut self, response: &str) {
+    fn record_response(&mut self, response: &str) {
         if let Some(episode) = &mut self.episode {
             episode.turn += 1;
-            episode.passed_over = false;
+            episode.skip_rest = false;
             response.clone_into(&mut episode.response);
             let actions = parse(response).map(|parsed| parsed.actions).unwrap_or_default();
             episode.control =
@@ -157,24 +159,24 @@ impl Environment for OsworldDesktop {
         }
     }
 
-    fn step(&mut self, action: &Action, deadline: Instant) -> Result<Stepped, EnvironmentError> {
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         let shared = Arc::clone(&self.shared);
-        let episode = self.under_way()?;
+        let episode = self.current()?;
         if episode.over {
             return Err(EnvironmentError::NoEpisode);
         }
         let stepped = episode.step(action, &shared.options, deadline);
-        episode.noted(stepped)
+        episode.log_error(stepped)
     }
 
-    /// Steps that the task asks for before it is judged run on the desktop; nothing else changes.
+    /// Runs the steps that the task needs before its evaluation; nothing else changes.
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
         let shared = Arc::clone(&self.shared);
-        let episode = self.under_way()?;
+        let episode = self.current()?;
         let Some(SuiteTask { task, .. }) = shared.tasks.get(&episode.task) else {
             return Err(EnvironmentError::NoEpisode);
         };
         let score = episode.evaluate(task, &shared.options, deadline);
-        episode.noted(score)
+        episode.log_error(score)
     }
 }

@@ -1,4 +1,4 @@
-//! What the browser's profile on the guest's disk says.
+//! The browser's profile on the guest's disk.
 
 use super::fields::Fields;
 use super::{Context, GetterEntry, getter};
@@ -26,27 +26,27 @@ pub(super) const GETTERS: &[GetterEntry] = &[
 ];
 
 const PROFILE: &str = "~/.config/google-chrome";
-/// What several of the original's getters answer when anything goes wrong.
+/// What several of the original's getters return on any error.
 const ON_ERROR: &str = "Google";
 
 fn read(context: &Context<'_>, file: &str) -> Result<Option<Vec<u8>>, GetterError> {
     Ok(context.guest.read_file(&format!("{PROFILE}/{file}"))?)
 }
 
-/// A file of JSON; none if it is missing or no object.
+/// A JSON file; none if it is missing or not an object.
 fn read_json(context: &Context<'_>, file: &str) -> Result<Option<Value>, GetterError> {
     let content = read(context, file)?;
     Ok(content.and_then(|content| serde_json::from_slice(&content).ok()).filter(Value::is_object))
 }
 
-/// The preferences turned into a text, or another text where they cannot be read.
+/// A value of the preferences, or a fallback text where they cannot be read.
 fn preference(
     context: &Context<'_>,
     on_error: &str,
-    answer: impl FnOnce(&Value) -> Option<Value>,
+    read: impl FnOnce(&Value) -> Option<Value>,
 ) -> Result<State, GetterError> {
     let preferences = read_json(context, "Default/Preferences")?;
-    Ok(State::Json(preferences.as_ref().and_then(answer).unwrap_or_else(|| json!(on_error))))
+    Ok(State::Json(preferences.as_ref().and_then(read).unwrap_or_else(|| json!(on_error))))
 }
 
 fn truth_text(truth: bool) -> Option<Value> {
@@ -93,7 +93,7 @@ fn enable_safe_browsing(context: &Context<'_>, _: &Fields<'_>) -> Result<State, 
     })
 }
 
-/// Whether the browser starts with a new tab: 5, or nothing said yet.
+/// Whether the browser starts with a new tab: 5, or not set.
 fn new_startup_page(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError> {
     preference(context, ON_ERROR, |preferences| match preferences.get("session") {
         None => truth_text(true),
@@ -103,7 +103,7 @@ fn new_startup_page(context: &Context<'_>, _: &Fields<'_>) -> Result<State, Gett
     })
 }
 
-/// Whether the profile has settings for content at all, which is what the original takes for it.
+/// Whether the profile has content settings at all, which is what the original checks.
 fn data_delete_automacally(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError> {
     preference(context, ON_ERROR, |preferences| {
         let profile = preferences.get("profile")?;
@@ -111,7 +111,7 @@ fn data_delete_automacally(context: &Context<'_>, _: &Fields<'_>) -> Result<Stat
     })
 }
 
-/// Verified: light, dark or as the system, from the profile: 1, 2, or 0 and nothing.
+/// Verified: light, dark or system, from the profile: 1, 2, or 0 and unset.
 fn chrome_appearance_mode_ui(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError> {
     preference(context, "system", |preferences| {
         let scheme = ["/browser/theme/color_scheme2", "/browser/theme/color_scheme"]
@@ -157,7 +157,7 @@ fn bookmarks(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError
     Ok(State::Json(bookmarks.get("roots").cloned().unwrap_or_else(|| json!({}))))
 }
 
-/// Rows of a database of the profile; nothing if it cannot be read.
+/// Rows of a database of the profile; null if it cannot be read.
 fn query(context: &Context<'_>, file: &str, query: &str) -> Result<State, GetterError> {
     let Some(content) = read(context, file)? else { return Ok(State::Null) };
     let rows = crate::database::rows(&content, query).ok();

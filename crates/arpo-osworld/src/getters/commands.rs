@@ -1,4 +1,4 @@
-//! What commands and the guest's own questions answer.
+//! Output of commands, and the guest's own queries.
 
 use super::fields::Fields;
 use super::{Context, GetterEntry, getter};
@@ -59,8 +59,8 @@ fn list_directory(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, G
     Ok(context.guest.list_directory(fields.text("path")?)?.into())
 }
 
-/// Types of video that have a default application; each is asked for twice by the original, which changes no
-/// majority, but for the last but two.
+/// Types of video that have a default application; the original queries each twice, which changes no majority,
+/// except the last but two.
 const VIDEO_TYPES: &[&str] = &[
     "3gp",
     "3gpp",
@@ -107,7 +107,7 @@ const VIDEO_TYPES: &[&str] = &[
     "x-theora+ogg",
 ];
 
-/// The application that most types of video open with; the first found, of those that are equally many.
+/// The application that most types of video open with; the first one on a tie.
 fn default_video_player(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError> {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for kind in VIDEO_TYPES {
@@ -144,7 +144,7 @@ fn shortcuts_on_desktop(context: &Context<'_>, _: &Fields<'_>) -> Result<State, 
     Ok(State::Json(Value::Object(shortcuts)))
 }
 
-/// Has an extension of Visual Studio Code write what is asked, by its command palette, then reads the file.
+/// Has a Visual Studio Code extension write a file, through its command palette, then reads the file.
 fn vscode_config(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let command = fields.text("vscode_extension_command")?;
     for action in [

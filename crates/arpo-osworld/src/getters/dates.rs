@@ -78,7 +78,7 @@ fn next_month(today: Date, day: i8) -> Option<Date> {
     Date::new(first.year(), first.month(), day).ok()
 }
 
-/// The first Monday so many months on. The original counts months modulo twelve, so that December has none.
+/// The first Monday that many months later. The original counts months modulo twelve, so that December has none.
 fn first_monday(today: Date, months: i8) -> Option<Date> {
     let year = if today.month() > 12 - months { today.year() + 1 } else { today.year() };
     let first = Date::new(year, (today.month() + months) % 12, 1).ok()?;

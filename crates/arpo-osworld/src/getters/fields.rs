@@ -1,4 +1,4 @@
-//! The parameters of a getter, asked for by name; what is wrong is named with the getter.
+//! The parameters of a getter, read by name; errors name the getter.
 
 use crate::error::GetterError;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// What is wrong with them.
+    /// An error about them.
     pub(super) fn wrong(&self, problem: impl Into<String>) -> GetterError {
         GetterError::Config { getter: self.getter.to_owned(), problem: problem.into() }
     }
@@ -38,11 +38,11 @@ impl<'a> Fields<'a> {
         self.get(name).is_some_and(crate::text::python::truthy)
     }
 
-    /// A whole number, as such or as a text.
+    /// An integer, as such or as a text.
     pub(super) fn whole(&self, name: &str) -> Result<i64, GetterError> {
         let value = self.value(name)?;
         let number = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
-        number.ok_or_else(|| self.wrong(format!("{name} is {value}, not a whole number")))
+        number.ok_or_else(|| self.wrong(format!("{name} is {value}, not an integer")))
     }
 
     /// A parameter that is one text, or, with `multi`, a list of them.

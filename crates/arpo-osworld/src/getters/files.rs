@@ -25,12 +25,12 @@ pub(super) const GETTERS: &[GetterEntry] = &[
     getter("vm_wallpaper", vm_wallpaper),
 ];
 
-/// A path's last part.
+/// The last component of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The files that `gives` names (the first, if it says nothing) out of several; the others lie beside them.
+/// The files that `gives` selects (by default the first) out of several; the others are their siblings.
 fn chosen(fields: &Fields<'_>, names: &[&str], contents: Vec<Option<Bytes>>) -> State {
     let gives: Vec<u64> = match fields.get("gives").and_then(|gives| gives.as_array()) {
         Some(gives) => gives.iter().filter_map(serde_json::Value::as_u64).collect(),
@@ -67,7 +67,7 @@ fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, Gette
     Ok(chosen(fields, &names, contents))
 }
 
-/// What an `execute` step stored; that it did not is an error of the evaluation.
+/// The output that an `execute` step stored; an error of the evaluation if it did not.
 fn cache_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let name = fields.text("path")?;
     let path = context.cache.output_path(context.task, name);
@@ -186,9 +186,9 @@ fn background_image_in_slide(context: &Context<'_>, fields: &Fields<'_>) -> Resu
     let text = package.xml(&name).map_err(|error| raised(&error))?;
     let document = parse(&text).map_err(|error| raised(&error))?;
     let backgrounds = document.descendants().filter(|node| node.tag_name().name() == "bgPr");
-    let mut pictures =
+    let mut images =
         backgrounds.flat_map(|node| node.descendants()).filter(|node| node.tag_name().name() == "blip");
-    let id = pictures.find_map(|node| {
+    let id = images.find_map(|node| {
         node.attributes().find(|one| one.name() == "embed").map(|one| one.value().to_owned())
     });
     let Some(id) = id else { return Ok(State::Null) };

@@ -19,7 +19,7 @@ use crate::task::{Generation, Getter};
 use fields::Fields;
 use jiff::Zoned;
 
-/// What getters look at.
+/// The context of getters.
 pub struct Context<'a> {
     /// The desktop.
     pub guest: &'a dyn Guest,
@@ -27,7 +27,7 @@ pub struct Context<'a> {
     pub cache: &'a Cache,
     /// The task's id.
     pub task: &'a str,
-    /// Whose getters to be like.
+    /// Which generation of getters to use.
     pub generation: Generation,
     /// The host's time.
     pub now: Zoned,
@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Option<&'static GetterEntry> {
     TABLES.iter().flat_map(|(_, getters)| getters.iter()).find(|getter| getter.name == name)
 }
 
-/// The state a task file's getter gives.
+/// The state that a task file's getter returns.
 pub fn get(context: &Context<'_>, getter: &Getter) -> Result<State, GetterError> {
     let entry = find(&getter.kind).ok_or_else(|| GetterError::Unknown(getter.kind.clone()))?;
     (entry.function)(context, &Fields { getter: entry.name, fields: &getter.fields })

@@ -1,4 +1,4 @@
-//! What pages in the browser hold: their titles and texts, values of fields, a print.
+//! Pages in the browser: titles, texts, values of fields, a PDF print.
 
 use super::fields::Fields;
 use super::recreation::goto_recreation_page_and_get_html_content;
@@ -54,7 +54,7 @@ fn pdf_from_url(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, Get
     Ok(State::File(FileState::new(name, content)))
 }
 
-/// A text as an expression of the page's language.
+/// A text as a JavaScript literal.
 pub(super) fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
@@ -86,7 +86,7 @@ fn active_tab_html_parse(context: &Context<'_>, fields: &Fields<'_>) -> Result<S
     let (browser, tabs) = connected(context)?;
     let Some(tab) = active_tab(context, tabs, &url) else { return Ok(State::Json(json!({}))) };
     let mut found = Found { values: Map::new(), keep_empty: context.generation == Generation::Verified };
-    let ask = |script: String| {
+    let evaluate = |script: String| {
         browser
             .evaluate(&tab.id, &script)
             .ok()
@@ -96,17 +96,18 @@ fn active_tab_html_parse(context: &Context<'_>, fields: &Fields<'_>) -> Result<S
         "class" => by_class(browser, &tab, fields, &mut found),
         "label" => {
             for (label, key) in fields.entries("labelObject") {
-                found.put(key, ask(format!("{LABEL}({})", quoted(label))));
+                found.put(key, evaluate(format!("{LABEL}({})", quoted(label))));
             }
         }
         "xpath" => {
             for (path, key) in fields.entries("xpathObject") {
-                found.put(key, ask(format!("{AT_PATH}({}, one => one.textContent || '')", quoted(path))));
+                found
+                    .put(key, evaluate(format!("{AT_PATH}({}, one => one.textContent || '')", quoted(path))));
             }
         }
         "input" => {
             for (path, key) in fields.entries("inputObject") {
-                found.put(key, ask(format!("{AT_PATH}({}, one => one.value || '')", quoted(path))));
+                found.put(key, evaluate(format!("{AT_PATH}({}, one => one.value || '')", quoted(path))));
             }
         }
         "class&url" => by_class_and_url(browser, &tab, fields, &mut found),
@@ -115,12 +116,12 @@ fn active_tab_html_parse(context: &Context<'_>, fields: &Fields<'_>) -> Result<S
     Ok(State::Json(Value::Object(found.values)))
 }
 
-/// The innermost element that shows a text, whatever its case.
+/// The innermost element that shows a text, ignoring case.
 const LABEL: &str = "(label => { const plain = text => (text || '').replace(/\\s+/g, ' ').trim().toLowerCase(); \
     const all = Array.from(document.querySelectorAll('body *')).filter(one => plain(one.textContent).includes(plain(label))); \
     const one = all.find(one => !Array.from(one.children).some(child => plain(child.textContent).includes(plain(label)))); \
     return one ? one.textContent : null; })";
-/// Something of the first element at a path.
+/// A property of the first element at an XPath.
 const AT_PATH: &str = "((path, read) => { const one = document.evaluate(path, document, null, \
     XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue; return one ? read(one) : null; })";
 
@@ -139,19 +140,19 @@ impl Found {
         }
     }
 
-    fn put_each(&mut self, places: &Value, texts: &[String]) {
-        for (place, key) in places.as_object().into_iter().flatten() {
-            let text = place.parse::<usize>().ok().and_then(|place| texts.get(place)).cloned();
+    fn put_each(&mut self, indices: &Value, texts: &[String]) {
+        for (index, key) in indices.as_object().into_iter().flatten() {
+            let text = index.parse::<usize>().ok().and_then(|index| texts.get(index)).cloned();
             self.put(key, text);
         }
     }
 }
 
 fn by_class(browser: &dyn Browser, tab: &Tab, fields: &Fields<'_>, found: &mut Found) {
-    for (class, places) in fields.entries("class_multiObject") {
-        found.put_each(places, &texts(browser, &tab.id, &format!(".{class}")));
+    for (class, indices) in fields.entries("class_multiObject") {
+        found.put_each(indices, &texts(browser, &tab.id, &format!(".{class}")));
     }
-    for (class, places) in fields.entries("class_multiObject_child") {
+    for (class, indices) in fields.entries("class_multiObject_child") {
         let script = format!(
             "Array.from((document.querySelector({}) || {{childNodes: []}}).childNodes).filter(one => one.nodeType === 3)\
              .map(one => one.textContent.trim()).filter(Boolean)",
@@ -160,10 +161,10 @@ fn by_class(browser: &dyn Browser, tab: &Tab, fields: &Fields<'_>, found: &mut F
         let own = browser.evaluate(&tab.id, &script).unwrap_or(Value::Null);
         let own: Vec<String> =
             own.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect();
-        found.put_each(places, &own);
+        found.put_each(indices, &own);
     }
-    for (class, places) in fields.entries("class_multiObject_only_child") {
-        found.put_each(places, &texts(browser, &tab.id, &format!(".{class} h3")));
+    for (class, indices) in fields.entries("class_multiObject_only_child") {
+        found.put_each(indices, &texts(browser, &tab.id, &format!(".{class} h3")));
     }
     for (class, wanted) in fields.entries("class_multiObject_search_exist") {
         let texts = texts(browser, &tab.id, &format!(".{class}"));

@@ -1,4 +1,4 @@
-//! The one getter that goes through a site of its own accord, for a task on recreation.gov.
+//! The one getter that navigates a site itself, for a task on recreation.gov.
 
 use super::fields::Fields;
 use super::pages::{quoted, texts};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const SITE: &str = "https://www.recreation.gov/";
 
-/// What the site answers to a search, by class; the expected value of a task. Verified: a failure is a value that
+/// The result of a search on the site, by class; the expected value of a task. Verified: a failure is a value that
 /// its metric knows and scores 0.
 pub(super) fn goto_recreation_page_and_get_html_content(
     context: &Context<'_>,
@@ -21,8 +21,8 @@ pub(super) fn goto_recreation_page_and_get_html_content(
     let class = fields.text("class")?;
     let found = search(context).map(|(browser, tab)| {
         let texts = texts(browser, &tab.id, &format!(".{class}"));
-        let place = fields.get("order").map_or(Ok(0), |_| fields.whole("order"));
-        place.ok().and_then(|place| texts.get(usize::try_from(place).ok()?).cloned())
+        let index = fields.get("order").map_or(Ok(0), |_| fields.whole("order"));
+        index.ok().and_then(|index| texts.get(usize::try_from(index).ok()?).cloned())
     });
     let value = match (found, context.generation) {
         (Ok(Some(text)), _) => Value::String(text),

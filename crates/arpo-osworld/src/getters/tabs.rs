@@ -19,7 +19,7 @@ pub(super) const GETTERS: &[GetterEntry] = &[
     getter("url_path_parse", macys_product_url_parse),
 ];
 
-/// The browser with its tabs; started if it does not answer, as the original does.
+/// The browser with its tabs; started if it does not respond, as the original does.
 pub(super) fn connected<'a>(context: &Context<'a>) -> Result<(&'a dyn Browser, Vec<Tab>), GetterError> {
     let browser = context.guest.browser();
     if let Ok(tabs) = browser.tabs() {
@@ -30,7 +30,7 @@ pub(super) fn connected<'a>(context: &Context<'a>) -> Result<(&'a dyn Browser, V
     Ok((browser, browser.tabs()?))
 }
 
-/// Title and address of each tab; none where there is no browser to ask.
+/// Title and address of each tab; empty without a browser.
 fn open_tabs_info(context: &Context<'_>, _: &Fields<'_>) -> Result<State, GetterError> {
     let tabs = connected(context).map(|(_, tabs)| tabs).unwrap_or_default();
     Ok(State::Json(tabs.iter().map(|tab| json!({"title": tab.title, "url": tab.url})).collect()))
@@ -63,7 +63,8 @@ fn active_url_from_access_tree(context: &Context<'_>, fields: &Fields<'_>) -> Re
 fn active_tab_url_parse(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let Some(url) = active_url(context, fields)? else { return Ok(State::Null) };
     let address = Address::parse(&url);
-    let keys = fields.value("parse_keys")?.as_array().ok_or_else(|| fields.wrong("parse_keys is no list"))?;
+    let keys =
+        fields.value("parse_keys")?.as_array().ok_or_else(|| fields.wrong("parse_keys is not a list"))?;
     let mut values: Map<String, Value> = Map::new();
     for key in keys.iter().filter_map(Value::as_str) {
         values.insert(key.to_owned(), address.query_value(key).into());

@@ -1,4 +1,4 @@
-//! The browser's debugging protocol: tabs over HTTP, pages over a socket each.
+//! The Chrome DevTools Protocol: tabs over HTTP, pages over one WebSocket each.
 
 use super::{Browser, Tab};
 use crate::error::GuestError;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tungstenite::{Message, WebSocket, client};
 
 const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// A page that has not loaded by then is taken as it is.
+/// A page that has not loaded by then is used as it is.
 const LOAD_LIMIT: Duration = Duration::from_mins(1);
 const LOAD_POLL: Duration = Duration::from_millis(250);
 
@@ -50,11 +50,11 @@ impl Cdp {
                 body: text.chars().take(200).collect(),
             });
         }
-        // Closing a tab answers in words.
+        // Closing a tab returns plain text.
         Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
     }
 
-    /// One request on a page's own socket.
+    /// One request on the page's WebSocket.
     fn command(&self, id: &str, method: &str, parameters: &Value) -> Result<Value, GuestError> {
         let mut socket = self.connect(id)?;
         let request = json!({"id": 1, "method": method, "params": parameters}).to_string();
@@ -71,7 +71,7 @@ impl Cdp {
                 };
             }
         }
-        Err(Self::lost(method, &"no answer in time"))
+        Err(Self::lost(method, &"no reply in time"))
     }
 
     fn connect(&self, id: &str) -> Result<WebSocket<TcpStream>, GuestError> {
@@ -135,10 +135,10 @@ impl Browser for Cdp {
 
     fn evaluate(&self, id: &str, expression: &str) -> Result<Value, GuestError> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true});
-        let answer = self.command(id, "Runtime.evaluate", &parameters)?;
-        match answer.get("exceptionDetails") {
+        let reply = self.command(id, "Runtime.evaluate", &parameters)?;
+        match reply.get("exceptionDetails") {
             Some(details) => Err(Self::lost("evaluate", &details)),
-            None => Ok(answer["result"].get("value").cloned().unwrap_or(Value::Null)),
+            None => Ok(reply["result"].get("value").cloned().unwrap_or(Value::Null)),
         }
     }
 
@@ -149,8 +149,8 @@ impl Browser for Cdp {
             "paperWidth": 8.5, "paperHeight": 11, "marginTop": 0, "marginBottom": 0, "marginLeft": 0,
             "marginRight": 0, "preferCSSPageSize": false
         });
-        let answer = self.command(id, "Page.printToPDF", &parameters)?;
-        let data = answer["data"].as_str().ok_or_else(|| Self::lost("pdf", &"no data"))?;
+        let reply = self.command(id, "Page.printToPDF", &parameters)?;
+        let data = reply["data"].as_str().ok_or_else(|| Self::lost("pdf", &"no data"))?;
         base64::engine::general_purpose::STANDARD.decode(data).map_err(|error| Self::lost("pdf", &error))
     }
 }

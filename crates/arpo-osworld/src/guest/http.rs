@@ -24,22 +24,22 @@ impl Default for Ports {
     }
 }
 
-/// How long and how often.
+/// Timeouts and retries of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patience {
-    /// For a call that the server answers from what it has.
+pub struct RetryPolicy {
+    /// Timeout of a quick call.
     pub quick: Duration,
-    /// For a command; the server itself ends one after 120 s.
+    /// Timeout of a command; the server itself kills one after 120 s.
     pub command: Duration,
-    /// For a file to be sent or opened.
+    /// Timeout of sending or opening a file.
     pub slow: Duration,
-    /// Tries of a call that got no answer.
+    /// Attempts of a call without a response.
     pub tries: u32,
     /// Between tries.
     pub interval: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             quick: Duration::from_mins(1),
@@ -56,22 +56,22 @@ pub struct HttpGuest {
     agent: ureq::Agent,
     host: String,
     ports: Ports,
-    patience: Patience,
+    retry: RetryPolicy,
     token: Option<String>,
     browser: Cdp,
-    /// No call and no pause goes beyond it.
+    /// Calls and pauses end by then.
     deadline: Option<Instant>,
 }
 
-const ANSWER_LIMIT_BYTES: u64 = 1 << 30;
+const RESPONSE_LIMIT_BYTES: u64 = 1 << 30;
 
-/// An answer.
-struct Answer {
+/// A response.
+struct HttpResponse {
     status: u16,
     body: Vec<u8>,
 }
 
-/// What is sent.
+/// The body of a request.
 pub(super) enum Body<'a> {
     None,
     Json(Value),
@@ -80,39 +80,45 @@ pub(super) enum Body<'a> {
 }
 
 impl HttpGuest {
-    /// A guest at a host. A token, where the guest asks for one, is sent as a bearer's.
-    pub fn new(host: &str, ports: Ports, patience: Patience, token: Option<String>) -> Self {
+    /// A guest at a host. A token, where the guest requires one, is sent as a bearer token.
+    pub fn new(host: &str, ports: Ports, retry: RetryPolicy, token: Option<String>) -> Self {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
         let browser = Cdp::new(host, ports.chromium);
-        Self { agent, host: host.to_owned(), ports, patience, token, browser, deadline: None }
+        Self { agent, host: host.to_owned(), ports, retry, token, browser, deadline: None }
     }
 
-    /// From now on nothing takes longer than until then.
+    /// Sets the deadline of all following calls.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
     }
 
-    /// As much of a time as the deadline leaves.
+    /// A duration, cut off at the deadline.
     fn within(&self, time: Duration) -> Duration {
         self.deadline.map_or(time, |deadline| time.min(deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// A call, tried again while there is no answer. A command is sent once only: it may have run.
-    fn call(&self, path: &str, body: &Body<'_>, limit: Duration, tries: u32) -> Result<Answer, GuestError> {
+    /// A call, retried while there is no response. A command is sent only once: it may have run.
+    fn call(
+        &self,
+        path: &str,
+        body: &Body<'_>,
+        limit: Duration,
+        tries: u32,
+    ) -> Result<HttpResponse, GuestError> {
         let mut last = String::new();
         for attempt in 0..tries.max(1) {
             if attempt > 0 {
-                self.pause(self.patience.interval);
+                self.pause(self.retry.interval);
             }
             match self.send(path, body, limit) {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(error) => last = error,
             }
         }
         Err(GuestError::Unreachable { call: path.to_owned(), problem: last })
     }
 
-    fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<Answer, String> {
+    fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<HttpResponse, String> {
         let limit = self.within(limit);
         if limit.is_zero() {
             return Err("the deadline has passed".into());
@@ -145,54 +151,53 @@ impl HttpGuest {
         };
         let mut response = sent.map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(ANSWER_LIMIT_BYTES).read_to_vec();
-        Ok(Answer { status, body: body.map_err(|error| error.to_string())? })
+        let body = response.body_mut().with_config().limit(RESPONSE_LIMIT_BYTES).read_to_vec();
+        Ok(HttpResponse { status, body: body.map_err(|error| error.to_string())? })
     }
 
-    fn question(&self, path: &str, body: &Body<'_>) -> Result<Option<Vec<u8>>, GuestError> {
-        let answer = self.call(path, body, self.patience.quick, self.patience.tries)?;
-        Ok((answer.status == 200).then_some(answer.body))
+    fn query(&self, path: &str, body: &Body<'_>) -> Result<Option<Vec<u8>>, GuestError> {
+        let response = self.call(path, body, self.retry.quick, self.retry.tries)?;
+        Ok((response.status == 200).then_some(response.body))
     }
 
-    /// An answer that has to be there.
-    pub(super) fn wanted(&self, path: &str, body: &Body<'_>) -> Result<Vec<u8>, GuestError> {
-        let answer = self.call(path, body, self.patience.quick, self.patience.tries)?;
-        if answer.status == 200 { Ok(answer.body) } else { Err(refused(path, &answer)) }
+    /// A call whose response must have status 200.
+    pub(super) fn require(&self, path: &str, body: &Body<'_>) -> Result<Vec<u8>, GuestError> {
+        let response = self.call(path, body, self.retry.quick, self.retry.tries)?;
+        if response.status == 200 { Ok(response.body) } else { Err(refused(path, &response)) }
     }
 
     fn json(&self, path: &str, body: &Body<'_>) -> Result<Option<Value>, GuestError> {
-        Ok(self.question(path, body)?.and_then(|body| serde_json::from_slice(&body).ok()))
+        Ok(self.query(path, body)?.and_then(|body| serde_json::from_slice(&body).ok()))
     }
 
-    /// A request to do something: a refusal is an error with the server's words.
-    fn order(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<(), GuestError> {
-        let answer = self.call(path, body, limit, self.patience.tries)?;
-        if answer.status == 200 {
+    /// A request to do something: a refusal is an error with the server's message.
+    fn perform(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<(), GuestError> {
+        let response = self.call(path, body, limit, self.retry.tries)?;
+        if response.status == 200 {
             return Ok(());
         }
-        Err(refused(path, &answer))
+        Err(refused(path, &response))
     }
 
-    fn window_order(&self, path: &str, window: &Window) -> Result<(), GuestError> {
+    fn perform_on_window(&self, path: &str, window: &Window) -> Result<(), GuestError> {
         let body = json!({"window_name": window.name, "strict": window.strict, "by_class": window.by_class});
-        self.order(path, &Body::Json(body), self.patience.quick)
+        self.perform(path, &Body::Json(body), self.retry.quick)
     }
 }
 
-fn refused(path: &str, answer: &Answer) -> GuestError {
-    let body = String::from_utf8_lossy(&answer.body).chars().take(500).collect();
-    GuestError::Refused { call: path.to_owned(), status: answer.status, body }
+fn refused(path: &str, response: &HttpResponse) -> GuestError {
+    let body = String::from_utf8_lossy(&response.body).chars().take(500).collect();
+    GuestError::Refused { call: path.to_owned(), status: response.status, body }
 }
 
 impl Guest for HttpGuest {
     fn run(&self, command: &Command) -> Result<Option<Output>, GuestError> {
-        let answer = self.call("/execute", &Body::Json(command.body()), self.patience.command, 1)?;
-        if answer.status != 200 {
+        let response = self.call("/execute", &Body::Json(command.body()), self.retry.command, 1)?;
+        if response.status != 200 {
             return Ok(None);
         }
-        let value: Value = serde_json::from_slice(&answer.body).map_err(|error| GuestError::Unreachable {
-            call: "/execute".into(),
-            problem: error.to_string(),
+        let value: Value = serde_json::from_slice(&response.body).map_err(|error| {
+            GuestError::Unreachable { call: "/execute".into(), problem: error.to_string() }
         })?;
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         Ok(Some(Output {
@@ -203,43 +208,43 @@ impl Guest for HttpGuest {
     }
 
     fn launch(&self, command: &Command) -> Result<(), GuestError> {
-        self.order("/setup/launch", &Body::Json(command.body()), self.patience.quick)
+        self.perform("/setup/launch", &Body::Json(command.body()), self.retry.quick)
     }
 
     fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
-        self.question("/file", &Body::Form(&[("file_path", path)]))
+        self.query("/file", &Body::Form(&[("file_path", path)]))
     }
 
     fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {
         let (kind, body) = multipart(path, content);
-        self.order("/setup/upload", &Body::Bytes(&kind, body), self.patience.slow)
+        self.perform("/setup/upload", &Body::Bytes(&kind, body), self.retry.slow)
     }
 
     fn open_file(&self, path: &str) -> Result<(), GuestError> {
-        // Verified's server answers when the window is there, which may take long.
-        self.order("/setup/open_file", &Body::Json(json!({"path": path})), self.patience.slow * 3)
+        // Verified's server responds when the window is open, which may take long.
+        self.perform("/setup/open_file", &Body::Json(json!({"path": path})), self.retry.slow * 3)
     }
 
     fn activate_window(&self, window: &Window) -> Result<(), GuestError> {
-        self.window_order("/setup/activate_window", window)
+        self.perform_on_window("/setup/activate_window", window)
     }
 
     fn close_window(&self, window: &Window) -> Result<(), GuestError> {
-        self.window_order("/setup/close_window", window)
+        self.perform_on_window("/setup/close_window", window)
     }
 
     fn change_wallpaper(&self, path: &str) -> Result<(), GuestError> {
-        self.order("/setup/change_wallpaper", &Body::Json(json!({"path": path})), self.patience.quick)
+        self.perform("/setup/change_wallpaper", &Body::Json(json!({"path": path})), self.retry.quick)
     }
 
     fn accessibility_tree(&self) -> Result<Option<String>, GuestError> {
-        let answer = self.json("/accessibility", &Body::None)?;
-        Ok(answer.and_then(|value| value["AT"].as_str().map(str::to_owned)))
+        let response = self.json("/accessibility", &Body::None)?;
+        Ok(response.and_then(|value| value["AT"].as_str().map(str::to_owned)))
     }
 
     fn terminal_output(&self) -> Result<Option<String>, GuestError> {
-        let answer = self.json("/terminal", &Body::None)?;
-        Ok(answer.and_then(|value| value["output"].as_str().map(str::to_owned)))
+        let response = self.json("/terminal", &Body::None)?;
+        Ok(response.and_then(|value| value["output"].as_str().map(str::to_owned)))
     }
 
     fn screen_size(&self) -> Result<Option<Value>, GuestError> {
@@ -251,25 +256,25 @@ impl Guest for HttpGuest {
     }
 
     fn wallpaper(&self) -> Result<Option<Vec<u8>>, GuestError> {
-        self.question("/wallpaper", &Body::Json(json!({})))
+        self.query("/wallpaper", &Body::Json(json!({})))
     }
 
     fn desktop_path(&self) -> Result<Option<String>, GuestError> {
-        let answer = self.json("/desktop_path", &Body::Json(json!({})))?;
-        Ok(answer.and_then(|value| value["desktop_path"].as_str().map(str::to_owned)))
+        let response = self.json("/desktop_path", &Body::Json(json!({})))?;
+        Ok(response.and_then(|value| value["desktop_path"].as_str().map(str::to_owned)))
     }
 
     fn list_directory(&self, path: &str) -> Result<Option<Value>, GuestError> {
-        let answer = self.json("/list_directory", &Body::Json(json!({"path": path})))?;
-        Ok(answer.and_then(|value| value.get("directory_tree").cloned()))
+        let response = self.json("/list_directory", &Body::Json(json!({"path": path})))?;
+        Ok(response.and_then(|value| value.get("directory_tree").cloned()))
     }
 
-    /// User "" and password "password", as OSWorld's image has it.
+    /// User "" and password "password", as in OSWorld's image.
     fn vlc_status(&self) -> Result<Option<Vec<u8>>, GuestError> {
         let url = format!("http://{}:{}/requests/status.xml", self.host, self.ports.vlc);
         let lost = |problem: String| GuestError::Unreachable { call: "VLC's status".into(), problem };
         let secret = base64::engine::general_purpose::STANDARD.encode(":password");
-        let limit = self.within(self.patience.quick);
+        let limit = self.within(self.retry.quick);
         let request = self.agent.get(&url).config().timeout_global(Some(limit)).build();
         let response = request.header("Authorization", format!("Basic {secret}")).call();
         let mut response = response.map_err(|error| lost(error.to_string()))?;
@@ -288,7 +293,7 @@ impl Guest for HttpGuest {
     }
 }
 
-/// The fields `file_path` and `file_data` as a form of several parts, and its type.
+/// The fields `file_path` and `file_data` as a multipart form, and its content type.
 fn multipart(path: &str, content: &[u8]) -> (String, Vec<u8>) {
     let mut boundary = String::from("arpo-part");
     while content.windows(boundary.len()).any(|piece| piece == boundary.as_bytes()) {

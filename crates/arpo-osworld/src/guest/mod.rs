@@ -1,7 +1,7 @@
 //! A guest: a desktop with OSWorld's server in it, as set-up steps and getters use it.
 //!
-//! An answer that says no is `None` where OSWorld's controller would give `None`; a guest that gives no answer at
-//! all is an error, so that a dead desktop is never taken for a wrong result.
+//! A refusal is `None` where OSWorld's controller would return `None`; a guest that does not respond at all is an
+//! error, so that a dead desktop is never mistaken for a wrong result.
 
 pub mod cdp;
 pub mod http;
@@ -60,7 +60,7 @@ impl Command {
         }
     }
 
-    /// Every text of it changed.
+    /// Applies a function to every text of it.
     #[must_use]
     pub fn map(&self, change: impl Fn(&str) -> String) -> Self {
         let line = match &self.line {
@@ -87,7 +87,7 @@ pub struct Output {
 pub struct Window {
     /// Its title or class.
     pub name: String,
-    /// The whole of it, letter by letter.
+    /// The exact title or class.
     pub strict: bool,
     /// The class, not the title.
     pub by_class: bool,
@@ -108,7 +108,7 @@ pub struct Tab {
 pub trait Browser {
     /// The tabs that are open.
     fn tabs(&self) -> Result<Vec<Tab>, GuestError>;
-    /// Opens an address in a new tab and waits for it to load, at most the browser's limit; too slow is no error.
+    /// Opens an address in a new tab and waits for it to load, up to the browser's limit; a timeout is not an error.
     fn open(&self, url: &str) -> Result<Tab, GuestError>;
     /// Closes a tab.
     fn close(&self, id: &str) -> Result<(), GuestError>;
@@ -118,9 +118,9 @@ pub trait Browser {
     fn pdf(&self, id: &str) -> Result<Vec<u8>, GuestError>;
 }
 
-/// A desktop that can be prepared and looked at.
+/// A desktop that can be set up and inspected.
 pub trait Guest {
-    /// Runs a command and waits for it; none if the guest says it could not.
+    /// Runs a command and waits for it; none if the guest refused.
     fn run(&self, command: &Command) -> Result<Option<Output>, GuestError>;
     /// Starts a command.
     fn launch(&self, command: &Command) -> Result<(), GuestError>;

@@ -1,4 +1,4 @@
-//! What a metric is called with, and the few ways of asking for it.
+//! The arguments of a metric, and accessors for them.
 
 use crate::error::MetricError;
 use crate::state::State;
@@ -9,25 +9,25 @@ use std::path::PathBuf;
 /// A score in [0, 1], or why there is none.
 pub type Score = Result<f64, MetricError>;
 
-/// What holds for all metrics of a run.
+/// Settings of all metrics of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Whose functions to be like.
+    /// Which generation of functions to use.
     pub generation: Generation,
     /// A Python that may run files of the guest on this host, for the two tasks whose checker is a Python file.
-    /// Without one they are an error: code of an agent is not run unasked.
+    /// Without one they are an error: code of an agent does not run by default.
     pub python: Option<PathBuf>,
 }
 
 /// The arguments of a metric.
 pub struct Call<'a> {
-    /// What is judged.
+    /// The result to score.
     pub result: &'a State,
     /// What it should be.
     pub expected: Option<&'a State>,
     /// Further arguments by name.
     pub options: &'a Map<String, Value>,
-    /// What holds for all metrics.
+    /// Settings of all metrics.
     pub settings: &'a Settings,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
         self.options.get(name).and_then(Value::as_f64)
     }
 
-    /// Whether either of the two files is not there, which many metrics answer with 0.
+    /// Whether either of the two files is missing, which many metrics score 0.
     pub fn lacks_a_file(&self) -> Result<bool, MetricError> {
         Ok(self.result.is_falsy() || self.expected()?.is_falsy())
     }

@@ -131,7 +131,7 @@ fn is_expected_bookmarks(call: &Call<'_>) -> Score {
     }
 }
 
-/// Whether a set is what some choice of one from each entry makes.
+/// Whether choosing one of each entry can make this set.
 fn is_a_choice(found: &BTreeSet<String>, choices: &[Value]) -> bool {
     fn choose(found: &BTreeSet<String>, choices: &[Value], chosen: &mut BTreeSet<String>) -> bool {
         let Some((first, rest)) = choices.split_first() else { return chosen == found };

@@ -8,8 +8,8 @@ use crate::error::MetricError;
 use crate::state::State;
 use crate::text::python;
 
-/// What is looked at: `examine_...` in the options.
-struct Examined {
+/// What to compare: `examine_...` in the options.
+struct ExamineOptions {
     early: bool,
     tolerance: f64,
     names: Vec<(&'static str, bool)>,
@@ -43,7 +43,7 @@ const OFF: &[&str] = &[
     "modify_height",
 ];
 
-impl Examined {
+impl ExamineOptions {
     fn new(call: &Call<'_>) -> Self {
         let option =
             |name: &'static str, default: bool| (name, call.flag(&format!("examine_{name}"), default));
@@ -57,13 +57,13 @@ impl Examined {
         self.names.iter().any(|(other, on)| *other == name && *on)
     }
 
-    /// ARPO era: the same number. Verified: within half a percent of the larger; a number and none raise.
+    /// ARPO era: equal. Verified: within half a percent of the larger; a number and none raise.
     fn near(&self, a: Option<i64>, b: Option<i64>) -> Result<bool, MetricError> {
         if a == b || self.early {
             return Ok(a == b);
         }
         let (Some(a), Some(b)) = (a, b) else {
-            return if a == Some(0) || b == Some(0) { Ok(false) } else { Err(no_place()) };
+            return if a == Some(0) || b == Some(0) { Ok(false) } else { Err(no_position()) };
         };
         if a == 0 || b == 0 {
             return Ok(false);
@@ -82,8 +82,8 @@ impl Examined {
     }
 }
 
-fn no_place() -> MetricError {
-    MetricError::raises("a shape without a place")
+fn no_position() -> MetricError {
+    MetricError::raises("a shape without a position")
 }
 
 /// A missing result is python-pptx's empty presentation; a missing file raises.
@@ -91,21 +91,21 @@ pub(super) fn compare_pptx_files(call: &Call<'_>) -> Score {
     let open =
         |state: &State| if state.is_none() { Ok(Deck::default()) } else { Deck::open(&state.file()?.bytes) };
     let (first, second) = (open(call.result)?, open(call.expected()?)?);
-    let examined = Examined::new(call);
-    if first.slides.len() != second.slides.len() && examined.on("number_of_slides") {
+    let options = ExamineOptions::new(call);
+    if first.slides.len() != second.slides.len() && options.on("number_of_slides") {
         return Ok(0.0);
     }
     for (number, (first, second)) in first.slides.iter().zip(&second.slides).enumerate() {
-        if !same_slide(&examined, number + 1, first, second)? {
+        if !same_slide(&options, number + 1, first, second)? {
             return Ok(0.0);
         }
     }
     Ok(yes(true))
 }
 
-fn same_slide(examined: &Examined, number: usize, a: &Slide, b: &Slide) -> Result<bool, MetricError> {
-    // The ARPO era's question for the background answers nothing for any slide.
-    if !examined.early && background(a)? != background(b)? && examined.on("background_color") {
+fn same_slide(options: &ExamineOptions, number: usize, a: &Slide, b: &Slide) -> Result<bool, MetricError> {
+    // In the ARPO era the background query returns nothing for any slide.
+    if !options.early && background(a)? != background(b)? && options.on("background_color") {
         return Ok(false);
     }
     let notes = |slide: &Slide| {
@@ -113,20 +113,20 @@ fn same_slide(examined: &Examined, number: usize, a: &Slide, b: &Slide) -> Resul
             .notes
             .clone()
             .map(|text| python::strip(&text).to_owned())
-            .ok_or_else(|| MetricError::raises("no place for notes"))
+            .ok_or_else(|| MetricError::raises("no placeholder for notes"))
     };
-    if notes(a)? != notes(b)? && examined.on("note") {
+    if notes(a)? != notes(b)? && options.on("note") {
         return Ok(false);
     }
-    if !examined.early && a.shapes.len() != b.shapes.len() {
+    if !options.early && a.shapes.len() != b.shapes.len() {
         return Ok(false);
     }
     for (first, second) in a.shapes.iter().zip(&b.shapes) {
-        if !same_shape(examined, number, (a, first), (b, second))? {
+        if !same_shape(options, number, (a, first), (b, second))? {
             return Ok(false);
         }
     }
-    Ok(examined.early || same_text_shapes(examined, a, b))
+    Ok(options.early || same_text_shapes(options, a, b))
 }
 
 fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
@@ -140,51 +140,55 @@ fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
 }
 
 fn same_shape(
-    examined: &Examined,
+    options: &ExamineOptions,
     number: usize,
     (slide_a, a): (&Slide, &Shape),
     (slide_b, b): (&Slide, &Shape),
 ) -> Result<bool, MetricError> {
-    if !examined.early {
+    if !options.early {
         a.known_kind()?;
         b.known_kind()?;
     }
-    if !in_place(examined, number, a, b)? {
+    if !positions_hold(options, number, a, b)? {
         return Ok(false);
     }
-    if !examined.early && a.kind == Kind::Table && !same_table(examined, a, b)? {
+    if !options.early && a.kind == Kind::Table && !same_table(options, a, b)? {
         return Ok(false);
     }
     let (Some(first), Some(second)) = (&a.paragraphs, &b.paragraphs) else { return Ok(true) };
     let stripped = |shape: &Shape| python::strip(&shape.text().unwrap_or_default()).to_owned();
-    if stripped(a) != stripped(b) && examined.on("text") {
+    if stripped(a) != stripped(b) && options.on("text") {
         return Ok(false);
     }
-    if !examined.early && first.len() != second.len() {
+    if !options.early && first.len() != second.len() {
         return Ok(false);
     }
     for (first, second) in first.iter().zip(second) {
-        if !same_paragraph(examined, first, second) {
+        if !same_paragraph(options, first, second) {
             return Ok(false);
         }
         let runs = first.runs.len().min(second.runs.len());
-        if runs > 0 && examined.on("bullets") && !same_bullets(examined, &slide_a.bullets, &slide_b.bullets)?
-        {
+        if runs > 0 && options.on("bullets") && !same_bullets(options, &slide_a.bullets, &slide_b.bullets)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// The rules on places, most of them made for one task each.
-fn in_place(examined: &Examined, number: usize, a: &Shape, b: &Shape) -> Result<bool, MetricError> {
-    let same = || examined.same_frame(a, b);
-    let compare = |at: usize| a.frame[at].zip(b.frame[at]).ok_or_else(no_place);
-    let (can_say, text) = (a.paragraphs.is_some() && b.paragraphs.is_some(), a.text().unwrap_or_default());
-    let same_text = can_say && a.text() == b.text();
-    let neither_says = a.paragraphs.is_none() && b.paragraphs.is_none();
+/// The rules on positions, most of them made for one task each.
+fn positions_hold(
+    options: &ExamineOptions,
+    number: usize,
+    a: &Shape,
+    b: &Shape,
+) -> Result<bool, MetricError> {
+    let same = || options.same_frame(a, b);
+    let compare = |at: usize| a.frame[at].zip(b.frame[at]).ok_or_else(no_position);
+    let (have_text, text) = (a.paragraphs.is_some() && b.paragraphs.is_some(), a.text().unwrap_or_default());
+    let same_text = have_text && a.text() == b.text();
+    let no_text = a.paragraphs.is_none() && b.paragraphs.is_none();
     let both_are = |kind: Kind| Ok::<_, MetricError>(a.known_kind()? == kind && b.known_kind()? == kind);
-    if examined.on("title_bottom_position") {
+    if options.on("title_bottom_position") {
         if same_text {
             if text == "Product Comparison" && is_above(compare(1)?, 3_600_000) {
                 return Ok(false);
@@ -193,7 +197,7 @@ fn in_place(examined: &Examined, number: usize, a: &Shape, b: &Shape) -> Result<
             return Ok(false);
         }
     }
-    if examined.on("table_bottom_position") {
+    if options.on("table_bottom_position") {
         if number == 3 && both_are(Kind::Table)? {
             if is_above(compare(1)?, 3_600_000) {
                 return Ok(false);
@@ -202,83 +206,83 @@ fn in_place(examined: &Examined, number: usize, a: &Shape, b: &Shape) -> Result<
             return Ok(false);
         }
     }
-    if examined.on("right_position") && number == 2 && neither_says && is_above(compare(0)?, 4_320_000) {
+    if options.on("right_position") && number == 2 && no_text && is_above(compare(0)?, 4_320_000) {
         return Ok(false);
     }
-    if examined.on("top_position") {
+    if options.on("top_position") {
         if number == 2 && both_are(Kind::Picture)? {
             let (first, second) = compare(1)?;
             if first >= second || first > 1_980_000 {
                 return Ok(false);
             }
-        } else if examined.early && !same()? {
+        } else if options.early && !same()? {
             return Ok(false);
         }
     }
-    if examined.on("shape_for_shift_size")
+    if options.on("shape_for_shift_size")
         && !same()?
         && !(same_text && text == "Elaborate on what you want to discuss.")
     {
         return Ok(false);
     }
-    if !same()? && examined.on("shape") {
+    if !same()? && options.on("shape") {
         return Ok(false);
     }
-    if examined.on("image_size") {
+    if options.on("image_size") {
         let sizes = || {
             Ok::<_, MetricError>(
-                examined.near(a.frame[2], b.frame[2])? && examined.near(a.frame[3], b.frame[3])?,
+                options.near(a.frame[2], b.frame[2])? && options.near(a.frame[3], b.frame[3])?,
             )
         };
         if !(if both_are(Kind::Picture)? { sizes()? } else { same()? }) {
             return Ok(false);
         }
     }
-    if examined.on("modify_height") {
-        let only_height = neither_says || both_are(Kind::Freeform)?;
-        if !(if only_height { examined.near(a.frame[3], b.frame[3])? } else { same()? }) {
+    if options.on("modify_height") {
+        let only_height = no_text || both_are(Kind::Freeform)?;
+        if !(if only_height { options.near(a.frame[3], b.frame[3])? } else { same()? }) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Not beyond what it was, or not far enough.
+/// Not moved beyond its old position, or not far enough.
 fn is_above((now, before): (i64, i64), least: i64) -> bool {
     now <= before || now < least
 }
 
-fn same_alignment(examined: &Examined, a: &Paragraph, b: &Paragraph) -> bool {
+fn same_alignment(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> bool {
     let effective =
-        |paragraph: &Paragraph| paragraph.alignment.clone().or_else(|| (!examined.early).then(|| "l".into()));
+        |paragraph: &Paragraph| paragraph.alignment.clone().or_else(|| (!options.early).then(|| "l".into()));
     effective(a) == effective(b)
 }
 
-fn same_paragraph(examined: &Examined, a: &Paragraph, b: &Paragraph) -> bool {
-    if (examined.on("alignment") && !same_alignment(examined, a, b))
-        || (examined.on("text") && a.text != b.text)
-        || (examined.on("indent") && a.level != b.level)
-        || (!examined.early && a.runs.len() != b.runs.len())
+fn same_paragraph(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> bool {
+    if (options.on("alignment") && !same_alignment(options, a, b))
+        || (options.on("text") && a.text != b.text)
+        || (options.on("indent") && a.level != b.level)
+        || (!options.early && a.runs.len() != b.runs.len())
     {
         return false;
     }
-    a.runs.iter().zip(&b.runs).all(|(a, b)| same_run(examined, a, b))
+    a.runs.iter().zip(&b.runs).all(|(a, b)| same_run(options, a, b))
 }
 
-fn same_run(examined: &Examined, a: &Run, b: &Run) -> bool {
-    let differs = (examined.on("font_name") && a.font != b.font)
-        || (examined.on("font_size") && a.size != b.size)
-        || (examined.on("font_bold") && !same_flag(examined, a.bold, b.bold))
-        || (examined.on("font_italic") && !same_flag(examined, a.italic, b.italic))
-        || (examined.on("color_rgb") && other_color(a, b))
-        || (examined.on("font_underline") && !same_underline(examined, a, b))
-        || (examined.on("strike_through") && a.strike != b.strike);
+fn same_run(options: &ExamineOptions, a: &Run, b: &Run) -> bool {
+    let differs = (options.on("font_name") && a.font != b.font)
+        || (options.on("font_size") && a.size != b.size)
+        || (options.on("font_bold") && !same_flag(options, a.bold, b.bold))
+        || (options.on("font_italic") && !same_flag(options, a.italic, b.italic))
+        || (options.on("color_rgb") && other_color(a, b))
+        || (options.on("font_underline") && !same_underline(options, a, b))
+        || (options.on("strike_through") && a.strike != b.strike);
     !differs
 }
 
-/// Verified: saying nothing is saying no.
-fn same_flag(examined: &Examined, a: Option<bool>, b: Option<bool>) -> bool {
-    if examined.early { a == b } else { a.unwrap_or(false) == b.unwrap_or(false) }
+/// Verified: unset counts as false.
+fn same_flag(options: &ExamineOptions, a: Option<bool>, b: Option<bool>) -> bool {
+    if options.early { a == b } else { a.unwrap_or(false) == b.unwrap_or(false) }
 }
 
 /// Only plain colours are compared, and only where both are.
@@ -286,16 +290,16 @@ fn other_color(a: &Run, b: &Run) -> bool {
     matches!((&a.color, &b.color), (Some(a), Some(b)) if a != b)
 }
 
-/// Verified: saying nothing differs from a single line, but from no other underlining.
-fn same_underline(examined: &Examined, a: &Run, b: &Run) -> bool {
+/// Verified: unset differs from a single line, but from no other underlining.
+fn same_underline(options: &ExamineOptions, a: &Run, b: &Run) -> bool {
     match (a.underline.as_deref(), b.underline.as_deref()) {
-        (None, Some(line)) | (Some(line), None) if !examined.early => line != "sng",
+        (None, Some(line)) | (Some(line), None) if !options.early => line != "sng",
         (a, b) => a == b,
     }
 }
 
 /// Verified: tables cell by cell. Bold, italic and underline count whatever the options say.
-fn same_table(examined: &Examined, a: &Shape, b: &Shape) -> Result<bool, MetricError> {
+fn same_table(options: &ExamineOptions, a: &Shape, b: &Shape) -> Result<bool, MetricError> {
     let (Some(first), Some(second)) = (&a.table, &b.table) else {
         return Err(MetricError::raises("a shape without a table"));
     };
@@ -308,10 +312,10 @@ fn same_table(examined: &Examined, a: &Shape, b: &Shape) -> Result<bool, MetricE
         }
         for (first, second) in first.iter().zip(second) {
             let same = |(a, b): (&Run, &Run)| {
-                !(examined.on("color_rgb") && other_color(a, b))
-                    && same_flag(examined, a.bold, b.bold)
-                    && same_flag(examined, a.italic, b.italic)
-                    && same_underline(examined, a, b)
+                !(options.on("color_rgb") && other_color(a, b))
+                    && same_flag(options, a.bold, b.bold)
+                    && same_flag(options, a.italic, b.italic)
+                    && same_underline(options, a, b)
             };
             if first.runs.len() != second.runs.len() || !first.runs.iter().zip(&second.runs).all(same) {
                 return Ok(false);
@@ -325,9 +329,9 @@ fn same_table(examined: &Examined, a: &Shape, b: &Shape) -> Result<bool, MetricE
 ///
 /// ARPO era: level, letter, text and colour, empty paragraphs too; an empty part of a text raises. Verified: only
 /// paragraphs with text, no colour; where the original would raise it lets the comparison pass.
-fn same_bullets(examined: &Examined, a: &[Bullet], b: &[Bullet]) -> Result<bool, MetricError> {
+fn same_bullets(options: &ExamineOptions, a: &[Bullet], b: &[Bullet]) -> Result<bool, MetricError> {
     let broken = a.iter().chain(b).any(|bullet| bullet.text.is_none());
-    if examined.early {
+    if options.early {
         return if broken { Err(MetricError::raises("an empty part of a text")) } else { Ok(a == b) };
     }
     if broken {
@@ -346,20 +350,20 @@ fn same_bullets(examined: &Examined, a: &[Bullet], b: &[Bullet]) -> Result<bool,
 }
 
 /// Verified: shapes with text, those in groups too, once more: their number, texts and alignments.
-fn same_text_shapes(examined: &Examined, a: &Slide, b: &Slide) -> bool {
+fn same_text_shapes(options: &ExamineOptions, a: &Slide, b: &Slide) -> bool {
     let texts = |slide: &Slide| slide.shapes.iter().flat_map(Shape::texts).cloned().collect::<Vec<Shape>>();
     let (first, second) = (texts(a), texts(b));
     if first.len() != second.len() {
         return false;
     }
-    if !examined.on("alignment") {
+    if !options.on("alignment") {
         return true;
     }
     first.iter().zip(&second).all(|(a, b)| {
         let stripped = |shape: &Shape| python::strip(&shape.text().unwrap_or_default()).to_owned();
         let (Some(first), Some(second)) = (&a.paragraphs, &b.paragraphs) else { return true };
-        (!examined.on("text") || stripped(a) == stripped(b))
+        (!options.on("text") || stripped(a) == stripped(b))
             && first.len() == second.len()
-            && first.iter().zip(second).all(|(a, b)| same_alignment(examined, a, b))
+            && first.iter().zip(second).all(|(a, b)| same_alignment(options, a, b))
     })
 }

@@ -1,4 +1,4 @@
-//! Metrics on text documents: whether two say the same, and how one is formatted.
+//! Metrics on text documents: whether two have the same text, and how one is formatted.
 
 use super::call::{text, yes};
 use super::{Call, Metric, Score, metric};
@@ -39,12 +39,12 @@ fn open(state: &State) -> Result<Document, MetricError> {
     Document::open(&state.file()?.bytes)
 }
 
-/// The result's document; none where the original answers 0: no file, or one that cannot be opened.
+/// The result's document; none where the original returns 0: no file, or one that cannot be opened.
 fn one(call: &Call<'_>) -> Option<Document> {
     open(call.result).ok()
 }
 
-/// Both documents; none where the original answers 0.
+/// Both documents; none where the original returns 0.
 fn both(call: &Call<'_>) -> Result<Option<(Document, Document)>, MetricError> {
     Ok(open(call.result).ok().zip(open(call.expected()?).ok()))
 }
@@ -131,7 +131,7 @@ fn runs(document: &Document) -> impl Iterator<Item = &Run> {
     document.paragraphs.iter().flat_map(|paragraph| &paragraph.runs)
 }
 
-/// Pairs of runs at the same place in both documents, as far as both go.
+/// Pairs of runs at the same position in both documents, up to the shorter one.
 fn run_pairs<'a>(first: &'a Document, second: &'a Document) -> impl Iterator<Item = (&'a Run, &'a Run)> {
     let paragraphs = first.paragraphs.iter().zip(&second.paragraphs);
     paragraphs.flat_map(|(first, second)| first.runs.iter().zip(&second.runs))
@@ -143,19 +143,19 @@ fn compare_subscript_contains(call: &Call<'_>) -> Score {
     Ok(yes(run_pairs(&first, &second).any(|(a, b)| a.subscript == Some(true) && b.subscript == Some(true))))
 }
 
-/// Runs at the same place both have a picture or both have none.
+/// Runs at the same position both have an image or both have none.
 fn compare_contains_image(call: &Call<'_>) -> Score {
     let Some((first, second)) = both(call)? else { return Ok(0.0) };
     Ok(yes(run_pairs(&first, &second).all(|(a, b)| a.has_graphic == b.has_graphic)))
 }
 
-/// The same text, and an embedded object at the same place.
+/// The same text, and an embedded object at the same position.
 fn compare_insert_equation(call: &Call<'_>) -> Score {
     let Some((first, second)) = both(call)? else { return Ok(0.0) };
     Ok(yes(same_content(call)? && run_pairs(&first, &second).any(|(a, b)| a.has_object && b.has_object)))
 }
 
-/// There is a page break, and as many as the rule says if it says.
+/// There is a page break, and as many as the rule asks for, if it does.
 fn contains_page_break(call: &Call<'_>) -> Score {
     let Some(document) = one(call) else { return Ok(0.0) };
     let count: usize = runs(&document).map(|run| run.page_breaks).sum();
@@ -164,7 +164,7 @@ fn contains_page_break(call: &Call<'_>) -> Score {
     Ok(yes(count > 0 && wanted.is_none_or(|wanted| python::number(wanted) == Some(count as f64))))
 }
 
-/// The first paragraph says that it is centred; a document without one raises.
+/// The first paragraph is centred by its own formatting; a document without one raises.
 fn is_first_line_centered(call: &Call<'_>) -> Score {
     let Some(document) = one(call) else { return Ok(0.0) };
     let first = document.paragraphs.first().ok_or_else(|| MetricError::raises("no paragraph"))?;
@@ -223,15 +223,15 @@ fn compare_docx_tables(call: &Call<'_>) -> Score {
     Ok(1.0)
 }
 
-/// The same pictures, by their pixels.
+/// The same images, by their pixels.
 fn compare_docx_images(call: &Call<'_>) -> Score {
     let Some((first, second)) = both(call)? else { return Ok(0.0) };
-    if first.pictures.len() != second.pictures.len() {
+    if first.images.len() != second.images.len() {
         return Ok(0.0);
     }
     let pixels =
-        |bytes: &[u8]| crate::picture::Picture::decode(bytes).map(crate::picture::Picture::raw_bytes);
-    for (a, b) in first.pictures.iter().zip(&second.pictures) {
+        |bytes: &[u8]| crate::pillow::PillowImage::decode(bytes).map(crate::pillow::PillowImage::raw_bytes);
+    for (a, b) in first.images.iter().zip(&second.images) {
         if pixels(a)? != pixels(b)? {
             return Ok(0.0);
         }
@@ -253,7 +253,7 @@ fn compare_docx_lines(call: &Call<'_>) -> Score {
     Ok(yes(lines(&first) == lines(&second)))
 }
 
-/// The same paragraphs as far as both go.
+/// The same paragraphs, up to the shorter document.
 fn compare_init_lines(call: &Call<'_>) -> Score {
     let Some((first, second)) = both(call)? else { return Ok(0.0) };
     Ok(yes(first.texts().iter().zip(second.texts()).all(|(a, b)| *a == b)))
@@ -368,7 +368,7 @@ fn find_default_font(call: &Call<'_>) -> Score {
     Ok(yes(font.as_deref() == Some(wanted)))
 }
 
-/// Three words, each as like as possible to one of what is expected.
+/// Three words; the mean of their similarity to the closest expected answer.
 fn fuzzy_place_math(call: &Call<'_>) -> Score {
     if call.result.is_none() {
         return Ok(0.0);

@@ -95,7 +95,8 @@ fn is_extension_installed(call: &Call<'_>) -> Score {
 /// The same applications, in any order; the result is a Python list as `gsettings` prints it.
 fn check_gnome_favorite_apps(call: &Call<'_>) -> Score {
     let printed = text(call.result.json()?)?;
-    let apps = quoted_items(printed).ok_or_else(|| MetricError::raises(format!("{printed:?} is no list")))?;
+    let apps =
+        quoted_items(printed).ok_or_else(|| MetricError::raises(format!("{printed:?} is not a list")))?;
     Ok(yes(same_set(&apps, call.rule_list("expected")?)))
 }
 
@@ -142,7 +143,7 @@ fn is_utc_0(call: &Call<'_>) -> Score {
 fn check_text_enlarged(call: &Call<'_>) -> Score {
     let printed = text(call.result.json()?)?;
     let factor = python::parse_float(printed)
-        .ok_or_else(|| MetricError::raises(format!("{printed:?} is no number")))?;
+        .ok_or_else(|| MetricError::raises(format!("{printed:?} is not a number")))?;
     Ok(yes(factor > 1.0))
 }
 

@@ -1,11 +1,11 @@
-//! Metrics on pictures: likeness of structure, brightness, colours, size. The result comes first, then what it is
+//! Metrics on images: structural similarity, brightness, colours, size. The result comes first, then what it is
 //! compared with.
 
 use super::call::yes;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
-use crate::picture::ssim::{similarity, similarity_of_columns};
-use crate::picture::{Mode, Picture, mean};
+use crate::pillow::ssim::{similarity, similarity_of_columns};
+use crate::pillow::{Mode, PillowImage, mean};
 use crate::state::State;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ pub(super) const METRICS: &[Metric] = &[
     metric("compare_images", compare_images),
 ];
 
-fn open(state: &State) -> Result<Picture, MetricError> {
-    Picture::decode(&state.file()?.bytes)
+fn open(state: &State) -> Result<PillowImage, MetricError> {
+    PillowImage::decode(&state.file()?.bytes)
 }
 
-/// Both pictures; none where either is absent, which scores 0.
-fn both(call: &Call<'_>) -> Result<Option<(Picture, Picture)>, MetricError> {
+/// Both images; none where either is absent, which scores 0.
+fn both(call: &Call<'_>) -> Result<Option<(PillowImage, PillowImage)>, MetricError> {
     let expected = call.expected()?;
     if call.result.is_none() || expected.is_none() {
         return Ok(None);
@@ -44,9 +44,14 @@ fn both(call: &Call<'_>) -> Result<Option<(Picture, Picture)>, MetricError> {
 
 /// Whether the structure is the same.
 ///
-/// ARPO era: pictures as they are; different sizes or modes raise, and a grey one is compared by columns.
-/// Verified: both as RGB; different sizes and pictures below 7 pixels are different.
-fn same_structure(call: &Call<'_>, a: &Picture, b: &Picture, threshold: f64) -> Result<bool, MetricError> {
+/// ARPO era: images as they are; different sizes or modes raise, and a grey one is compared by columns.
+/// Verified: both as RGB; different sizes and images below 7 pixels are different.
+fn same_structure(
+    call: &Call<'_>,
+    a: &PillowImage,
+    b: &PillowImage,
+    threshold: f64,
+) -> Result<bool, MetricError> {
     if call.is_arpo_era() {
         return Ok(similarity_of_columns(a, b)? >= threshold);
     }
@@ -96,7 +101,7 @@ fn check_structure_sim_resized(call: &Call<'_>) -> Score {
     Ok(yes(same_structure(call, &content.bicubic(b.width, b.height), &b, ALIKE)?))
 }
 
-/// Darker than the other, and alike once both are brought to the same brightness.
+/// Darker than the other, and alike once both are scaled to the same brightness.
 fn check_brightness_decrease_and_structure_sim(call: &Call<'_>) -> Score {
     let Some((a, b)) = both(call)? else { return Ok(0.0) };
     let darker = b.brightness() > a.brightness();
@@ -107,7 +112,7 @@ fn check_brightness_decrease_and_structure_sim(call: &Call<'_>) -> Score {
         b = b.to_rgb();
     }
     if (a.width, a.height, a.mode) != (b.width, b.height, b.mode) {
-        return Err(MetricError::raises("pictures of different shapes"));
+        return Err(MetricError::raises("images of different shapes"));
     }
     let squares =
         a.pixels.iter().zip(&b.pixels).map(|(a, b)| ((f64::from(*a) - f64::from(*b)) / 255.0).powi(2));
@@ -115,15 +120,15 @@ fn check_brightness_decrease_and_structure_sim(call: &Call<'_>) -> Score {
     Ok(yes(darker && difference < limit))
 }
 
-/// Every byte, alpha too, times what brings the mean of grey to the target. A black picture raises.
-fn at_brightness(picture: &Picture, target: f64) -> Result<Picture, MetricError> {
-    let brightness = picture.brightness();
+/// Scales every byte, alpha too, to bring the mean grey to the target. A black image raises.
+fn at_brightness(image: &PillowImage, target: f64) -> Result<PillowImage, MetricError> {
+    let brightness = image.brightness();
     if brightness == 0.0 {
-        return Err(MetricError::raises("division by zero: a black picture"));
+        return Err(MetricError::raises("division by zero: a black image"));
     }
     let factor = target / brightness;
-    let pixels = picture.pixels.iter().map(|byte| (f64::from(*byte) * factor).min(255.0) as u8).collect();
-    Ok(Picture { pixels, ..picture.clone() })
+    let pixels = image.pixels.iter().map(|byte| (f64::from(*byte) * factor).min(255.0) as u8).collect();
+    Ok(PillowImage { pixels, ..image.clone() })
 }
 
 /// More saturated than the other, with the same hues and values.
@@ -149,13 +154,13 @@ fn check_image_mirror(call: &Call<'_>) -> Score {
     Ok(yes(same_structure(call, &a.mirrored(), &b, 0.99)?))
 }
 
-/// A picture with a palette, alike the other.
+/// An image with a palette, alike the other.
 fn check_palette_and_structure_sim(call: &Call<'_>) -> Score {
-    let pictures = match both(call) {
+    let both = match both(call) {
         Err(_) if !call.is_arpo_era() => return Ok(0.0),
         other => other?,
     };
-    let Some((a, b)) = pictures else { return Ok(0.0) };
+    let Some((a, b)) = both else { return Ok(0.0) };
     Ok(yes(same_structure(call, &a.to_rgb(), &b, ALIKE)? && a.is_palette))
 }
 
@@ -175,35 +180,35 @@ fn check_triangle_position(call: &Call<'_>) -> Score {
     if call.result.is_none() {
         return Ok(0.0);
     }
-    let picture = open(call.result)?;
-    if picture.mode == Mode::L || picture.is_palette {
-        return Err(MetricError::raises("a picture without channels"));
+    let image = open(call.result)?;
+    if image.mode == Mode::L || image.is_palette {
+        return Err(MetricError::raises("an image without channels"));
     }
-    let mut places: BTreeMap<&[u8], (usize, f64, f64)> = BTreeMap::new();
-    for (at, pixel) in picture.by_pixel().enumerate() {
-        let (count, rows, columns) = places.entry(pixel).or_default();
+    let mut sums: BTreeMap<&[u8], (usize, f64, f64)> = BTreeMap::new();
+    for (at, pixel) in image.by_pixel().enumerate() {
+        let (count, rows, columns) = sums.entry(pixel).or_default();
         *count += 1;
-        *rows += (at / picture.width) as f64;
-        *columns += (at % picture.width) as f64;
+        *rows += (at / image.width) as f64;
+        *columns += (at % image.width) as f64;
     }
-    let mut by_count: Vec<(usize, f64, f64)> = places.into_values().collect();
+    let mut by_count: Vec<(usize, f64, f64)> = sums.into_values().collect();
     by_count.sort_by_key(|(count, ..)| *count);
     let (count, rows, columns) =
-        *by_count.get(1).ok_or_else(|| MetricError::raises("a picture of one colour"))?;
+        *by_count.get(1).ok_or_else(|| MetricError::raises("an image of one colour"))?;
     let near = |sum: f64, side: usize| (sum / count as f64 - side as f64 / 2.0).abs() < 0.05 * side as f64;
-    Ok(yes(near(rows, picture.height) && near(columns, picture.width)))
+    Ok(yes(near(rows, image.height) && near(columns, image.width)))
 }
 
 /// Where the other is not black, the result is more green than anything else. The original takes the column for
-/// the row, so that a picture wider or higher than it is the other way raises when it gets there.
+/// the row, so that an image wider or higher than it is the other way raises when it gets there.
 fn check_green_background(call: &Call<'_>) -> Score {
     let Some((a, b)) = both(call)? else { return Ok(0.0) };
-    let pixel = |picture: &Picture, row: usize, column: usize| {
-        if picture.mode.channels() < 3 || row >= picture.height || column >= picture.width {
+    let pixel = |image: &PillowImage, row: usize, column: usize| {
+        if image.mode.channels() < 3 || row >= image.height || column >= image.width {
             return Err(MetricError::raises("index out of bounds"));
         }
-        let at = (row * picture.width + column) * picture.mode.channels();
-        Ok([picture.pixels[at], picture.pixels[at + 1], picture.pixels[at + 2]])
+        let at = (row * image.width + column) * image.mode.channels();
+        Ok([image.pixels[at], image.pixels[at + 1], image.pixels[at + 2]])
     };
     for first in 0..b.width {
         for second in 0..b.height {
@@ -224,12 +229,12 @@ fn check_image_size(call: &Call<'_>) -> Score {
     if call.result.is_none() {
         return Ok(0.0);
     }
-    let picture = open(call.result)?;
+    let image = open(call.result)?;
     let rule = call.rule()?;
-    let (mut width, mut height) = (picture.width, picture.height);
+    let (mut width, mut height) = (image.width, image.height);
     let ignores = rule.get("ignore_transparent").is_some_and(crate::text::python::truthy);
-    if !call.is_arpo_era() && ignores && matches!(picture.mode, Mode::La | Mode::Rgba) {
-        (width, height) = picture
+    if !call.is_arpo_era() && ignores && matches!(image.mode, Mode::La | Mode::Rgba) {
+        (width, height) = image
             .opaque_bounds()
             .map_or((0, 0), |bounds| (bounds.right - bounds.left, bounds.bottom - bounds.top));
     }
@@ -245,14 +250,16 @@ fn check_image_file_size(call: &Call<'_>) -> Score {
     if call.result.is_none() {
         return Ok(0.0);
     }
-    let limit =
-        call.rule_field("max_size")?.as_f64().ok_or_else(|| MetricError::raises("max_size is no number"))?;
+    let limit = call
+        .rule_field("max_size")?
+        .as_f64()
+        .ok_or_else(|| MetricError::raises("max_size is not a number"))?;
     Ok(yes((call.result.file()?.bytes.len() as f64) < limit))
 }
 
-/// The same pixels, picture by picture.
+/// The same pixels, image by image.
 ///
-/// Of pictures with alpha, Pillow looks for differences in alpha alone. ARPO era: different modes raise, and of
+/// Of images with alpha, Pillow looks for differences in alpha alone. ARPO era: different modes raise, and of
 /// different sizes the common part counts. Verified: the result is resized and converted first.
 fn compare_image_list(call: &Call<'_>) -> Score {
     let expected = call.expected()?;
@@ -263,9 +270,9 @@ fn compare_image_list(call: &Call<'_>) -> Score {
         let (mut a, mut b) = (open(result)?, open(expected)?);
         if call.is_arpo_era() {
             if a.mode != b.mode {
-                return Err(MetricError::raises("pictures of different modes"));
+                return Err(MetricError::raises("images of different modes"));
             }
-            let common = crate::picture::Bounds {
+            let common = crate::pillow::Bounds {
                 left: 0,
                 top: 0,
                 right: a.width.min(b.width),
@@ -287,7 +294,7 @@ fn compare_image_list(call: &Call<'_>) -> Score {
     Ok(1.0)
 }
 
-/// Similarity of the grey pictures at the smaller size, "smaller" being Python's order of (width, height).
+/// Similarity of the grey images at the smaller size, "smaller" being Python's order of (width, height).
 ///
 /// ARPO era: its test of the base is the wrong way round, so that the similarity itself is the score where a base
 /// is given, and without one it raises. Verified: the score above the base.

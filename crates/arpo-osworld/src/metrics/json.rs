@@ -63,7 +63,7 @@ fn is_held(found: Option<&Value>, wanted: &Value, later: bool) -> bool {
     }
 }
 
-/// Every value sorted, the flag's own too: sorting `true` raises, which the original answers with 0.
+/// Every value sorted, the flag's own too: sorting `true` raises, which the original scores 0.
 fn same_unordered(expected: &Map<String, Value>, result: &Map<String, Value>) -> bool {
     let sorted = |value: Option<&Value>| {
         let mut texts: Vec<String> = match value? {
@@ -167,7 +167,7 @@ fn run_sqlite3(call: &Call<'_>) -> Score {
     match rows.first().and_then(|row| row.first()) {
         None => Err(MetricError::raises("no row")),
         Some(Value::String(text)) if !text.is_empty() => {
-            python::parse_float(text).ok_or_else(|| MetricError::raises(format!("{text:?} is no number")))
+            python::parse_float(text).ok_or_else(|| MetricError::raises(format!("{text:?} is not a number")))
         }
         Some(value) => Ok(python::number(value).unwrap_or(0.0)),
     }

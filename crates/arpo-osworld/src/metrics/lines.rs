@@ -101,7 +101,7 @@ fn compare_csv(call: &Call<'_>) -> Score {
     Ok(yes(call.expected()?.each().iter().any(|one| lines(one).is_ok_and(|expected| result == expected))))
 }
 
-/// UTF-8, or else Latin-1, which any bytes are.
+/// UTF-8, or else Latin-1, which accepts any bytes.
 pub(super) fn lenient_text(state: &State) -> Result<String, MetricError> {
     let bytes = &state.file()?.bytes;
     Ok(python::decode(bytes).unwrap_or_else(|_| {

@@ -59,10 +59,10 @@ pub const TABLES: &[(&str, &[Metric])] = &[
     ("vscode", vscode::METRICS),
 ];
 
-/// The name that stands for a task that cannot be done; it is judged by the last action, not by a metric.
+/// The name for an infeasible task; it is scored by the last action, not by a metric.
 pub const INFEASIBLE: &str = "infeasible";
 
-/// Rules of `compare_table` that task files name and that are not here.
+/// Rules of `compare_table` that task files name and that are not implemented.
 pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["sparkline", "filter"];
 
 /// The metric of a name.
@@ -72,7 +72,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 
 /// The score of one metric.
 ///
-/// A decoder of somebody else's that panics on a damaged file is an error of that file, not the end of a run.
+/// If a third-party decoder panics on a damaged file, that is an error of the file, not the end of the run.
 pub fn score(
     name: &str,
     result: &State,

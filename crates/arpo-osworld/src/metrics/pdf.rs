@@ -17,7 +17,7 @@ fn check_pdf_pages(call: &Call<'_>) -> Score {
     }
     let pages = Pdf::open(&call.result.file()?.bytes)?.pages() as f64;
     let wanted = python::number(call.rule_field("ref_value")?)
-        .ok_or_else(|| MetricError::raises("ref_value is no number"))?;
+        .ok_or_else(|| MetricError::raises("ref_value is not a number"))?;
     let order = pages.total_cmp(&wanted);
     match call.rule_text("relation")? {
         "eq" => Ok(yes(order.is_eq())),

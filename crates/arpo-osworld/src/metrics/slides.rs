@@ -32,7 +32,7 @@ fn check_transition(call: &Call<'_>) -> Score {
     let index = call
         .rule_field("slide_idx")?
         .as_i64()
-        .ok_or_else(|| MetricError::raises("slide_idx is no number"))?;
+        .ok_or_else(|| MetricError::raises("slide_idx is not a number"))?;
     let name = format!("ppt/slides/slide{}.xml", index + 1);
     if !package.has(&name) {
         return Ok(0.0);
@@ -45,8 +45,8 @@ fn check_transition(call: &Call<'_>) -> Score {
     Ok(yes(inside.into_iter().any(|node| node.has_tag_name((P, wanted)))))
 }
 
-/// `LibreOffice` saves after so many minutes. A settings file that is missing or no XML gives nothing, which is
-/// neither 0 nor 1 and counts as an error.
+/// `LibreOffice` autosaves after the given minutes. A settings file that is missing or not XML is an error, neither 0
+/// nor 1.
 fn check_auto_saving_time(call: &Call<'_>) -> Score {
     let minutes = call.rule_field("minutes")?;
     let text = xml_text(&call.result.file()?.bytes)?;
@@ -56,7 +56,7 @@ fn check_auto_saving_time(call: &Call<'_>) -> Score {
         return Ok(0.0);
     };
     let found: i64 =
-        found.trim().parse().map_err(|_| MetricError::raises(format!("{found:?} is no number")))?;
+        found.trim().parse().map_err(|_| MetricError::raises(format!("{found:?} is not a number")))?;
     Ok(yes(crate::text::python::number(minutes) == Some(found as f64)))
 }
 
@@ -103,7 +103,7 @@ fn check_slide_orientation_portrait(call: &Call<'_>) -> Score {
     Ok(yes(width < height))
 }
 
-/// The first runs of given paragraphs say how they are struck.
+/// The first runs of the given paragraphs are struck through.
 fn check_strikethrough(call: &Call<'_>) -> Score {
     let deck = open(call)?;
     let indices = |name: &str| -> Result<Vec<usize>, MetricError> {
@@ -136,7 +136,7 @@ fn evaluate_presentation_fill_to_rgb_distance(call: &Call<'_>) -> Score {
             Some(value) => {
                 let parts: Vec<f64> =
                     value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-                parts.try_into().map(Some).map_err(|_| MetricError::raises(format!("{name} is no colour")))
+                parts.try_into().map(Some).map_err(|_| MetricError::raises(format!("{name} is not a colour")))
             }
         }
     };
@@ -174,7 +174,7 @@ fn rgb(digits: &str) -> Result<[f64; 3], MetricError> {
         |at: usize| digits.get(at..at + 2).and_then(|part| u8::from_str_radix(part, 16).ok()).map(f64::from);
     match (part(0), part(2), part(4)) {
         (Some(red), Some(green), Some(blue)) => Ok([red, green, blue]),
-        _ => Err(MetricError::raises(format!("{digits:?} is no colour"))),
+        _ => Err(MetricError::raises(format!("{digits:?} is not a colour"))),
     }
 }
 
@@ -199,7 +199,7 @@ fn check_image_stretch_and_center(call: &Call<'_>) -> Score {
     let Some(found) = found else { return Ok(0.0) };
     let [left, top, width, height] = found.frame.map(|side| side.map(|side| side as f64));
     let (Some(left), Some(top), Some(width), Some(height)) = (left, top, width, height) else {
-        return Err(MetricError::raises("a picture without a place"));
+        return Err(MetricError::raises("a picture without a position"));
     };
     let (slide_width, slide_height) = (original.size_emu.0 as f64, original.size_emu.1 as f64);
     let near = |a: f64, b: f64| (a - b).abs() <= HALF_INCH_EMU;

@@ -10,7 +10,7 @@ use crate::sheet::cell::{lone_value, style_value};
 use crate::sheet::chart::charts;
 use crate::sheet::frame::Frame;
 use crate::sheet::pivot::pivot_tables;
-use crate::sheet::range::{Place, Ranges};
+use crate::sheet::range::{CellPosition, Ranges};
 use crate::state::{FileState, State};
 use crate::text::{python, similarity, value_rule};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric("compare_table", compare_table),
 ];
 
-/// A hostile sheet says with one far cell that it is larger.
+/// A hostile sheet claims to be larger with one far cell.
 const STYLED_CELLS_LIMIT: u64 = 2_000_000;
 
 /// Both books of a comparison; the expected one may be absent.
@@ -186,11 +186,11 @@ impl<'a> Books<'a> {
                 Value::Array(ranges) => ranges.iter().map(text).collect::<Result<_, _>>()?,
                 range => vec![text(range)?],
             };
-            for place in
+            for position in
                 Ranges::parse(&ranges.join(" "))?.0.iter().flat_map(crate::sheet::range::CellRange::cells)
             {
                 let read = |chosen: &Chosen<'_>| -> Result<String, MetricError> {
-                    let value = lone_value(chosen.book, &chosen.sheet, &place.name(), generation)?;
+                    let value = lone_value(chosen.book, &chosen.sheet, &position.name(), generation)?;
                     Ok(trimmed(python::to_text(&value), part))
                 };
                 let (a, b) = (read(&first)?, read(&second)?);
@@ -278,13 +278,14 @@ impl<'a> Books<'a> {
         let chosen = self.choose(rule, "sheet_idx")?;
         let Some(sheet) = chosen.book.sheet(&chosen.sheet)? else { return Ok(false) };
         let name = text(&rule["coordinate"])?;
-        let place = Place::parse(name).ok_or_else(|| MetricError::raises(format!("{name:?} is no cell")))?;
+        let position = CellPosition::parse(name)
+            .ok_or_else(|| MetricError::raises(format!("{name:?} is not a cell")))?;
         let generation = self.call.settings.generation;
         let mut holds = true;
         for (property, rule) in rule["props"].as_object().into_iter().flatten() {
             let value = match property.as_str() {
                 "value" => lone_value(chosen.book, &chosen.sheet, name, generation),
-                property => style_value(chosen.book, &sheet, place, property, generation),
+                property => style_value(chosen.book, &sheet, position, property, generation),
             };
             let value = match value {
                 Err(MetricError::Raises(_)) if !self.call.is_arpo_era() => Value::Null,
@@ -299,7 +300,7 @@ impl<'a> Books<'a> {
     fn same_styles(&'a self, rule: &Value) -> Result<bool, MetricError> {
         let wanted: Vec<&str> =
             rule["props"].as_array().into_iter().flatten().map(text).collect::<Result<_, _>>()?;
-        let read = |key: &str| -> Result<BTreeMap<Place, Vec<Value>>, MetricError> {
+        let read = |key: &str| -> Result<BTreeMap<CellPosition, Vec<Value>>, MetricError> {
             let chosen = self.choose(rule, key)?;
             let Some(sheet) = chosen.book.sheet(&chosen.sheet)? else { return Ok(BTreeMap::new()) };
             if sheet.has_conditions {
@@ -312,11 +313,11 @@ impl<'a> Books<'a> {
                 return Err(MetricError::raises(format!("{} cells with styles", range.count())));
             }
             let mut styles = BTreeMap::new();
-            for place in range.cells() {
+            for position in range.cells() {
                 let value = |property: &&str| {
-                    style_value(chosen.book, &sheet, place, property, self.call.settings.generation)
+                    style_value(chosen.book, &sheet, position, property, self.call.settings.generation)
                 };
-                styles.insert(place, wanted.iter().map(value).collect::<Result<_, _>>()?);
+                styles.insert(position, wanted.iter().map(value).collect::<Result<_, _>>()?);
             }
             Ok(styles)
         };
@@ -347,14 +348,14 @@ fn no_sheet() -> MetricError {
     MetricError::raises("no such sheet to compare with")
 }
 
-/// The cells C2 to C22 hold the cities, each one of what is expected in its place.
+/// The cells C2 to C22 hold the cities, each containing what is expected for its row.
 fn compare_conference_city_in_order(call: &Call<'_>) -> Score {
     let book = Book::open(&call.result.file()?.bytes)?;
     let expected = call.rule_list("expected")?;
     let Some(first) = book.sheets.first() else { return Err(no_sheet()) };
     let sheet = book.sheet(&first.name)?.unwrap_or_default();
     for row in 2..=22_u32 {
-        let cell = sheet.cells.get(&Place { row, column: 3 });
+        let cell = sheet.cells.get(&CellPosition { row, column: 3 });
         let found = cell.map(|cell| cell.datum(&book)).transpose()?;
         let Some(crate::sheet::cell::Datum::Text(found)) = found else { return Ok(0.0) };
         let holds = |city: &Value| city.as_str().is_some_and(|city| found.contains(city));

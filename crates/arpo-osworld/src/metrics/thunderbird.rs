@@ -97,8 +97,8 @@ fn conditions(text: &str) -> Result<Vec<String>, MetricError> {
     found.collect::<Result<_, _>>().map_err(|error| MetricError::raises(error.to_string()))
 }
 
-/// Folders compared. The original skips every message that is not empty, so that any two folders that begin as
-/// folders do are the same: what is compared is whether there is an empty message.
+/// Folders compared. The original skips every message that is not empty, so that any two valid folders are equal: it
+/// only compares whether there is an empty message.
 fn check_thunderbird_folder(call: &Call<'_>) -> Score {
     let read = |state: &State| -> Result<bool, MetricError> {
         let content = state.text()?;

@@ -90,7 +90,7 @@ fn settings_text(call: &Call<'_>) -> Result<String, MetricError> {
     String::from_utf8(bytes.to_vec()).map_err(|error| MetricError::raises(error.to_string()))
 }
 
-/// The recordings' folder; lines that are comments do not count here, and the first that does decides.
+/// The recordings' folder; comment lines do not count here, and the first other line decides.
 fn is_vlc_recordings_folder(call: &Call<'_>) -> Score {
     let wanted = call.rule_text("recording_file_path")?;
     let content = settings_text(call)?;
@@ -103,7 +103,7 @@ fn last_part(line: &str) -> &str {
     line.rsplit('=').next().unwrap_or_default().trim()
 }
 
-/// The value of the last line that has the key, comments among them, or VLC's default.
+/// The value of the last line with the key, comments included, or VLC's default.
 fn setting(call: &Call<'_>, key: &str, default: &str) -> Result<String, MetricError> {
     let content = settings_text(call)?;
     let last = content.split('\n').rfind(|line| line.contains(key));
@@ -177,7 +177,7 @@ fn is_vlc_fullscreen(call: &Call<'_>) -> Score {
     Ok(yes(same_width && side(window, "height")?.total_cmp(&side(screen, "height")?).is_eq()))
 }
 
-/// How alike two recordings sound.
+/// The similarity of two recordings.
 ///
 /// ARPO era: the distance is not divided by the path's length, and an unreadable file raises. Verified: two
 /// unreadable files are alike, one is not.

@@ -20,7 +20,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric("compare_config", compare_config),
 ];
 
-/// The file is a list that has the expected entry; a first line that is no JSON (a comment) may be skipped.
+/// The file is a list that has the expected entry; a first line that is not JSON (a comment) may be skipped.
 fn check_json_keybindings(call: &Call<'_>) -> Score {
     let Ok(content) = call.result.text() else { return Ok(0.0) };
     let after_first_line = content.split_once('\n').map_or("", |(_, rest)| rest);
@@ -31,13 +31,13 @@ fn check_json_keybindings(call: &Call<'_>) -> Score {
     Ok(yes(lists.take(1).any(|list| list.iter().any(|entry| python::equal(entry, expected)))))
 }
 
-/// Every expected setting has its value. ARPO era: a file that is no JSON object raises; Verified: it scores 0.
+/// Every expected setting has its value. ARPO era: a file that is not a JSON object raises; Verified: it scores 0.
 fn check_json_settings(call: &Call<'_>) -> Score {
     if call.result.is_falsy() {
         return Ok(0.0);
     }
     let expected = call.rule_field("expected")?;
-    let expected = expected.as_object().ok_or_else(|| MetricError::raises("expected is no object"))?;
+    let expected = expected.as_object().ok_or_else(|| MetricError::raises("expected is not an object"))?;
     let read = || -> Result<serde_json::Map<String, Value>, MetricError> {
         serde_json::from_str(&call.result.text()?)
             .map_err(|error| MetricError::raises(format!("not a JSON object: {error}")))
@@ -85,7 +85,7 @@ fn compare_answer(call: &Call<'_>) -> Score {
 }
 
 const TEST_LIMIT: Duration = Duration::from_secs(30);
-/// Loads the test file beside the agent's files and prints what its function answers.
+/// Loads the test file beside the agent's files and prints the result of its function.
 const RUN_TEST: &str = "import importlib.util, sys
 sys.path.insert(0, '.')
 spec = importlib.util.spec_from_file_location('checked', sys.argv[1])
@@ -95,7 +95,7 @@ answer = getattr(module, sys.argv[2])()
 print('\\nscore', max(0.0, min(1.0, float(answer))) if isinstance(answer, (bool, int, float)) else float(bool(answer)))
 ";
 
-/// What a function of a Python test file says of the files, in a process of its own with a limit on its time.
+/// The result of a function of a Python test file, in its own process with a time limit.
 fn check_python_file_by_test_suite(call: &Call<'_>) -> Score {
     let State::File(test) = call.expected()? else { return Ok(0.0) };
     let Some(interpreter) = python_of(call.settings) else {
@@ -157,6 +157,6 @@ fn run_test(interpreter: &Path, folder: &Path, file: &str, function: &str) -> st
         }
     };
     let text = reader.join().ok().and_then(Result::ok).unwrap_or_default();
-    let said = text.lines().rev().find_map(|line| line.strip_prefix("score ")?.parse().ok());
-    Ok(if status.success() { said.unwrap_or(0.0) } else { 0.0 })
+    let printed = text.lines().rev().find_map(|line| line.strip_prefix("score ")?.parse().ok());
+    Ok(if status.success() { printed.unwrap_or(0.0) } else { 0.0 })
 }

@@ -19,7 +19,7 @@ pub struct Addresses {
     pub chromium: u16,
     /// VLC's web interface.
     pub vlc: u16,
-    /// The screen for people, where the desktop has one.
+    /// VNC, where the desktop has it.
     pub vnc: u16,
 }
 
@@ -35,7 +35,7 @@ impl Addresses {
     pub fn parse(url: &str) -> Result<Self, ProviderError> {
         let wrong = || {
             ProviderError::Option(format!(
-                "{url:?} is no running guest: give it as http://host:port, or http://host:server:chromium:vnc:vlc"
+                "{url:?} is not a running guest: expected http://host:port, or http://host:server:chromium:vnc:vlc"
             ))
         };
         let rest = url.trim().strip_prefix("http://").ok_or_else(wrong)?.trim_end_matches('/');
@@ -68,7 +68,7 @@ impl Addresses {
         format!("http://{}:{}", self.host, self.server)
     }
 
-    /// The screen for people.
+    /// The VNC address.
     pub fn vnc_url(&self) -> String {
         format!("http://{}:{}", self.host, self.vnc)
     }

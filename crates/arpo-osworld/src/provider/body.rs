@@ -1,4 +1,4 @@
-//! Options as the engine reads them: pure functions from what a desktop may use to a container's description.
+//! The engine's description of a container, from the options of a desktop; pure functions.
 
 use super::address::INSIDE;
 use super::options::{Container, Limits, Vm};
@@ -37,7 +37,7 @@ pub(super) fn container(
     }
 }
 
-/// OSWorld's virtual machine. `disk` is absolute; without KVM the hypervisor is told so and emulates.
+/// OSWorld's virtual machine. `disk` is absolute; without KVM the hypervisor emulates.
 pub(super) fn vm(
     options: &Vm,
     disk: &Path,
@@ -94,7 +94,7 @@ fn limited(limits: &Limits) -> HostConfig {
         storage_opt: limits.disk_bytes.map(|bytes| HashMap::from([("size".into(), bytes.to_string())])),
         cap_drop: (!limits.dropped_capabilities.is_empty()).then(|| limits.dropped_capabilities.clone()),
         security_opt: (!limits.security.is_empty()).then(|| limits.security.clone()),
-        // A talkative desktop must not fill the machine's disk.
+        // A verbose desktop must not fill the machine's disk.
         log_config: Some(HostConfigLogConfig {
             typ: Some("json-file".into()),
             config: Some(log.map(|(name, value)| (name.into(), value.into())).into()),
@@ -103,7 +103,7 @@ fn limited(limits: &Limits) -> HostConfig {
     }
 }
 
-/// Connects it and says which ports it opens.
+/// Connects it and returns the ports it exposes.
 fn connect(host: &mut HostConfig, link: &Link<'_>) -> Option<Vec<String>> {
     match link {
         Link::Internal(name) => {
@@ -111,7 +111,7 @@ fn connect(host: &mut HostConfig, link: &Link<'_>) -> Option<Vec<String>> {
             // The engine's resolver would carry names out where this machine's own resolver is on its loopback:
             // a server that is not there answers nothing.
             host.dns = Some(vec!["127.0.0.1".into()]);
-            // A name that cannot be found is given up at once, not after ten seconds of an episode.
+            // An unknown name must fail at once, not after ten seconds of an episode.
             host.dns_options = Some(vec!["timeout:1".into(), "attempts:1".into()]);
             None
         }

@@ -1,11 +1,11 @@
-//! One desktop: where it listens, paused and unpaused, removed when it is dropped.
+//! One desktop: its address, pausing, and removal when it is dropped.
 
 use super::address::Addresses;
 use super::engine::{QUICK, SLOW};
 use super::error::ProviderError;
-use super::fleet::Place;
+use super::fleet::Slot;
 use super::hosted::Hosted;
-use crate::guest::http::{HttpGuest, Patience};
+use crate::guest::http::{HttpGuest, RetryPolicy};
 use bollard::models::ContainerState;
 use bollard::query_parameters::{InspectContainerOptions, LogsOptionsBuilder, RemoveContainerOptionsBuilder};
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LOG_LINES: usize = 5;
 const LOG_LINE_CHARS: usize = 200;
 
-/// A desktop that answered when it was started.
+/// A desktop that responded when it was started.
 pub struct Desktop {
     addresses: Addresses,
     held: Held,
@@ -25,17 +25,17 @@ pub struct Desktop {
 }
 
 enum Held {
-    Container(Kept),
-    Fixed(Place),
+    Container(ContainerGuard),
+    Fixed(Slot),
 }
 
 impl Desktop {
-    pub(super) fn hosted(addresses: Addresses, kept: Kept, token: Option<String>) -> Self {
-        Self { addresses, held: Held::Container(kept), paused: AtomicBool::new(false), token }
+    pub(super) fn hosted(addresses: Addresses, guard: ContainerGuard, token: Option<String>) -> Self {
+        Self { addresses, held: Held::Container(guard), paused: AtomicBool::new(false), token }
     }
 
-    pub(super) fn fixed(addresses: Addresses, place: Place) -> Self {
-        Self { addresses, held: Held::Fixed(place), paused: AtomicBool::new(false), token: None }
+    pub(super) fn fixed(addresses: Addresses, slot: Slot) -> Self {
+        Self { addresses, held: Held::Fixed(slot), paused: AtomicBool::new(false), token: None }
     }
 
     /// Where it listens.
@@ -46,42 +46,42 @@ impl Desktop {
     /// Its name: the container's, or the address of a running guest.
     pub fn name(&self) -> &str {
         match &self.held {
-            Held::Container(kept) => &kept.name,
-            Held::Fixed(place) => place.name(),
+            Held::Container(guard) => &guard.name,
+            Held::Fixed(slot) => slot.name(),
         }
     }
 
     /// The client of its server.
-    pub fn guest(&self, patience: Patience, token: Option<String>) -> HttpGuest {
-        HttpGuest::new(&self.addresses.host, self.addresses.ports(), patience, token)
+    pub fn guest(&self, retry: RetryPolicy, token: Option<String>) -> HttpGuest {
+        HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token)
     }
 
-    /// Stops its clock and its processes while the policy thinks. A running guest is not paused.
+    /// Pauses its processes while the policy runs. A running guest is not paused.
     pub fn pause(&self) -> Result<(), ProviderError> {
         self.set_paused(true)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn unpause(&self) -> Result<(), ProviderError> {
         self.set_paused(false)
     }
 
     fn set_paused(&self, paused: bool) -> Result<(), ProviderError> {
-        let Held::Container(kept) = &self.held else { return Ok(()) };
+        let Held::Container(guard) = &self.held else { return Ok(()) };
         if self.is_paused() == paused {
             return Ok(());
         }
-        let (id, engine) = (kept.name.clone(), &kept.hosted.engine);
+        let (id, engine) = (guard.name.clone(), &guard.hosted.engine);
         let answer = if paused {
-            engine.ask("pause a desktop", QUICK, |docker| async move { docker.pause_container(&id).await })
+            engine.call("pause a desktop", QUICK, |docker| async move { docker.pause_container(&id).await })
         } else {
-            engine.ask(
+            engine.call(
                 "unpause a desktop",
                 QUICK,
                 |docker| async move { docker.unpause_container(&id).await },
             )
         };
-        kept.explained(answer)?;
+        guard.explain(answer)?;
         self.paused.store(paused, Ordering::Release);
         Ok(())
     }
@@ -91,10 +91,10 @@ impl Desktop {
         self.paused.load(Ordering::Acquire)
     }
 
-    /// An error that names its end if it has ended. Of a running guest nothing is known here.
+    /// An error that says how it ended, if it has ended. Nothing is known of a running guest.
     pub fn check(&self) -> Result<(), ProviderError> {
         match &self.held {
-            Held::Container(kept) => kept.check(),
+            Held::Container(guard) => guard.check(),
             Held::Fixed(_) => Ok(()),
         }
     }
@@ -105,9 +105,9 @@ impl Desktop {
     }
 
     /// The end of its log, on one line.
-    pub fn last_words(&self) -> String {
+    pub fn log_tail(&self) -> String {
         match &self.held {
-            Held::Container(kept) => kept.last_words(),
+            Held::Container(guard) => guard.log_tail(),
             Held::Fixed(_) => "unknown, it is not ours".into(),
         }
     }
@@ -115,7 +115,7 @@ impl Desktop {
     /// Removes it and says whether that worked; dropping it removes it, too.
     pub fn stop(self) -> Result<(), ProviderError> {
         match self.held {
-            Held::Container(mut kept) => kept.remove(),
+            Held::Container(mut guard) => guard.remove(),
             Held::Fixed(_) => Ok(()),
         }
     }
@@ -128,28 +128,28 @@ impl Desktop {
     /// The container and its engine, where it is one.
     pub(super) fn container(&self) -> Option<(&str, &Arc<Hosted>)> {
         match &self.held {
-            Held::Container(kept) => Some((&kept.name, &kept.hosted)),
+            Held::Container(guard) => Some((&guard.name, &guard.hosted)),
             Held::Fixed(_) => None,
         }
     }
 }
 
 /// A container that is removed when this is dropped, also during a panic.
-pub(super) struct Kept {
+pub(super) struct ContainerGuard {
     hosted: Arc<Hosted>,
     name: String,
     removed: bool,
 }
 
-impl Kept {
+impl ContainerGuard {
     pub(super) fn new(hosted: Arc<Hosted>, name: &str) -> Self {
         Self { hosted, name: name.to_owned(), removed: false }
     }
 
-    /// An error that names its end if it has ended.
+    /// An error that says how it ended, if it has ended.
     pub(super) fn check(&self) -> Result<(), ProviderError> {
         let id = self.name.clone();
-        let found = self.hosted.engine.ask_if_there("describe a desktop", QUICK, |docker| async move {
+        let found = self.hosted.engine.call_if_found("describe a desktop", QUICK, |docker| async move {
             docker.inspect_container(&id, None::<InspectContainerOptions>).await
         })?;
         let end = match found {
@@ -158,16 +158,16 @@ impl Kept {
         };
         match end {
             None => Ok(()),
-            Some(how) => Err(ProviderError::Gone { name: self.name.clone(), how, log: self.last_words() }),
+            Some(how) => Err(ProviderError::Gone { name: self.name.clone(), how, log: self.log_tail() }),
         }
     }
 
     /// The end of its log, on one line.
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let id = self.name.clone();
         let options =
             LogsOptionsBuilder::default().stdout(true).stderr(true).tail(&LOG_LINES.to_string()).build();
-        let log = self.hosted.engine.ask("read a desktop's log", QUICK, |docker| async move {
+        let log = self.hosted.engine.call("read a desktop's log", QUICK, |docker| async move {
             let mut lines = String::new();
             let mut stream = std::pin::pin!(docker.logs(&id, Some(options)));
             while let Some(part) = stream.next().await {
@@ -178,8 +178,8 @@ impl Kept {
         last_lines(&log.unwrap_or_default())
     }
 
-    /// An engine that says no, with the desktop's end as the reason where it has ended.
-    fn explained(&self, answer: Result<(), ProviderError>) -> Result<(), ProviderError> {
+    /// Replaces an engine's error with the desktop's end where it has ended.
+    fn explain(&self, answer: Result<(), ProviderError>) -> Result<(), ProviderError> {
         if matches!(answer, Err(ProviderError::Engine { .. })) {
             self.check()?;
         }
@@ -192,21 +192,21 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ContainerGuard {
     fn drop(&mut self) {
         if !self.removed {
-            // One that stays is found by its labels, by this provider at its end or by the next one.
+            // A container that stays is found by its labels, by this provider at its end or by the next one.
             let _ = self.remove();
         }
     }
 }
 
 impl Hosted {
-    /// Kills and removes a container; one that is not there, or going, is removed.
+    /// Kills and removes a container; it is no error if it is already gone or being removed.
     pub(super) fn remove_container(&self, name: &str) -> Result<(), ProviderError> {
         let id = name.to_owned();
         let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
-        self.engine.ask("remove a desktop", SLOW, |docker| async move {
+        self.engine.call("remove a desktop", SLOW, |docker| async move {
             super::strays::or_already_gone(docker.remove_container(&id, Some(options)).await)
         })
     }
@@ -231,11 +231,11 @@ fn end_of(state: &ContainerState) -> Option<String> {
 /// The last lines of a log, each cut, in one.
 fn last_lines(log: &str) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let kept = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    if kept.is_empty() {
+    let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    if tail.is_empty() {
         return "none".into();
     }
-    let cut = kept.iter().map(|line| line.chars().take(LOG_LINE_CHARS).collect::<String>());
+    let cut = tail.iter().map(|line| line.chars().take(LOG_LINE_CHARS).collect::<String>());
     cut.collect::<Vec<_>>().join(" | ")
 }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_one_short_line() {
+    fn the_log_tail_is_one_short_line() {
         assert_eq!(last_lines(""), "none");
         assert_eq!(last_lines("1\n2\n3\n\n4\r\n5\n6\n"), "2 | 3 | 4 | 5 | 6");
         assert_eq!(last_lines(&"x".repeat(999)).len(), LOG_LINE_CHARS);

@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// For a question, a pause, a label: what the engine does at once.
+/// Timeout of quick calls: queries, pausing, labels.
 pub(super) const QUICK: Duration = Duration::from_secs(20);
-/// For creating, starting and removing: an engine with many desktops under way takes its time.
+/// Timeout of creating, starting and removing: an engine with many desktops is slow.
 pub(super) const SLOW: Duration = Duration::from_mins(1);
-/// For committing a container's files.
+/// Timeout of committing a container's files.
 pub(super) const COMMIT: Duration = Duration::from_mins(5);
 
 /// Where the engine listens unless `DOCKER_HOST` says otherwise.
@@ -22,7 +22,7 @@ const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 /// A connection to an engine.
 pub(super) struct Engine {
     docker: Docker,
-    /// Taken when it is dropped, so that nobody waits for it.
+    /// Taken on drop, so that nothing waits for it.
     runtime: Option<Runtime>,
     host: String,
 }
@@ -38,7 +38,7 @@ impl Engine {
     pub(super) fn connect_to(host: &str, limit: Duration) -> Result<Self, ProviderError> {
         let failed = |error: &Error| connection_error(host, error);
         let docker = Docker::connect_with_host(host).map_err(|error| failed(&error))?;
-        // Our own deadlines are the ones that count.
+        // Our own deadlines apply instead.
         let docker = docker.with_timeout(COMMIT * 2);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -52,20 +52,20 @@ impl Engine {
             Some(Ok(docker)) => docker,
             Some(Err(error)) => return Err(failed(&error)),
             None => {
-                let problem = format!("no answer within {} s", limit.as_secs_f32());
+                let problem = format!("no response within {} s", limit.as_secs_f32());
                 return Err(ProviderError::NoEngine { host: host.to_owned(), problem });
             }
         };
         Ok(engine)
     }
 
-    /// The host's name where the engine is another machine's.
+    /// The host's name if the engine runs on another machine.
     pub(super) fn remote_host(&self) -> Option<&str> {
         remote_host(&self.host)
     }
 
-    /// Asks; `call` says what, as in "could not {call}".
-    pub(super) fn ask<T, F, W>(&self, call: &str, limit: Duration, what: W) -> Result<T, ProviderError>
+    /// Calls the engine; `call` names it for errors, as in "could not {call}".
+    pub(super) fn call<T, F, W>(&self, call: &str, limit: Duration, what: W) -> Result<T, ProviderError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -86,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// Asks, where "there is no such thing" is an answer.
-    pub(super) fn ask_if_there<T, F, W>(
+    /// Calls the engine; "not found" is `None`.
+    pub(super) fn call_if_found<T, F, W>(
         &self,
         call: &str,
         limit: Duration,
@@ -98,7 +98,7 @@ impl Engine {
         F: Future<Output = Result<T, Error>> + Send + 'static,
         W: FnOnce(Docker) -> F,
     {
-        self.ask(call, limit, |docker| {
+        self.call(call, limit, |docker| {
             let future = what(docker);
             async move {
                 match future.await {
@@ -110,7 +110,7 @@ impl Engine {
         })
     }
 
-    /// None when the time is over. A task and a channel, not `block_on`: it works on every thread, also while one
+    /// None on a timeout. A task and a channel, not `block_on`: it works on every thread, also while one
     /// unwinds from a panic, and its deadline holds even if the runtime hangs.
     fn raw<T, F, W>(&self, limit: Duration, what: W) -> Option<Result<T, Error>>
     where
@@ -160,7 +160,7 @@ fn connection_error(host: &str, error: &Error) -> ProviderError {
     ProviderError::NoEngine { host: host.to_owned(), problem }
 }
 
-/// The engine's words without line breaks.
+/// The engine's message without line breaks.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_engine_is_said_in_one_line() {
+    fn a_missing_engine_is_a_one_line_error() {
         let error =
             Engine::connect_to("unix:///nowhere/docker.sock", QUICK).err().map(|error| error.to_string());
         let text = error.expect("there is no engine");
@@ -197,7 +197,7 @@ mod tests {
         let begun = std::time::Instant::now();
         let error =
             Engine::connect_to(&host, Duration::from_millis(300)).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("no answer within 0.3 s")));
+        assert!(error.is_some_and(|error| error.contains("no response within 0.3 s")));
         assert!(begun.elapsed() < Duration::from_secs(3));
     }
 }

@@ -1,8 +1,8 @@
-//! What can go wrong with a desktop's engine: each says in one line what is wrong and what would be right.
+//! Errors of a desktop's engine: each says in one line what is wrong and how to fix it.
 
 use std::path::PathBuf;
 
-/// Why there is no desktop, or not the one that was asked for.
+/// Why a desktop is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// Nothing listens where the engine should be.
@@ -39,7 +39,7 @@ pub enum ProviderError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// An option that cannot be.
+    /// An invalid option.
     #[error("{0}")]
     Option(String),
     /// All running guests that were named are in use.
@@ -56,17 +56,17 @@ pub enum ProviderError {
         /// The time it had.
         limit_secs: u64,
     },
-    /// The engine said no.
+    /// The engine refused.
     #[error("the Docker engine could not {call}: {problem}")]
     Engine {
         /// What was asked.
         call: String,
-        /// Its words.
+        /// Its message.
         problem: String,
     },
-    /// The desktop was started and never answered.
+    /// The desktop was started and never responded.
     #[error(
-        "desktop {name} did not answer GET {url} within {limit_secs} s ({problem}); its last words: {log}"
+        "desktop {name} did not answer GET {url} within {limit_secs} s ({problem}); the end of its log: {log}"
     )]
     NotReady {
         /// The desktop.
@@ -81,7 +81,7 @@ pub enum ProviderError {
         log: String,
     },
     /// The desktop ended by itself or was ended by others.
-    #[error("desktop {name} is gone: {how}; its last words: {log}")]
+    #[error("desktop {name} is gone: {how}; the end of its log: {log}")]
     Gone {
         /// The desktop.
         name: String,
@@ -91,7 +91,7 @@ pub enum ProviderError {
         log: String,
     },
     /// The provider is being closed.
-    #[error("desktop {name} was given up: the provider is closing")]
+    #[error("desktop {name} was abandoned: the provider is closing")]
     Closing {
         /// The desktop.
         name: String,

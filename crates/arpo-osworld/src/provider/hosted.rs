@@ -1,13 +1,13 @@
-//! Desktops that an engine runs for this process: their names, labels, network and start.
+//! Desktops that an engine runs for this process: their names, labels, network and startup.
 
 use super::address::{own_address, published_address};
 use super::body::{self, Link};
-use super::desktop::{Desktop, Kept};
+use super::desktop::{ContainerGuard, Desktop};
 use super::engine::{Engine, QUICK, SLOW};
 use super::error::ProviderError;
 use super::options::{Machine, Network, Options};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};
-use super::ready::{Patience, wait_until_ready};
+use super::ready::{ReadinessPolicy, wait_until_ready};
 use super::snapshot::Snapshot;
 use super::strays::Strays;
 use bollard::models::{ContainerCreateBody, NetworkCreateRequest};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The label with the provider's token: what this very provider made, whatever became of the call that made it.
+/// The label with the provider's token: everything this provider made, even in calls that failed.
 pub(super) const PROVIDER_LABEL: &str = "arpo.provider";
 
 /// Desktops of one provider on an engine.
@@ -37,7 +37,7 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    /// Checks that what it needs is there.
+    /// Checks that image and disk exist.
     pub(super) fn new(engine: Engine, options: Options) -> Result<Self, ProviderError> {
         let owner = Owner::this_process();
         let token = token(&owner, &options.run);
@@ -62,7 +62,7 @@ impl Hosted {
         Ok(hosted)
     }
 
-    /// A new desktop that answers; removed again when it does not.
+    /// A new desktop that responds; removed again if it does not.
     pub(super) fn start(
         this: &Arc<Self>,
         snapshot: Option<&Snapshot>,
@@ -72,22 +72,22 @@ impl Hosted {
         let name = format!("arpo-{}-{}", this.token, this.started.fetch_add(1, Ordering::Relaxed));
         let (body, network) = this.description(snapshot)?;
         let left = |limit: Duration| limit.min(deadline.saturating_duration_since(Instant::now()));
-        // From here on whatever was made is removed unless it becomes a desktop.
-        let kept = Kept::new(Arc::clone(this), &name);
+        // From here on the container is removed unless it becomes a desktop.
+        let guard = ContainerGuard::new(Arc::clone(this), &name);
         let options = CreateContainerOptionsBuilder::default().name(&name).build();
         let image = body.image.clone().unwrap_or_default();
-        let created = this.engine.ask_if_there("create a desktop", left(SLOW), |docker| async move {
+        let created = this.engine.call_if_found("create a desktop", left(SLOW), |docker| async move {
             docker.create_container(Some(options), body).await
         })?;
         if created.is_none() {
             return Err(missing(&image));
         }
         let id = name.clone();
-        this.engine.ask("start a desktop", left(SLOW), |docker| async move {
+        this.engine.call("start a desktop", left(SLOW), |docker| async move {
             docker.start_container(&id, None::<StartContainerOptions>).await
         })?;
         let id = name.clone();
-        let found = this.engine.ask("describe a desktop", left(QUICK), |docker| async move {
+        let found = this.engine.call("describe a desktop", left(QUICK), |docker| async move {
             docker.inspect_container(&id, None::<InspectContainerOptions>).await
         })?;
         let addresses = match &network {
@@ -96,12 +96,12 @@ impl Hosted {
         };
         let Some(addresses) = addresses else {
             // A container that ends at once has no address any more: its end is the better message.
-            kept.check()?;
+            guard.check()?;
             let problem = "it has no address".to_owned();
             return Err(ProviderError::Engine { call: format!("connect desktop {name}"), problem });
         };
-        let desktop = Desktop::hosted(addresses, kept, this.token_of_server());
-        wait_until_ready(&desktop, this.patience(), deadline, given_up)?;
+        let desktop = Desktop::hosted(addresses, guard, this.token_of_server());
+        wait_until_ready(&desktop, this.policy(), deadline, given_up)?;
         Ok(desktop)
     }
 
@@ -134,24 +134,24 @@ impl Hosted {
         }
     }
 
-    fn patience(&self) -> Patience {
+    fn policy(&self) -> ReadinessPolicy {
         match &self.options.machine {
-            Machine::Vm(vm) => Patience {
+            Machine::Vm(vm) => ReadinessPolicy {
                 limit: vm.ready_within,
                 interval: Duration::from_secs(1),
                 one_try: Duration::from_secs(10),
                 settles: false,
             },
             Machine::Container(container) => {
-                Patience { settles: true, ..Patience::quick(container.ready_within) }
+                ReadinessPolicy { settles: true, ..ReadinessPolicy::quick(container.ready_within) }
             }
-            Machine::Fixed(_) => Patience::quick(Duration::from_secs(30)),
+            Machine::Fixed(_) => ReadinessPolicy::quick(Duration::from_secs(30)),
         }
     }
 
     fn check_image(&self, image: &str) -> Result<(), ProviderError> {
         let name = image.to_owned();
-        let found = self.engine.ask_if_there("look for an image", QUICK, |docker| async move {
+        let found = self.engine.call_if_found("look for an image", QUICK, |docker| async move {
             docker.inspect_image(&name).await
         })?;
         found.map(|_| ()).ok_or_else(|| missing(image))
@@ -171,7 +171,7 @@ impl Hosted {
             Network::Internal => Some(self.network()?),
             Network::Bridge => None,
         };
-        // On another machine its loopback is of no use to us.
+        // The loopback of another machine is not reachable from here.
         let publish_at = if self.engine.remote_host().is_some() { "0.0.0.0" } else { "127.0.0.1" };
         let link = network.as_deref().map_or(Link::Published(publish_at), Link::Internal);
         let body = match &self.options.machine {
@@ -207,7 +207,7 @@ impl Hosted {
             labels: Some(self.labels()),
             ..NetworkCreateRequest::default()
         };
-        self.engine.ask("create the desktops' network", SLOW, |docker| async move {
+        self.engine.call("create the desktops' network", SLOW, |docker| async move {
             docker.create_network(request).await
         })?;
         *network = Some(name.clone());
@@ -223,14 +223,14 @@ impl Hosted {
 }
 
 impl Drop for Hosted {
-    /// Every desktop is gone by now: each of them holds this. What is left are containers of calls that were given
-    /// up while the engine was still at work, and the network.
+    /// Every desktop is gone by now: each of them holds this. What is left are containers of calls that were
+    /// abandoned while the engine was still busy, and the network.
     fn drop(&mut self) {
         let _ = self.remove_all();
     }
 }
 
-/// Eight hexadecimal digits from who, when and which: enough for names on one engine.
+/// Eight hexadecimal digits from owner, time and count: unique enough for names on one engine.
 fn token(owner: &Owner, run: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

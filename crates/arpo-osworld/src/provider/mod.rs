@@ -1,6 +1,6 @@
 //! Where desktops come from: containers of our image, OSWorld's virtual machine in its container, running guests.
 //!
-//! A [`Provider`] starts [`Desktop`]s; [`Spares`] keeps some ready so that a reset takes no time. A desktop is
+//! A [`Provider`] starts [`Desktop`]s; [`Spares`] keeps some ready so that a reset is fast. A desktop is
 //! removed when it is dropped, whatever happens; what a killed process leaves behind is removed by the next one
 //! that starts, found by its labels. Everything is synchronous and every wait has a deadline.
 
@@ -22,7 +22,7 @@ pub use address::Addresses;
 pub use desktop::Desktop;
 pub use error::ProviderError;
 pub use options::{Container, Limits, Machine, Network, Options, TOKEN_VARIABLE, Vm};
-pub use owner::{Owner, Standing};
+pub use owner::{Owner, OwnerStatus};
 pub use snapshot::Snapshot;
 pub use spares::Spares;
 pub use strays::Strays;
@@ -57,12 +57,12 @@ impl Provider {
             return Ok(Self { source: Source::Fixed(Arc::new(Fleet::new(guests))), strays: Arc::default() });
         }
         let hosted = Hosted::new(Engine::connect()?, options)?;
-        // What cannot be removed now is found again by the next one; it must not keep this run from starting.
+        // What cannot be removed now is found by the next provider; it must not keep this run from starting.
         let strays = hosted.remove_strays().unwrap_or_default();
         Ok(Self { source: Source::Hosted(Arc::new(hosted)), strays: Arc::new(strays) })
     }
 
-    /// A new desktop that answers, before the deadline and within the kind's own limit.
+    /// A new desktop that responds, before the deadline and within the limit of its kind.
     pub fn start(&self, deadline: Instant) -> Result<Desktop, ProviderError> {
         self.start_unless(None, deadline, &AtomicBool::new(false))
     }
@@ -72,7 +72,7 @@ impl Provider {
         self.start_unless(Some(snapshot), deadline, &AtomicBool::new(false))
     }
 
-    /// Keeps the files of a desktop as they are now; its processes are not kept.
+    /// Saves the files of a desktop as they are now; its processes are not saved.
     pub fn snapshot(
         &self,
         desktop: &Desktop,

@@ -1,4 +1,4 @@
-//! What a desktop is made of and what it may use.
+//! Options of desktops: image, resource limits, network.
 
 use super::address::Addresses;
 use super::error::ProviderError;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Which desktops, for which run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The run they belong to: their label, so that a person can tell whose they are.
+    /// The run they belong to, as their label.
     pub run: String,
     /// What they are.
     pub machine: Machine,
@@ -30,21 +30,21 @@ pub enum Machine {
 pub struct Container {
     /// The image.
     pub image: String,
-    /// Variables, as `NAME=value`. The token of [`TOKEN_VARIABLE`] is also the one its server is asked with.
+    /// Variables, as `NAME=value`. The token of [`TOKEN_VARIABLE`] is also sent to its server.
     pub environment: Vec<String>,
-    /// What it may use.
+    /// Resource limits.
     pub limits: Limits,
-    /// Whom it may talk to.
+    /// Network access.
     pub network: Network,
-    /// How long it may take until it answers.
+    /// Timeout of its first response.
     pub ready_within: Duration,
 }
 
-/// The variable from which the server of our image takes the token it asks for.
+/// The environment variable with the token that the server of our image requires.
 pub const TOKEN_VARIABLE: &str = "ARPO_DESKTOP_TOKEN";
 
 impl Container {
-    /// The token that its server asks for, if it is given one.
+    /// The token that its server requires, if any.
     pub fn token(&self) -> Option<&str> {
         let values = self.environment.iter().filter_map(|variable| variable.split_once('='));
         values.rev().find(|(name, _)| *name == TOKEN_VARIABLE).map(|(_, value)| value)
@@ -78,9 +78,9 @@ pub struct Vm {
     pub cpu_cores: u32,
     /// What the container may use; the hypervisor bounds the guest by itself, so by default no limits.
     pub limits: Limits,
-    /// Whom it may talk to; OSWorld's tasks expect the internet.
+    /// Network access; OSWorld's tasks expect the internet.
     pub network: Network,
-    /// How long it may take until it answers.
+    /// Timeout of its first response.
     pub ready_within: Duration,
 }
 
@@ -100,20 +100,20 @@ impl Vm {
     }
 }
 
-/// What a container may use; `None` is as much as there is.
+/// Resource limits of a container; `None` is unlimited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Memory, swap included.
     pub memory_bytes: Option<u64>,
-    /// Processors, in parts.
+    /// Processors, may be fractional.
     pub cpus: Option<f64>,
     /// Processes and threads.
     pub processes: Option<u32>,
-    /// `/dev/shm`, where Chromium keeps its pictures.
+    /// `/dev/shm`, where Chromium keeps its bitmaps.
     pub shared_memory_bytes: Option<u64>,
     /// Files it writes, where the engine's storage driver can bound them; others refuse to start it.
     pub disk_bytes: Option<u64>,
-    /// Capabilities it does without.
+    /// Dropped capabilities.
     pub dropped_capabilities: Vec<String>,
     /// `security_opt` of Docker, as `seccomp=unconfined`.
     pub security: Vec<String>,
@@ -150,7 +150,7 @@ impl Default for Limits {
     }
 }
 
-/// Whom a desktop may talk to.
+/// Network access of a desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     /// This machine only: no way out, none to other desktops; reached at the container's own address. A server of

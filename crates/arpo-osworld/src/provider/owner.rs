@@ -1,4 +1,4 @@
-//! Whose a container is: a process, told apart from every other by machine, boot, process namespace and start.
+//! The owner of a container: a process, identified by machine, boot, process namespace and start time.
 //!
 //! A container whose owner is surely gone is a stray and may be removed; one whose owner may live somewhere this
 //! process cannot see is left alone.
@@ -14,9 +14,9 @@ pub(super) const RUN_LABEL: &str = "arpo.run";
 /// A process on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The machine's number, from `/etc/machine-id`; empty where there is none.
+    /// The machine's id, from `/etc/machine-id`; empty where there is none.
     pub machine: String,
-    /// The number of its boot.
+    /// The id of its boot.
     pub boot: String,
     /// The namespace its process number counts in.
     pub namespace: String,
@@ -26,14 +26,14 @@ pub struct Owner {
     pub started_ticks: u64,
 }
 
-/// What is known of an owner.
+/// The status of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum OwnerStatus {
     /// It runs.
     Alive,
     /// It does not run any more.
     Gone,
-    /// It is of a place that cannot be seen from here.
+    /// It is on a machine or in a namespace that is not visible from here.
     Elsewhere,
 }
 
@@ -62,28 +62,28 @@ impl Owner {
         next().is_none().then_some(Self { machine, boot, namespace, pid, started_ticks })
     }
 
-    /// What `here` knows of this owner, given when the process with its number was started, if there is one.
-    pub fn standing(&self, here: &Self, started: impl FnOnce(u32) -> Option<u64>) -> Standing {
+    /// The status of this owner as seen by `here`, given when the process with its number was started, if there is one.
+    pub fn status(&self, here: &Self, started: impl FnOnce(u32) -> Option<u64>) -> OwnerStatus {
         if self.boot.is_empty() || here.boot.is_empty() {
-            return Standing::Elsewhere;
+            return OwnerStatus::Elsewhere;
         }
         if self.boot != here.boot {
-            // An earlier boot of this machine: nothing of it runs. Another machine: who knows.
+            // An earlier boot of this machine: nothing of it runs. Another machine: unknown.
             let same_machine = !self.machine.is_empty() && self.machine == here.machine;
-            return if same_machine { Standing::Gone } else { Standing::Elsewhere };
+            return if same_machine { OwnerStatus::Gone } else { OwnerStatus::Elsewhere };
         }
         if self.namespace != here.namespace {
-            return Standing::Elsewhere;
+            return OwnerStatus::Elsewhere;
         }
         match started(self.pid) {
-            Some(ticks) if ticks == self.started_ticks => Standing::Alive,
-            _ => Standing::Gone,
+            Some(ticks) if ticks == self.started_ticks => OwnerStatus::Alive,
+            _ => OwnerStatus::Gone,
         }
     }
 
     /// True when a process of this machine has surely ended.
     pub fn is_gone(&self, here: &Self) -> bool {
-        self.standing(here, started_ticks) == Standing::Gone
+        self.status(here, started_ticks) == OwnerStatus::Gone
     }
 }
 
@@ -94,13 +94,13 @@ impl fmt::Display for Owner {
     }
 }
 
-/// When a process was started, in ticks since the boot; none if there is none, or only its remains.
+/// When a process was started, in ticks since the boot; none if it does not exist or is a zombie.
 fn started_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     ticks_of_stat(&stat)
 }
 
-/// The 22nd field, counted after the name: that stands in parentheses and may hold anything.
+/// The 22nd field, counted after the name: the name is in parentheses and may contain anything.
 fn ticks_of_stat(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
@@ -128,17 +128,17 @@ mod tests {
     #[test]
     fn only_an_owner_that_has_surely_ended_is_gone() {
         let here = owner("m", "b", "pid:[1]");
-        assert_eq!(here.standing(&here, |_| Some(100)), Standing::Alive);
-        assert_eq!(here.standing(&here, |_| None), Standing::Gone);
+        assert_eq!(here.status(&here, |_| Some(100)), OwnerStatus::Alive);
+        assert_eq!(here.status(&here, |_| None), OwnerStatus::Gone);
         // Its number was given to another process.
-        assert_eq!(here.standing(&here, |_| Some(101)), Standing::Gone);
+        assert_eq!(here.status(&here, |_| Some(101)), OwnerStatus::Gone);
         // An earlier boot of this machine.
-        assert_eq!(owner("m", "a", "pid:[1]").standing(&here, |_| Some(100)), Standing::Gone);
+        assert_eq!(owner("m", "a", "pid:[1]").status(&here, |_| Some(100)), OwnerStatus::Gone);
         // Another machine at the same engine, another container on this machine, a system without boot numbers.
-        assert_eq!(owner("n", "a", "pid:[1]").standing(&here, |_| None), Standing::Elsewhere);
-        assert_eq!(owner("", "a", "pid:[1]").standing(&owner("", "b", ""), |_| None), Standing::Elsewhere);
-        assert_eq!(owner("m", "b", "pid:[2]").standing(&here, |_| None), Standing::Elsewhere);
-        assert_eq!(owner("m", "", "pid:[1]").standing(&here, |_| None), Standing::Elsewhere);
+        assert_eq!(owner("n", "a", "pid:[1]").status(&here, |_| None), OwnerStatus::Elsewhere);
+        assert_eq!(owner("", "a", "pid:[1]").status(&owner("", "b", ""), |_| None), OwnerStatus::Elsewhere);
+        assert_eq!(owner("m", "b", "pid:[2]").status(&here, |_| None), OwnerStatus::Elsewhere);
+        assert_eq!(owner("m", "", "pid:[1]").status(&here, |_| None), OwnerStatus::Elsewhere);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A prepared desktop's files as an image, so that a costly preparation is done once.
+//! The files of a prepared desktop as an image, so that an expensive set-up is done once.
 //!
-//! Files only: processes are not kept, a desktop started from it starts its applications anew.
+//! Files only: processes are not saved, a desktop started from a snapshot restarts its applications.
 
 use super::desktop::Desktop;
 use super::engine::COMMIT;
@@ -16,7 +16,7 @@ const REPOSITORY: &str = "arpo-snapshot";
 /// How the names of snapshots begin.
 pub(super) const SNAPSHOT_PREFIX: &str = "arpo-snapshot:";
 
-/// The files of a desktop at some time; removed when it is dropped.
+/// The files of a desktop at one point in time; removed on drop.
 pub struct Snapshot {
     hosted: Arc<Hosted>,
     image: String,
@@ -41,8 +41,8 @@ impl Snapshot {
             )));
         }
         if hosted.is_vm() {
-            let words = "a virtual machine has no snapshots: each start is a new layer over its disk";
-            return Err(ProviderError::Option(words.into()));
+            let problem = "a virtual machine has no snapshots: each start is a new layer over its disk";
+            return Err(ProviderError::Option(problem.into()));
         }
         let Some((container, of)) = desktop.container() else {
             return Err(ProviderError::Option("a running guest has no snapshots".into()));
@@ -51,7 +51,7 @@ impl Snapshot {
             return Err(ProviderError::Option(format!("desktop {container} is another provider's")));
         }
         let tag = format!("{}-{name}", hosted.token);
-        // Made first: it removes the image even if the answer to the order never comes.
+        // Created first: it removes the image even if the engine never responds.
         let snapshot = Self { hosted: Arc::clone(hosted), image: format!("{REPOSITORY}:{tag}") };
         let options = CommitContainerOptionsBuilder::default()
             .container(container)
@@ -61,7 +61,7 @@ impl Snapshot {
             .build();
         let config = ContainerConfig { labels: Some(hosted.labels()), ..ContainerConfig::default() };
         let limit = COMMIT.min(deadline.saturating_duration_since(Instant::now()));
-        hosted.engine.ask("commit a desktop's files", limit, |docker| async move {
+        hosted.engine.call("commit a desktop's files", limit, |docker| async move {
             docker.commit_container(options, config).await
         })?;
         Ok(snapshot)
@@ -70,7 +70,7 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // One that stays has its provider's label and goes with it.
+        // An image that stays has its provider's label and is removed with it.
         let _ = self.hosted.remove_image(&self.image);
     }
 }

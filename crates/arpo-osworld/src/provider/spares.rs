@@ -1,23 +1,23 @@
-//! Desktops that are ready before they are wanted: a reset takes one, and the next is started behind its back.
+//! A pool of ready desktops: a reset takes one, and the next is started in the background.
 //!
-//! A reset is a new desktop from the image, so nothing of an episode can survive it. A spare waits paused and is
-//! asked for a screenshot when it is taken; one that died meanwhile is thrown away. A spare that cannot be started
-//! is not tried again until somebody takes one: whoever takes one then sees the error.
+//! A reset is a new desktop from the image, so nothing of an episode can survive it. A spare waits paused and must
+//! return a screenshot when it is taken; one that died meanwhile is removed. If a spare cannot be started, the next
+//! attempt is made when a caller takes one, and that caller gets the error.
 
 use super::Provider;
 use super::desktop::Desktop;
 use super::error::ProviderError;
-use super::ready::answers;
+use super::ready::fetch_screenshot;
 use super::snapshot::Snapshot;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For the first screenshot of a spare that was ready before.
+/// Timeout of the first screenshot of a resumed spare.
 const WAKE: Duration = Duration::from_secs(5);
-/// For a spare's start; its kind has limits of its own below this.
+/// Timeout of starting a spare; its kind has lower limits.
 const START: Duration = Duration::from_mins(10);
-/// For everything under way to end when the spares are dropped.
+/// Timeout of pending work when the spares are dropped.
 const CLOSE: Duration = Duration::from_mins(2);
 
 /// Desktops kept ready.
@@ -26,8 +26,8 @@ pub struct Spares {
     inner: Arc<Inner>,
 }
 
-/// Where they come from. A thread lets go of its copy before it reports its end, so that once the spares are
-/// dropped their provider and snapshot can go, too.
+/// Where they come from. A thread drops its copy before it reports its end, so that provider and snapshot can be
+/// dropped after the spares.
 #[derive(Clone)]
 struct Origin {
     provider: Provider,
@@ -91,12 +91,12 @@ impl Spares {
         let inner = &self.inner;
         while let Some(spare) = inner.next_spare(deadline) {
             self.refill();
-            if woken(&spare, deadline).is_ok() {
+            if wake(&spare, deadline).is_ok() {
                 return Ok(spare);
             }
             self.give_back(spare);
         }
-        // counted, so that whoever closes waits for it, and looked at under the lock, so that none begins after that
+        // counted, so that closing waits for it, and checked under the lock, so that none starts after closing
         {
             let mut state = inner.lock();
             if inner.closing.load(Ordering::Acquire) {
@@ -111,7 +111,7 @@ impl Spares {
         desktop
     }
 
-    /// Takes a desktop that is not wanted any more; it is removed in the background.
+    /// Removes a desktop in the background.
     pub fn give_back(&self, desktop: Desktop) {
         if !self.origin.provider.starts_fresh() {
             drop(desktop);
@@ -119,11 +119,11 @@ impl Spares {
         }
         self.inner.lock().removing += 1;
         let removal = Removal { inner: Arc::clone(&self.inner), desktop: Some(desktop) };
-        // Without a thread the closure, and the desktop in it, is dropped here.
+        // If no thread can be started, the closure drops the desktop here.
         let _ = std::thread::Builder::new().name("removal".into()).spawn(move || drop(removal));
     }
 
-    /// A reset: the old desktop goes, a fresh one comes.
+    /// A reset: removes the old desktop and takes a fresh one.
     pub fn renew(&self, old: Desktop, deadline: Instant) -> Result<Desktop, ProviderError> {
         // A running guest must be free before it can be taken again.
         self.give_back(old);
@@ -135,7 +135,7 @@ impl Spares {
         self.inner.lock().ready.len()
     }
 
-    /// Waits until as many as wanted are ready, or cannot be, or the deadline; true if they are.
+    /// Waits until all wanted spares are ready or have failed, or until the deadline; true if they are ready.
     pub fn wait_until_full(&self, deadline: Instant) -> bool {
         let mut state = self.inner.lock();
         while state.starting > 0 && state.ready.len() < self.inner.wanted {
@@ -162,7 +162,7 @@ impl Spares {
             let (origin, inner) = (self.origin.clone(), Arc::clone(inner));
             let thread = std::thread::Builder::new().name("spare".into());
             if thread.spawn(move || inner.start_one(origin)).is_err() {
-                // No thread to be had: takers start their own.
+                // No thread available: callers start their own.
                 state.starting -= 1;
                 return;
             }
@@ -172,18 +172,18 @@ impl Spares {
 
 impl Drop for Spares {
     fn drop(&mut self) {
-        self.let_go();
+        self.shut_down();
     }
 }
 
 impl Spares {
-    /// Starts no more, and removes every desktop, also those that a thread that hangs still holds.
+    /// Stops starting desktops, and removes all of them, even those held by a hanging thread.
     pub fn close(&self) -> Result<(), ProviderError> {
-        self.let_go();
+        self.shut_down();
         self.provider().remove_all().map(drop)
     }
 
-    fn let_go(&self) {
+    fn shut_down(&self) {
         let ready = {
             let mut state = self.inner.lock();
             self.inner.closing.store(true, Ordering::Release);
@@ -211,7 +211,7 @@ impl Inner {
         self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// A spare, waited for if one is being started that nobody else waits for.
+    /// A spare; waits for one being started unless other callers wait for it.
     fn next_spare(&self, deadline: Instant) -> Option<Desktop> {
         let mut state = self.lock();
         if !state.ready.is_empty() {
@@ -230,7 +230,7 @@ impl Inner {
             if !state.ready.is_empty() {
                 break Some(state.ready.remove(0));
             }
-            // Its start failed: the caller's own try will say why.
+            // Its start failed: the caller's own attempt will report why.
             if state.starting < state.waiting {
                 break None;
             }
@@ -244,7 +244,7 @@ impl Inner {
         let spare = started.and_then(|desktop| desktop.pause().map(|()| desktop)).ok();
         drop(origin);
         let mut state = self.lock();
-        // Looked at under the lock: whoever closes empties the shelf under it, too.
+        // Checked under the lock: closing empties the list under it, too.
         if self.closing.load(Ordering::Acquire) {
             drop(state);
             drop(spare);
@@ -257,7 +257,7 @@ impl Inner {
     }
 }
 
-/// A desktop on its way out, counted until it is gone.
+/// A desktop being removed, counted until it is gone.
 struct Removal {
     inner: Arc<Inner>,
     desktop: Option<Desktop>,
@@ -271,8 +271,8 @@ impl Drop for Removal {
     }
 }
 
-/// Lets a spare go on and asks it for a screenshot.
-fn woken(spare: &Desktop, deadline: Instant) -> Result<(), String> {
+/// Resumes a spare and fetches a screenshot.
+fn wake(spare: &Desktop, deadline: Instant) -> Result<(), String> {
     spare.unpause().map_err(|error| error.to_string())?;
-    answers(spare, WAKE.min(deadline.saturating_duration_since(Instant::now()))).map(|_| ())
+    fetch_screenshot(spare, WAKE.min(deadline.saturating_duration_since(Instant::now()))).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! What a process that is gone left on the engine: found by its labels, judged by its owner, removed.
+//! Leftovers of dead processes on the engine: found by their labels, checked by their owner, removed.
 
 use super::engine::{QUICK, SLOW};
 use super::error::ProviderError;
@@ -41,7 +41,7 @@ impl Hosted {
         self.remove_labelled(OWNER_LABEL, |labels| is_stray(labels, |owner| owner.is_gone(&self.owner)))
     }
 
-    /// Removes what has a label (`name` or `name=value`) and is wanted gone.
+    /// Removes what has a label (`name` or `name=value`) and matches a predicate.
     pub(super) fn remove_labelled(
         &self,
         label: &str,
@@ -51,7 +51,7 @@ impl Hosted {
         let mut removed = Strays::default();
 
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
-        let containers = self.engine.ask("list desktops", QUICK, |docker| async move {
+        let containers = self.engine.call("list desktops", QUICK, |docker| async move {
             docker.list_containers(Some(options)).await
         })?;
         for found in containers {
@@ -62,12 +62,12 @@ impl Hosted {
         }
 
         let options = ListNetworksOptionsBuilder::default().filters(&filters).build();
-        let networks = self
-            .engine
-            .ask("list networks", QUICK, |docker| async move { docker.list_networks(Some(options)).await })?;
+        let networks = self.engine.call("list networks", QUICK, |docker| async move {
+            docker.list_networks(Some(options)).await
+        })?;
         for found in networks {
             let Some(id) = found.id.filter(|_| wanted(&found.labels.unwrap_or_default())) else { continue };
-            self.engine.ask("remove a network", SLOW, |docker| async move {
+            self.engine.call("remove a network", SLOW, |docker| async move {
                 or_already_gone(docker.remove_network(&id).await)
             })?;
             removed.networks.extend(found.name);
@@ -76,7 +76,7 @@ impl Hosted {
         let options = ListImagesOptionsBuilder::default().filters(&filters).build();
         let images = self
             .engine
-            .ask("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
+            .call("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
         for found in images {
             // A container's labels are in every image that is made of it: only those made here are removed.
             let snapshot = found.repo_tags.iter().all(|tag| tag.starts_with(SNAPSHOT_PREFIX));
@@ -92,13 +92,13 @@ impl Hosted {
     pub(super) fn remove_image(&self, id: &str) -> Result<(), ProviderError> {
         let id = id.to_owned();
         let options = RemoveImageOptionsBuilder::default().force(true).build();
-        self.engine.ask("remove an image", SLOW, |docker| async move {
+        self.engine.call("remove an image", SLOW, |docker| async move {
             or_already_gone(docker.remove_image(&id, Some(options), None).await.map(|_| ()))
         })
     }
 }
 
-/// Two that clean up at once: what the other has removed, or is removing, is removed.
+/// Two processes may clean up at once: what the other removed, or is removing, counts as removed.
 pub(super) fn or_already_gone(answer: Result<(), Error>) -> Result<(), Error> {
     match answer {
         Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),

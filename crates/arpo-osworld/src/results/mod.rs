@@ -5,7 +5,7 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | what is written of an episode | [`record`] |
+//! | how an episode is recorded | [`record`] |
 //! | how folders are read and counted | [`table`] |
 
 pub mod record;
@@ -15,7 +15,7 @@ pub mod table;
 pub const SCORE_FILE: &str = "result.txt";
 /// A line for every action.
 pub const ACTIONS_FILE: &str = "traj.jsonl";
-/// The film of the episode.
+/// The recording of the episode.
 pub const RECORDING_FILE: &str = "recording.mp4";
-/// Remarks: steps of the set-up that the guest refused, films that were not made.
+/// Notes: steps of the set-up that the guest refused, failed recordings.
 pub const LOG_FILE: &str = "runtime.log";

@@ -1,7 +1,7 @@
-//! What is written of an episode while it is played.
+//! The record of an episode, written while it runs.
 //!
-//! The score comes last and is renamed into place: a folder with a score is whole, and a folder without one is begun
-//! anew. Other files of a task's folder are not touched.
+//! The score comes last and is written atomically: a folder with a score is complete, and a folder without one is
+//! started again. Other files of a task's folder are not touched.
 
 use super::{ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE};
 use jiff::Zoned;
@@ -16,14 +16,14 @@ pub struct Trial {
     folder: PathBuf,
 }
 
-/// An action as it is written down.
+/// A recorded action.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Acted<'a> {
+pub struct StepRecord<'a> {
     /// The response it is from, counted from 1.
     pub turn: usize,
-    /// What the desktop was sent.
+    /// The code sent to the desktop.
     pub action: &'a str,
-    /// What the agent said.
+    /// The agent's response.
     pub response: &'a str,
     /// The agent ended the episode with it.
     pub done: bool,
@@ -53,7 +53,7 @@ impl Trial {
         self.task(domain, task).join(SCORE_FILE).is_file()
     }
 
-    /// Begins the record of a task; what an unfinished attempt left is removed.
+    /// Starts the record of a task; the files of an unfinished attempt are removed.
     pub fn begin(&self, domain: &str, task: &str) -> io::Result<Record> {
         let folder = self.task(domain, task);
         fs::create_dir_all(&folder)?;
@@ -66,7 +66,7 @@ impl Trial {
         Ok(Record { folder })
     }
 
-    /// Writes the score of a task that its desktop did not judge.
+    /// Writes the score of a task that its desktop did not evaluate.
     pub fn finish(&self, domain: &str, task: &str, score: f64) -> io::Result<()> {
         Record { folder: self.task(domain, task) }.score(score)
     }
@@ -74,11 +74,11 @@ impl Trial {
 
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let picture = name.starts_with("step_") && name.ends_with(".png");
-    picture || [ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
+    let is_screenshot = name.starts_with("step_") && name.ends_with(".png");
+    is_screenshot || [ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
 }
 
-/// The folder of a task that is being played.
+/// The folder of a running task.
 #[derive(Debug)]
 pub struct Record {
     folder: PathBuf,
@@ -86,37 +86,37 @@ pub struct Record {
 
 impl Record {
     /// Writes an action and the screen after it.
-    pub fn acted(&self, acted: &Acted<'_>, now: &Zoned) -> io::Result<()> {
-        // microseconds keep apart the actions of one response, which share their number
+    pub fn step(&self, step: &StepRecord<'_>, now: &Zoned) -> io::Result<()> {
+        // microseconds distinguish the actions of one response, which share their number
         let time = now.strftime("%Y%m%d@%H%M%S%6f").to_string();
-        let picture = format!("step_{}_{time}.png", acted.turn);
-        fs::write(self.folder.join(&picture), acted.screenshot)?;
+        let screenshot = format!("step_{}_{time}.png", step.turn);
+        fs::write(self.folder.join(&screenshot), step.screenshot)?;
         self.line(&json!({
-            "step_num": acted.turn,
+            "step_num": step.turn,
             "action_timestamp": time,
-            "action": acted.action,
-            "response": acted.response,
+            "action": step.action,
+            "response": step.response,
             "reward": 0,
-            "done": acted.done,
-            "info": acted.info,
-            "screenshot_file": picture,
+            "done": step.done,
+            "info": step.info,
+            "screenshot_file": screenshot,
         }))
     }
 
-    /// Writes why the episode came to nothing.
+    /// Writes why the episode failed.
     pub fn error(&self, problem: &str) -> io::Result<()> {
         self.line(&json!({"Error": problem}))
     }
 
-    /// Writes a remark beside the actions.
-    pub fn note(&self, remark: &str, now: &Zoned) -> io::Result<()> {
+    /// Writes a note to the log.
+    pub fn note(&self, note: &str, now: &Zoned) -> io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(self.folder.join(LOG_FILE))?;
-        writeln!(file, "{} {remark}", now.strftime("%Y-%m-%d %H:%M:%S"))
+        writeln!(file, "{} {note}", now.strftime("%Y-%m-%d %H:%M:%S"))
     }
 
-    /// Writes the film.
-    pub fn recording(&self, film: &[u8]) -> io::Result<()> {
-        fs::write(self.folder.join(RECORDING_FILE), film)
+    /// Writes the recording.
+    pub fn recording(&self, video: &[u8]) -> io::Result<()> {
+        fs::write(self.folder.join(RECORDING_FILE), video)
     }
 
     /// Writes the score: the task is finished.
@@ -141,7 +141,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let trial = Trial::new(root.path(), "screenshot", "ui-tars", "0");
         assert!(trial.folder().ends_with("pyautogui/screenshot/ui-tars/0"));
-        let acted = Acted {
+        let step = StepRecord {
             turn: 1,
             action: "DONE",
             response: "Action: finished()",
@@ -150,7 +150,7 @@ mod tests {
             screenshot: b"png",
         };
         let begin = || trial.begin("os", "task").unwrap();
-        begin().acted(&acted, &Zoned::now()).unwrap();
+        begin().step(&step, &Zoned::now()).unwrap();
         fs::write(trial.folder().join("os/task/notes.txt"), "mine").unwrap();
         assert!(!trial.is_finished("os", "task"));
 
@@ -163,11 +163,16 @@ mod tests {
             names
         };
         assert_eq!(names(), ["notes.txt"]);
-        record.acted(&acted, &Zoned::now()).unwrap();
-        record.acted(&acted, &Zoned::now()).unwrap();
+        record.step(&step, &Zoned::now()).unwrap();
+        record.step(&step, &Zoned::now()).unwrap();
         record.score(1.0).unwrap();
         assert!(trial.is_finished("os", "task"));
-        assert_eq!(names().len(), 5, "two pictures, the lines, the score and the user's own: {:?}", names());
+        assert_eq!(
+            names().len(),
+            5,
+            "two screenshots, the lines, the score and the user's own: {:?}",
+            names()
+        );
         let lines = fs::read_to_string(trial.folder().join("os/task/traj.jsonl")).unwrap();
         let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!((&first["step_num"], &first["action"]), (&json!(1), &json!("DONE")));

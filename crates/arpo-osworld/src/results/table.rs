@@ -24,7 +24,7 @@ const DOMAINS: [(&str, Option<&str>); 10] = [
 ];
 const GROUPS: [&str; 3] = ["Office", "Daily", "Professional"];
 /// `<action space>/<observation>/<model>/<trial>/<domain>/<task>` below the folder of all results.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 /// A task counts as solved above this, as in ARPO's summary.
 const SOLVED_ABOVE: f64 = 0.5;
 
@@ -38,7 +38,7 @@ pub struct Results {
     pub trials: BTreeMap<PathBuf, Scores>,
 }
 
-/// So many tasks with such a mean score.
+/// A number of tasks and their mean score.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Share {
     /// Tasks with a score.
@@ -47,7 +47,7 @@ pub struct Share {
     pub mean: f64,
 }
 
-/// What a person wants to know of results.
+/// A summary of results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// Domains and their share, in OSWorld's order.
@@ -67,7 +67,7 @@ impl Results {
     /// Reads a folder and all below it.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let mut results = Self { trials: BTreeMap::new() };
-        results.walk(folder, DEEPEST)?;
+        results.walk(folder, MAX_DEPTH)?;
         let models: BTreeSet<&Path> = results.trials.keys().filter_map(|trial| trial.parent()).collect();
         if models.len() > 1 {
             let names: Vec<String> = models.iter().map(|model| model.display().to_string()).collect();
@@ -113,7 +113,7 @@ impl Results {
         let known = |name: &&str| DOMAINS.iter().position(|(domain, _)| domain == name);
         let mut order: Vec<&str> = domains.keys().copied().collect();
         order.sort_by_key(|name| known(name).unwrap_or(DOMAINS.len()));
-        let group_of = |domain: &str| known(&domain).and_then(|place| DOMAINS[place].1);
+        let group_of = |domain: &str| known(&domain).and_then(|index| DOMAINS[index].1);
         let of_group = |group: &'static str| {
             let inside = domains.iter().filter(move |(domain, _)| group_of(domain) == Some(group));
             share(inside.flat_map(|(_, scores)| scores).copied())
@@ -173,7 +173,7 @@ fn read_score(path: &Path) -> Result<f64, String> {
         "True" => Ok(1.0),
         "False" => Ok(0.0),
         number => number.parse().ok().filter(|score: &f64| score.is_finite()).ok_or_else(|| {
-            format!("{}: {number:?} is no score; expected a number from 0 to 1", path.display())
+            format!("{}: {number:?} is not a score; expected a number from 0 to 1", path.display())
         }),
     }
 }
@@ -220,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_named() {
+    fn invalid_results_are_named() {
         let root = tempfile::tempdir().unwrap();
         assert!(Results::read(root.path()).unwrap_err().contains("no result.txt"));
         write(root.path(), "os/a", "good\n");
-        assert!(Results::read(root.path()).unwrap_err().contains("\"good\" is no score"));
+        assert!(Results::read(root.path()).unwrap_err().contains("\"good\" is not a score"));
     }
 }

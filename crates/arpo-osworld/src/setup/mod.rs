@@ -9,7 +9,7 @@ use crate::task::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// A step with its parameters read.
+/// A parsed step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetupStep {
     /// Files of the internet put into the guest: address and path of each.
@@ -26,7 +26,7 @@ pub enum SetupStep {
         stdout: Option<String>,
         /// Where its errors are.
         stderr: Option<String>,
-        /// Repeated until one of these holds.
+        /// Repeated until one of these conditions holds.
         until: Until,
     },
     /// A file opened with its application.
@@ -35,7 +35,7 @@ pub enum SetupStep {
     ActivateWindow(Window),
     /// A window closed.
     CloseWindow(Window),
-    /// Time passes.
+    /// A pause.
     Sleep(Duration),
     /// A wallpaper set.
     ChangeWallpaper(String),
@@ -47,7 +47,7 @@ pub enum SetupStep {
     UpdateBrowseHistory(Vec<(String, String, Duration)>),
 }
 
-/// When a repeated command is enough; nothing set is at once.
+/// When a repeated command may stop; without conditions, at once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Until {
     /// Its exit status.
@@ -58,7 +58,7 @@ pub struct Until {
     pub stderr: Option<String>,
 }
 
-/// The types of steps there are.
+/// The types of steps.
 pub const STEPS: &[&str] = &[
     "activate_window",
     "change_wallpaper",
@@ -101,7 +101,7 @@ impl SetupStep {
                     .get("seconds")
                     .and_then(Value::as_f64)
                     .filter(|seconds| (0.0..86_400.0).contains(seconds));
-                Self::Sleep(Duration::from_secs_f64(seconds.ok_or("seconds is missing or no time")?))
+                Self::Sleep(Duration::from_secs_f64(seconds.ok_or("seconds is missing or not a time")?))
             }
             "change_wallpaper" => Self::ChangeWallpaper(text(fields, "path")?),
             "chrome_open_tabs" => Self::ChromeOpenTabs(texts(fields, "urls_to_open")?),
@@ -113,7 +113,7 @@ impl SetupStep {
     }
 }
 
-/// A command in one text, without a shell, is split at its blanks.
+/// A command line without a shell is split at whitespace.
 fn words_of(command: Command) -> Command {
     match &command.line {
         crate::guest::CommandLine::Text(text) if !command.shell => {
@@ -144,7 +144,7 @@ fn list<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], S
         .get(name)
         .and_then(Value::as_array)
         .map(Vec::as_slice)
-        .ok_or_else(|| format!("{name} is missing or no list"))
+        .ok_or_else(|| format!("{name} is missing or not a list"))
 }
 
 fn texts(fields: &Map<String, Value>, name: &str) -> Result<Vec<String>, String> {

@@ -1,8 +1,8 @@
 //! Runs set-up steps on a guest.
 //!
 //! In the ARPO era a step that the guest refuses is noted and the next one runs, as its controller only logs it;
-//! for Verified it ends the set-up. In both, a download that cannot be had, a browser that cannot be reached and a
-//! guest that does not answer end it.
+//! for Verified it ends the set-up. In both, a failed download, an unreachable browser and a guest that does not respond
+//! end it.
 
 use super::{SetupStep, Until};
 use crate::download::Cache;
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use std::fs;
 use std::time::Duration;
 
-/// What steps need besides their parameters.
+/// The context of set-up steps.
 pub struct Preparation<'a> {
     /// The desktop.
     pub guest: &'a dyn Guest,
@@ -22,7 +22,7 @@ pub struct Preparation<'a> {
     pub cache: &'a Cache,
     /// The task's id.
     pub task: &'a str,
-    /// Whose controller to be like.
+    /// Which generation of the controller to imitate.
     pub generation: Generation,
     /// Verified: the browser goes through the guest's proxy.
     pub proxy: bool,
@@ -34,32 +34,32 @@ pub struct Preparation<'a> {
     pub now: Timestamp,
 }
 
-/// What happened besides.
+/// The outcome of the set-up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prepared {
-    /// Steps that the guest refused, in its words.
+    /// Steps that the guest refused, with its messages.
     pub refused: Vec<String>,
 }
 
-/// Between tries of a repeated command, and how often it may fail.
+/// Between attempts of a repeated command, and how often it may fail.
 const UNTIL_INTERVAL: Duration = Duration::from_millis(300);
 const UNTIL_FAILURES: usize = 5;
-/// A command that neither fails nor satisfies is given up after this many tries.
+/// Limit of attempts of a command that neither fails nor satisfies its conditions.
 const UNTIL_TRIES: usize = 1000;
-/// Tries to reach the browser, and the time between.
+/// Attempts to reach the browser, and the time between.
 const BROWSER_TRIES: usize = 15;
 const BROWSER_INTERVAL: Duration = Duration::from_secs(5);
 /// Chrome's history without a visit, as OSWorld keeps it.
 const EMPTY_HISTORY: &str = "https://huggingface.co/datasets/xlangai/ubuntu_osworld_file_cache/resolve/main/chrome/44ee5668-ecd5-4366-a6ce-c1c9b8d4e938/history_empty.sqlite?download=true";
 const HISTORY_FILE: &str = "history_new.sqlite";
 
-/// Why a step did not do what it should.
+/// Why a step failed.
 enum Failure {
-    /// The guest said no.
+    /// The guest refused.
     Refused(String),
-    /// The desktop does not answer.
+    /// The desktop does not respond.
     Lost(String),
-    /// Nothing more can be done.
+    /// The set-up cannot continue.
     Fatal(String),
 }
 
@@ -72,7 +72,7 @@ impl From<GuestError> for Failure {
     }
 }
 
-/// Runs steps in order. All are read before the first runs.
+/// Runs steps in order. All are parsed before the first runs.
 pub fn run(preparation: &Preparation<'_>, steps: &[Step]) -> Result<Prepared, SetupError> {
     let parse = |(index, step): (usize, &Step)| {
         SetupStep::parse(step).map_err(|problem| SetupError::Config { index, problem })
@@ -140,7 +140,7 @@ impl Preparation<'_> {
         }
     }
 
-    /// Verified's task files have names for the password and the screen in commands.
+    /// Fills in the placeholders for password and screen in commands of Verified's task files.
     fn filled(&self, command: &Command) -> Command {
         let (width, height) = self.screen;
         let names = [
@@ -205,7 +205,7 @@ impl Preparation<'_> {
                 Err(error) => last = error.to_string(),
             }
         }
-        Err(Failure::Lost(format!("the browser does not answer: {last}")))
+        Err(Failure::Lost(format!("the browser does not respond: {last}")))
     }
 
     /// Each address in a new tab; after the first, the tab that was there before is closed.
@@ -232,7 +232,7 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// Visits written into an empty history, which takes the place of the guest's.
+    /// Writes visits into an empty history, which replaces the guest's.
     fn add_history(&self, visits: &[(String, String, Duration)]) -> Result<(), Failure> {
         const MICROSECONDS_1601_TO_1970: i64 = 11_644_473_600_000_000;
         const TYPED_LINK: i64 = 805_306_368;
@@ -263,7 +263,7 @@ impl Preparation<'_> {
 }
 
 impl Until {
-    /// Any of what is set; nothing set is met at once.
+    /// Whether any condition holds; true without conditions.
     fn is_met(&self, output: &Output) -> bool {
         *self == Self::default()
             || self.returncode == Some(output.returncode)

@@ -3,14 +3,14 @@
 use crate::error::MetricError;
 use crate::package::{Package, Relation, parse};
 use crate::sheet::cell::RawCell;
-use crate::sheet::range::{CellRange, Place};
+use crate::sheet::range::{CellPosition, CellRange};
 use crate::sheet::styles::Styles;
 use crate::state::Bytes;
 use roxmltree::Node;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// A worksheet's place in the archive.
+/// A worksheet's entry in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SheetEntry {
     /// The name on its tab.
@@ -39,7 +39,7 @@ pub struct Book {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sheet {
     /// Cells that the file has.
-    pub cells: BTreeMap<Place, RawCell>,
+    pub cells: BTreeMap<CellPosition, RawCell>,
     /// Merged ranges.
     pub merged: Vec<CellRange>,
     /// The cell below and right of the frozen part.
@@ -188,10 +188,12 @@ impl Sheet {
             row = node.attribute("r").and_then(|text| text.parse().ok()).unwrap_or(row + 1);
             let mut column = 0;
             for cell in node.children().filter(|node| node.tag_name().name() == "c") {
-                let place =
-                    cell.attribute("r").and_then(Place::parse).unwrap_or(Place { row, column: column + 1 });
-                column = place.column;
-                self.cells.insert(place, RawCell::read(cell));
+                let position = cell
+                    .attribute("r")
+                    .and_then(CellPosition::parse)
+                    .unwrap_or(CellPosition { row, column: column + 1 });
+                column = position.column;
+                self.cells.insert(position, RawCell::read(cell));
             }
             let own: Vec<_> = node.attributes().filter(|one| !matches!(one.name(), "r" | "spans")).collect();
             if !own.is_empty() {
@@ -240,14 +242,14 @@ impl Sheet {
 
     /// What is used: from A1 to where cells end.
     pub fn used_range(&self) -> CellRange {
-        let row = self.cells.keys().map(|place| place.row).max().unwrap_or(1);
-        let column = self.cells.keys().map(|place| place.column).max().unwrap_or(1);
-        CellRange { from: Place { row: 1, column: 1 }, to: Place { row, column } }
+        let row = self.cells.keys().map(|position| position.row).max().unwrap_or(1);
+        let column = self.cells.keys().map(|position| position.column).max().unwrap_or(1);
+        CellRange { from: CellPosition { row: 1, column: 1 }, to: CellPosition { row, column } }
     }
 
     /// Whether a cell is covered by a merged range and is not its first.
-    pub fn is_covered(&self, place: Place) -> bool {
-        self.merged.iter().any(|range| range.has(place) && range.from != place)
+    pub fn is_covered(&self, position: CellPosition) -> bool {
+        self.merged.iter().any(|range| range.has(position) && range.from != position)
     }
 }
 

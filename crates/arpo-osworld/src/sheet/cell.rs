@@ -4,7 +4,7 @@ use crate::error::MetricError;
 use crate::package::parse;
 use crate::sheet::book::{Book, rich_text};
 use crate::sheet::dates::{Moment, moment};
-use crate::sheet::range::Place;
+use crate::sheet::range::CellPosition;
 use crate::task::Generation;
 use crate::text::python;
 use roxmltree::Node;
@@ -98,12 +98,12 @@ impl RawCell {
 
 /// The value as OSWorld's own reader of one cell gives it.
 ///
-/// It looks for the part by the sheet's number, not by its relation; numbers are always real; truth values are
-/// nothing; and in the ARPO era so are inline texts and errors.
+/// It looks for the part by the sheet's number, not by its relation; numbers are always floats; booleans are
+/// null; and in the ARPO era so are inline texts and errors.
 pub fn lone_value(
     book: &Book,
     sheet: &str,
-    place: &str,
+    position: &str,
     generation: Generation,
 ) -> Result<Value, MetricError> {
     let Some(entry) = book.entry(sheet) else {
@@ -118,7 +118,7 @@ pub fn lone_value(
     }
     let text = book.package.xml(&part)?;
     let document = parse(&text)?;
-    let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(place);
+    let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(position);
     let Some(cell) = document.descendants().find(is_it).map(RawCell::read) else { return Ok(Value::Null) };
     let stored = cell.value.as_deref().map(python::strip).filter(|text| !text.is_empty());
     let later = generation == Generation::Verified;
@@ -143,13 +143,13 @@ pub fn lone_value(
 pub fn style_value(
     book: &Book,
     sheet: &crate::sheet::book::Sheet,
-    place: Place,
+    position: CellPosition,
     property: &str,
     generation: Generation,
 ) -> Result<Value, MetricError> {
     let empty = RawCell::default();
-    let covered = sheet.is_covered(place);
-    let cell = sheet.cells.get(&place).filter(|_| !covered).unwrap_or(&empty);
+    let covered = sheet.is_covered(position);
+    let cell = sheet.cells.get(&position).filter(|_| !covered).unwrap_or(&empty);
     let style = book.styles.cell(cell.style);
     let font = book.styles.fonts.get(style.font).cloned().unwrap_or_default();
     let fill = book.styles.fills.get(style.fill).cloned().unwrap_or_default();
@@ -173,7 +173,7 @@ pub fn style_value(
         // The ARPO era reads the back colour, which a plain fill leaves at its default.
         "bgcolor" if generation == Generation::ArpoEra => fill.back,
         "bgcolor" | "fgcolor" => fill.front,
-        "hyperlink" => of_value(json!(sheet.links.get(&place.name()).cloned().unwrap_or_default())),
+        "hyperlink" => of_value(json!(sheet.links.get(&position.name()).cloned().unwrap_or_default())),
         "merge" if generation == Generation::Verified => json!(covered),
         other => return Err(MetricError::raises(format!("no such style: {other}"))),
     })

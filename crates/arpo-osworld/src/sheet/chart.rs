@@ -59,8 +59,9 @@ fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, M
         "title" => title(chart),
         "legend" => {
             let legend = chart.and_then(|node| child(node, "legend"));
-            let place = |node| child(node, "legendPos").and_then(|node| node.attribute("val")).unwrap_or("r");
-            legend.map_or(Value::Null, |node| json!(place(node)))
+            let position =
+                |node| child(node, "legendPos").and_then(|node| node.attribute("val")).unwrap_or("r");
+            legend.map_or(Value::Null, |node| json!(position(node)))
         }
         "type" => json!(group.tag_name().name()),
         "direction" => {
@@ -75,8 +76,8 @@ fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, M
     })
 }
 
-fn axis<'a, 'input>(document: &'a Document<'input>, group: Node, place: usize) -> Option<Node<'a, 'input>> {
-    let id = children(group, "axId").nth(place)?.attribute("val")?;
+fn axis<'a, 'input>(document: &'a Document<'input>, group: Node, index: usize) -> Option<Node<'a, 'input>> {
+    let id = children(group, "axId").nth(index)?.attribute("val")?;
     area(document)?.children().find(|node| {
         child(*node, "axId").is_some_and(|one| one.attribute("val") == Some(id))
             && node.tag_name().name().ends_with("Ax")

@@ -55,8 +55,8 @@ fn is_elapsed(inside: &str) -> bool {
     matches!(inside.to_ascii_lowercase().as_str(), "h" | "hh" | "m" | "mm" | "s" | "ss")
 }
 
-/// The moment of a serial number. Below 60, the day is one later: 1900 was no leap year, and serial numbers
-/// think it was. Times are rounded to milliseconds. None where the calendar ends.
+/// The moment of a serial number. Below 60, the day is one later: 1900 was not a leap year, but serial numbers
+/// count it as one. Times are rounded to milliseconds. None where the calendar ends.
 pub fn moment(serial: f64, span: bool, since_1904: bool) -> Option<Moment> {
     if !serial.is_finite() || serial.abs() > 2_958_466.0 {
         return None;

@@ -6,7 +6,7 @@ use crate::sheet::cell::Datum;
 use crate::sheet::numeric::{Column, same_object};
 use crate::text::python;
 
-/// More than this would not fit in memory; a hostile sheet says so with one far cell.
+/// More than this would not fit in memory; a hostile sheet claims it with one far cell.
 const CELLS_LIMIT: usize = 20_000_000;
 
 /// A table with named columns.
@@ -25,12 +25,12 @@ impl Frame {
     pub fn read(book: &Book, sheet: &str) -> Result<Option<Self>, MetricError> {
         let Some(sheet) = book.sheet(sheet)? else { return Ok(None) };
         let mut table: Vec<Vec<Datum>> = Vec::new();
-        for (place, cell) in &sheet.cells {
+        for (position, cell) in &sheet.cells {
             let datum = cell.datum(book)?;
             if datum == Datum::Empty {
                 continue;
             }
-            let (row, column) = (place.row as usize - 1, place.column as usize - 1);
+            let (row, column) = (position.row as usize - 1, position.column as usize - 1);
             if table.len() <= row {
                 table.resize(row + 1, Vec::new());
             }

@@ -4,7 +4,7 @@ use crate::error::MetricError;
 use crate::package::parse;
 use crate::sheet::Described;
 use crate::sheet::book::{Book, is_true};
-use crate::sheet::range::Place;
+use crate::sheet::range::CellPosition;
 use roxmltree::Node;
 use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ type Items = Vec<(bool, i64)>;
 /// Pivot tables by their source, each with the properties asked for.
 ///
 /// Fields without items at either end of the source are cut off, and fields are counted from the first that is
-/// left, so that a source chosen wider is the same source.
+/// left, so that a wider source range counts as the same source.
 pub fn pivot_tables(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described, MetricError> {
     let mut tables = BTreeMap::new();
     for relation in book.relations_of(sheet)?.iter().filter(|relation| relation.is("pivotTable")) {
@@ -104,10 +104,11 @@ fn data_field(node: Node, left: usize, with_name: bool) -> String {
 fn source(text: &str, left: i64, right: i64) -> Result<String, MetricError> {
     let document = parse(text)?;
     let find = |name: &str| document.descendants().find(|node| node.tag_name().name() == name);
-    let missing = || MetricError::raises("a pivot table whose source is no range");
+    let missing = || MetricError::raises("a pivot table whose source is not a range");
     let sheet = find("worksheetSource").ok_or_else(missing)?;
     let (from, to) = sheet.attribute("ref").and_then(|range| range.split_once(':')).ok_or_else(missing)?;
-    let (from, to) = (Place::parse(from).ok_or_else(missing)?, Place::parse(to).ok_or_else(missing)?);
+    let (from, to) =
+        (CellPosition::parse(from).ok_or_else(missing)?, CellPosition::parse(to).ok_or_else(missing)?);
     let kind = find("cacheSource").and_then(|node| node.attribute("type")).unwrap_or("None");
     let name = sheet.attribute("sheet").unwrap_or("None");
     let (first, last) = (i64::from(from.column) + left, i64::from(to.column) - right);

@@ -2,9 +2,9 @@
 
 use crate::error::MetricError;
 
-/// A cell's place, both from 1.
+/// The position of a cell, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct CellPosition {
     /// Row.
     pub row: u32,
     /// Column.
@@ -14,7 +14,7 @@ pub struct Place {
 const MAX_ROW: u32 = 1_048_576;
 const MAX_COLUMN: u32 = 16_384;
 
-impl Place {
+impl CellPosition {
     /// Reads `B3` or `$B$3`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.replace('$', "");
@@ -58,9 +58,9 @@ pub fn column_letters(mut number: u32) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellRange {
     /// Top left.
-    pub from: Place,
+    pub from: CellPosition,
     /// Bottom right.
-    pub to: Place,
+    pub to: CellPosition,
 }
 
 impl CellRange {
@@ -68,21 +68,25 @@ impl CellRange {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.rsplit_once('!').map_or(text, |(_, range)| range).replace('$', "");
         let (from, to) = text.split_once(':').unwrap_or((&text, &text));
-        if let (Some(from), Some(to)) = (Place::parse(from), Place::parse(to)) {
+        if let (Some(from), Some(to)) = (CellPosition::parse(from), CellPosition::parse(to)) {
             return (from.row <= to.row && from.column <= to.column).then_some(Self { from, to });
         }
         if let (Some(first), Some(last)) = (column_number(from), column_number(to)) {
-            let (from, to) = (Place { row: 1, column: first }, Place { row: MAX_ROW, column: last });
+            let (from, to) =
+                (CellPosition { row: 1, column: first }, CellPosition { row: MAX_ROW, column: last });
             return Some(Self { from, to });
         }
         let (first, last) = (from.parse().ok()?, to.parse().ok()?);
-        Some(Self { from: Place { row: first, column: 1 }, to: Place { row: last, column: MAX_COLUMN } })
+        Some(Self {
+            from: CellPosition { row: first, column: 1 },
+            to: CellPosition { row: last, column: MAX_COLUMN },
+        })
     }
 
     /// Whether a cell is in it.
-    pub fn has(&self, place: Place) -> bool {
-        (self.from.row..=self.to.row).contains(&place.row)
-            && (self.from.column..=self.to.column).contains(&place.column)
+    pub fn has(&self, position: CellPosition) -> bool {
+        (self.from.row..=self.to.row).contains(&position.row)
+            && (self.from.column..=self.to.column).contains(&position.column)
     }
 
     /// How many cells it has.
@@ -91,10 +95,10 @@ impl CellRange {
     }
 
     /// Its cells, row by row.
-    pub fn cells(&self) -> impl Iterator<Item = Place> + use<> {
+    pub fn cells(&self) -> impl Iterator<Item = CellPosition> + use<> {
         let range = *self;
         (range.from.row..=range.to.row).flat_map(move |row| {
-            (range.from.column..=range.to.column).map(move |column| Place { row, column })
+            (range.from.column..=range.to.column).map(move |column| CellPosition { row, column })
         })
     }
 }
@@ -108,7 +112,7 @@ impl Ranges {
     pub fn parse(text: &str) -> Result<Self, MetricError> {
         let one = |part: &str| {
             CellRange::parse(part)
-                .ok_or_else(|| MetricError::raises(format!("{part:?} is no range of cells")))
+                .ok_or_else(|| MetricError::raises(format!("{part:?} is not a range of cells")))
         };
         text.split_whitespace().map(one).collect::<Result<_, _>>().map(Self)
     }
@@ -129,7 +133,7 @@ mod tests {
     #[test]
     fn ranges_read_and_list() {
         let range = CellRange::parse("Sheet1!$B$2:C3").unwrap();
-        let names: Vec<String> = range.cells().map(Place::name).collect();
+        let names: Vec<String> = range.cells().map(CellPosition::name).collect();
         assert_eq!(names, ["B2", "C2", "B3", "C3"]);
         assert!(CellRange::parse("C3:B2").is_none());
         assert!(CellRange::parse("").is_none());

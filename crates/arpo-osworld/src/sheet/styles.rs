@@ -13,7 +13,7 @@ pub struct Font {
     pub name: Value,
     /// `family`.
     pub family: Value,
-    /// `color.rgb`; `None` if there is no colour at all, where asking raises.
+    /// `color.rgb`; `None` if there is not a colour at all, where asking raises.
     pub color: Option<Value>,
     /// `bold`.
     pub bold: Value,

@@ -9,7 +9,7 @@ const WINDOW: usize = 2048;
 const HOP: usize = 512;
 const BANDS: usize = 128;
 const COEFFICIENTS: usize = 20;
-/// Below this a power counts as this; and decibels more than the range below the loudest count as that.
+/// Powers are clamped to this minimum, and decibels to this range below the loudest.
 const LEAST_POWER: f64 = 1e-10;
 const RANGE_DB: f64 = 80.0;
 
@@ -51,8 +51,8 @@ fn power_spectra(samples: &[f32]) -> Vec<Vec<f64>> {
     let transform = FftPlanner::<f64>::new().plan_fft_forward(WINDOW);
     let hann: Vec<f64> =
         (0..WINDOW).map(|at| 0.5 - 0.5 * (2.0 * PI * at as f64 / WINDOW as f64).cos()).collect();
-    let sample = |place: isize| {
-        usize::try_from(place).ok().and_then(|place| samples.get(place)).map_or(0.0, |one| f64::from(*one))
+    let sample = |index: isize| {
+        usize::try_from(index).ok().and_then(|index| samples.get(index)).map_or(0.0, |one| f64::from(*one))
     };
     let frame = |number: usize| {
         let start = (number * HOP) as isize - (WINDOW / 2) as isize;
@@ -103,7 +103,7 @@ fn cosine_transform(levels: &[f64]) -> Frame {
     std::array::from_fn(|at| {
         let scale = if at == 0 { (1.0 / count).sqrt() } else { (2.0 / count).sqrt() };
         let term =
-            |(place, level): (usize, &f64)| level * (PI * (place as f64 + 0.5) * at as f64 / count).cos();
+            |(index, level): (usize, &f64)| level * (PI * (index as f64 + 0.5) * at as f64 / count).cos();
         scale * levels.iter().enumerate().map(term).sum::<f64>()
     })
 }

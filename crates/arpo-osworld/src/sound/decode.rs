@@ -74,14 +74,14 @@ fn resampled(samples: &[f32], rate: u32) -> Vec<f32> {
         let centre = index as f64 * step;
         let first = (centre - reach).ceil().max(0.0) as usize;
         let last = ((centre + reach).floor() as usize).min(samples.len() - 1);
-        let weight = |place: usize| {
-            let offset = place as f64 - centre;
+        let weight = |input: usize| {
+            let offset = input as f64 - centre;
             let angle = PI * offset * cut;
             let sinc = if angle.abs() < 1e-9 { 1.0 } else { angle.sin() / angle };
             let window = 0.5 + 0.5 * (PI * offset / reach).cos();
             cut * sinc * window
         };
-        (first..=last).map(|place| f64::from(samples[place]) * weight(place)).sum::<f64>() as f32
+        (first..=last).map(|input| f64::from(samples[input]) * weight(input)).sum::<f64>() as f32
     };
     (0..count).map(at).collect()
 }

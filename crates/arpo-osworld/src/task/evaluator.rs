@@ -27,7 +27,7 @@ pub struct Getter {
 pub struct Check {
     /// The metric.
     pub func: String,
-    /// What is judged.
+    /// The result to score.
     pub result: Option<Getter>,
     /// What it should be; absent, the metric is called without.
     pub expected: Option<Getter>,
@@ -35,10 +35,10 @@ pub struct Check {
     pub options: Map<String, Value>,
 }
 
-/// How the end of a task is judged.
+/// How the final state of a task is scored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluator {
-    /// Steps before judging.
+    /// Steps before the evaluation.
     pub postconfig: Vec<Step>,
     /// At least one.
     pub checks: Vec<Check>,
@@ -92,7 +92,7 @@ impl Evaluator {
         }
     }
 
-    /// Whether the task cannot be done, so that giving up is right.
+    /// Whether the task is infeasible, so that giving up is right.
     pub fn is_infeasible(&self) -> bool {
         !self.several && self.checks[0].func == "infeasible"
     }

@@ -1,4 +1,4 @@
-//! A task file of OSWorld, both generations, read strictly: what is wrong is named with its place.
+//! A task file of OSWorld, both generations, read strictly: errors name the field.
 
 pub mod evaluator;
 pub mod suite;
@@ -28,7 +28,7 @@ pub struct Step {
     pub parameters: Map<String, Value>,
 }
 
-/// One task as its file says it.
+/// One task file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskFile {
     /// Unique in the suite.
@@ -45,7 +45,7 @@ pub struct TaskFile {
     pub trajectory: String,
     /// The applications it is about.
     pub related_apps: Vec<String>,
-    /// How the end is judged.
+    /// How the final state is evaluated.
     pub evaluator: Evaluator,
     /// Verified: the guest's browser goes through a proxy.
     pub proxy: bool,
@@ -98,16 +98,16 @@ fn steps(value: Option<Value>, field: &str) -> Result<Vec<Step>, String> {
         Some(other) => return Err(format!("{field}: a list of steps is wanted, not {other}")),
     };
     let step = |(index, item): (usize, Value)| {
-        let place = format!("{field}[{index}]");
-        let Value::Object(mut fields) = item else { return Err(format!("{place}: not an object")) };
-        let kind = required_text(&mut fields, "type").map_err(|error| format!("{place}: {error}"))?;
+        let path = format!("{field}[{index}]");
+        let Value::Object(mut fields) = item else { return Err(format!("{path}: not an object")) };
+        let kind = required_text(&mut fields, "type").map_err(|error| format!("{path}: {error}"))?;
         let parameters = match fields.remove("parameters") {
             None => Map::new(),
             Some(Value::Object(parameters)) => parameters,
-            Some(other) => return Err(format!("{place}: parameters are {other}, not an object")),
+            Some(other) => return Err(format!("{path}: parameters are {other}, not an object")),
         };
         match fields.keys().next() {
-            Some(unknown) => Err(format!("{place}: unknown field {unknown}")),
+            Some(unknown) => Err(format!("{path}: unknown field {unknown}")),
             None => Ok(Step { kind, parameters }),
         }
     };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn both_generations_are_told_apart() {
+    fn both_generations_are_distinguished() {
         let mut value = task();
         let old = TaskFile::parse(&value.to_string()).unwrap();
         assert_eq!((old.generation, old.config[0].kind.as_str()), (Generation::ArpoEra, "sleep"));

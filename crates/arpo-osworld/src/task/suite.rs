@@ -80,7 +80,7 @@ pub fn parse_list(text: &str) -> Result<Vec<(String, String)>, String> {
             for (index, entry) in entries.iter().enumerate() {
                 let field = |name: &str| {
                     let text = entry[name].as_str().map(str::to_owned);
-                    text.ok_or_else(|| format!("entry {index}: {name} is missing or no text"))
+                    text.ok_or_else(|| format!("entry {index}: {name} is missing or not text"))
                 };
                 chosen.push((field("domain")?, field("id")?));
             }

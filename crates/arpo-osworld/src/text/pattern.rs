@@ -1,6 +1,6 @@
 //! Regular expressions as Python's `re` reads them, with a limit on backtracking.
 //!
-//! Patterns come from task files and texts from the guest, so that neither may make a match run away.
+//! Patterns come from task files and texts from the guest; neither may cause unbounded backtracking.
 
 use crate::error::MetricError;
 use fancy_regex::{Regex, RegexBuilder};

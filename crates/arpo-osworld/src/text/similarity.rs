@@ -1,4 +1,4 @@
-//! How alike two sequences are: rapidfuzz's `fuzz.ratio` and difflib's `SequenceMatcher.ratio`.
+//! Similarity of two sequences: rapidfuzz's `fuzz.ratio` and difflib's `SequenceMatcher.ratio`.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,13 +18,13 @@ pub fn ratio(a: &str, b: &str) -> f64 {
 /// The length of the longest common subsequence, 64 cells of a column at a time (Hyyrö's bit-parallel scheme).
 fn common_subsequence(a: &[char], b: &[char]) -> usize {
     let blocks = a.len().div_ceil(64);
-    let mut places: HashMap<char, Vec<u64>> = HashMap::new();
+    let mut positions: HashMap<char, Vec<u64>> = HashMap::new();
     for (at, letter) in a.iter().enumerate() {
-        places.entry(*letter).or_insert_with(|| vec![0; blocks])[at / 64] |= 1 << (at % 64);
+        positions.entry(*letter).or_insert_with(|| vec![0; blocks])[at / 64] |= 1 << (at % 64);
     }
     let mut column = vec![u64::MAX; blocks];
     for letter in b {
-        let Some(matches) = places.get(letter) else { continue };
+        let Some(matches) = positions.get(letter) else { continue };
         let mut carry = false;
         for (cell, matching) in column.iter_mut().zip(matches) {
             let kept = *cell & matching;
@@ -52,18 +52,18 @@ pub fn sequence_ratio<T: Eq + Hash>(a: &[T], b: &[T]) -> f64 {
     if total == 0 {
         return 1.0;
     }
-    let mut places: HashMap<&T, Vec<usize>> = HashMap::new();
+    let mut positions: HashMap<&T, Vec<usize>> = HashMap::new();
     for (at, element) in b.iter().enumerate() {
-        places.entry(element).or_default().push(at);
+        positions.entry(element).or_default().push(at);
     }
     if b.len() >= 200 {
         let popular = b.len() / 100 + 1;
-        places.retain(|_, at| at.len() <= popular);
+        positions.retain(|_, at| at.len() <= popular);
     }
     let mut matched = 0;
     let mut open = vec![(0, a.len(), 0, b.len())];
     while let Some((a_from, a_to, b_from, b_to)) = open.pop() {
-        let (at_a, at_b, size) = longest_match(a, b, &places, (a_from, a_to, b_from, b_to));
+        let (at_a, at_b, size) = longest_match(a, b, &positions, (a_from, a_to, b_from, b_to));
         if size > 0 {
             matched += size;
             open.push((a_from, at_a, b_from, at_b));
@@ -76,14 +76,14 @@ pub fn sequence_ratio<T: Eq + Hash>(a: &[T], b: &[T]) -> f64 {
 fn longest_match<T: Eq + Hash>(
     a: &[T],
     b: &[T],
-    places: &HashMap<&T, Vec<usize>>,
+    positions: &HashMap<&T, Vec<usize>>,
     (a_from, a_to, b_from, b_to): (usize, usize, usize, usize),
 ) -> (usize, usize, usize) {
     let mut best = (a_from, b_from, 0);
     let mut lengths: HashMap<usize, usize> = HashMap::new();
     for (at_a, element) in a.iter().enumerate().take(a_to).skip(a_from) {
         let mut next = HashMap::new();
-        for &at_b in places.get(element).into_iter().flatten().filter(|at| (b_from..b_to).contains(at)) {
+        for &at_b in positions.get(element).into_iter().flatten().filter(|at| (b_from..b_to).contains(at)) {
             let length =
                 at_b.checked_sub(1).and_then(|before| lengths.get(&before)).copied().unwrap_or(0) + 1;
             next.insert(at_b, length);

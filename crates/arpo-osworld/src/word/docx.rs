@@ -1,6 +1,6 @@
-//! A docx document as python-docx shows it: paragraphs of the body, their runs, tables, pictures, sections.
+//! A docx document as python-docx shows it: paragraphs of the body, their runs, tables, images, sections.
 //!
-//! Only what a run or a paragraph says itself counts; what it has from a style does not, as in python-docx.
+//! Only a run's or a paragraph's own formatting counts; what it inherits from a style does not, as in python-docx.
 
 use crate::error::MetricError;
 use crate::package::{Package, parse};
@@ -20,19 +20,19 @@ pub struct Run {
     pub font: Option<String>,
     /// Size in points.
     pub size_pt: Option<f64>,
-    /// Italic, if it says.
+    /// Italic, if set.
     pub italic: Option<bool>,
-    /// Struck through, if it says.
+    /// Struck through, if set.
     pub strike: Option<bool>,
-    /// Below the line, if it says.
+    /// Subscript, if set.
     pub subscript: Option<bool>,
     /// Colour, as six digits; automatic is none.
     pub color: Option<String>,
     /// Breaks to a new page in it.
     pub page_breaks: usize,
-    /// Whether a picture is in it.
+    /// Whether it contains an image.
     pub has_graphic: bool,
-    /// Whether an embedded object, as an equation, is in it.
+    /// Whether it contains an embedded object, such as an equation.
     pub has_object: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Paragraph {
     pub text: String,
     /// Its runs, those in links left out.
     pub runs: Vec<Run>,
-    /// `center`, ..., if it says.
+    /// `center`, ..., if set.
     pub alignment: Option<String>,
     /// Lines as a multiple, or a height in EMU: one number, as python-docx compares them.
     pub line_spacing: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Paragraph {
     pub tabs: Vec<TabStop>,
 }
 
-/// A table as a grid: merged cells appear in each place they cover.
+/// A table as a grid: merged cells appear at each position they cover.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// Columns of the grid.
@@ -71,7 +71,7 @@ pub struct Table {
     pub cells: Vec<Vec<Paragraph>>,
 }
 
-/// The part of a section that is asked for.
+/// The part of a section that metrics use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Section {
     /// Page width less both margins.
@@ -89,8 +89,8 @@ pub struct Document {
     pub tables: Vec<Table>,
     /// Sections.
     pub sections: Vec<Section>,
-    /// Pictures the document points to, in the order of their relations.
-    pub pictures: Vec<Vec<u8>>,
+    /// Images the document points to, in the order of their relations.
+    pub images: Vec<Vec<u8>>,
 }
 
 impl Document {
@@ -113,7 +113,7 @@ impl Document {
             }
         }
         for relation in relations.iter().filter(|one| one.kind.contains("image") && !one.external) {
-            document.pictures.push(package.read(&relation.target)?);
+            document.images.push(package.read(&relation.target)?);
         }
         let mut footer = String::new();
         for node in body.descendants().filter(|node| is(*node, "sectPr")) {
@@ -137,7 +137,7 @@ impl Document {
 }
 
 impl Table {
-    /// The text of a cell, its paragraphs on lines; a place a ragged table lacks raises.
+    /// The text of a cell, its paragraphs on lines; a cell that a ragged table lacks raises.
     pub fn cell_text(&self, row: usize, column: usize) -> Result<String, MetricError> {
         let cell = self
             .cells
@@ -253,7 +253,7 @@ fn run(node: Node) -> Run {
     out.size_pt = value("sz").and_then(|half| half.parse::<f64>().ok()).map(|half| half / 2.0);
     out.italic = child(properties, "i").map(on_off);
     out.strike = child(properties, "strike").map(on_off);
-    out.subscript = value("vertAlign").map(|place| place == "subscript");
+    out.subscript = value("vertAlign").map(|align| align == "subscript");
     out.color = value("color").filter(|color| *color != "auto").map(str::to_owned);
     out
 }

@@ -1,4 +1,4 @@
-//! A bench for the provider: a tiny image made on the fly, without a registry, and a second line to the engine.
+//! A bench for the provider: a tiny image made on the fly, without a registry, and a second connection to the engine.
 
 use arpo_osworld::provider::{Container, Machine, Options, Provider};
 use bollard::Docker;
@@ -15,10 +15,10 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// What the image's first process does.
+/// The command of the image's first process.
 pub(crate) const SERVES: &str = "exec /bin/busybox httpd -f -p 5000 -h /www";
 
-/// A second line to the engine and an image that answers `GET /screenshot`.
+/// A second connection to the engine and an image that serves `GET /screenshot`.
 pub(crate) struct Bench {
     docker: Docker,
     runtime: Runtime,

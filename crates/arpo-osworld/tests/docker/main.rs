@@ -72,7 +72,7 @@ fn a_desktop_that_is_killed_is_noticed() {
     assert!(!desktop.alive());
     let text = fails(desktop.check());
     assert!(text.contains(desktop.name()) && text.contains("exit code 137"), "{text}");
-    assert!(text.ends_with("its last words: hello"), "{text}");
+    assert!(text.ends_with("the end of its log: hello"), "{text}");
     let text = fails(desktop.pause());
     assert!(text.contains("is gone"), "the reason, not the engine's words: {text}");
     bench.remove(desktop.name());
@@ -95,7 +95,7 @@ fn a_desktop_that_does_not_come_up_says_why_and_is_removed() {
     let text = fails(provider.start(soon()));
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(text.contains("did not answer GET") && text.contains("within 2 s"), "{text}");
-    assert!(text.ends_with("its last words: waiting"), "{text}");
+    assert!(text.ends_with("the end of its log: waiting"), "{text}");
     assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
 }
 

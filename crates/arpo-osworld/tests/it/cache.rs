@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const CONTENT: &[u8] = b"the whole of the file";
 
-/// A server that breaks off after so many bytes, and knows ranges or not.
+/// A server that breaks off after a number of bytes, with or without support for ranges.
 struct Server {
     calls: Arc<AtomicUsize>,
     breaks_after: usize,

@@ -2,18 +2,18 @@
 
 use crate::server::serve;
 use arpo_osworld::error::GuestError;
-use arpo_osworld::guest::http::{HttpGuest, Patience, Ports};
+use arpo_osworld::guest::http::{HttpGuest, Ports, RetryPolicy};
 use arpo_osworld::guest::{Command, Guest};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-fn guest(answers: &[(&'static str, u16, &str)]) -> (HttpGuest, Arc<Mutex<Vec<String>>>) {
-    let answers = answers.iter().map(|(path, status, body)| (*path, *status, body.as_bytes().to_vec()));
-    let (port, seen) = serve(answers.collect());
-    let patience = Patience { tries: 1, interval: Duration::ZERO, ..Patience::default() };
+fn guest(responses: &[(&'static str, u16, &str)]) -> (HttpGuest, Arc<Mutex<Vec<String>>>) {
+    let responses = responses.iter().map(|(path, status, body)| (*path, *status, body.as_bytes().to_vec()));
+    let (port, seen) = serve(responses.collect());
+    let retry = RetryPolicy { tries: 1, interval: Duration::ZERO, ..RetryPolicy::default() };
     let ports = Ports { server: port, ..Ports::default() };
-    (HttpGuest::new("127.0.0.1", ports, patience, Some("secret".into())), seen)
+    (HttpGuest::new("127.0.0.1", ports, retry, Some("secret".into())), seen)
 }
 
 #[test]
@@ -45,11 +45,10 @@ fn calls_have_osworld_s_shapes() {
 }
 
 #[test]
-fn no_answer_is_an_error() {
+fn no_response_is_an_error() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let patience = Patience { tries: 2, interval: Duration::ZERO, ..Patience::default() };
-    let guest =
-        HttpGuest::new("127.0.0.1", Ports { server: port, chromium: port, vlc: port }, patience, None);
+    let retry = RetryPolicy { tries: 2, interval: Duration::ZERO, ..RetryPolicy::default() };
+    let guest = HttpGuest::new("127.0.0.1", Ports { server: port, chromium: port, vlc: port }, retry, None);
     assert!(matches!(guest.read_file("/a"), Err(GuestError::Unreachable { .. })));
     assert!(guest.browser().tabs().is_err());
     assert!(guest.vlc_status().is_err());

@@ -1,11 +1,11 @@
-//! A task played on a guest that only says what this test lets it say.
+//! A task on a guest with fixed responses.
 
 use crate::server::serve;
 use arpo_core::action::{Action, ModelBox};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::download::{Cache, Sources};
-use arpo_osworld::environment::{OsworldDesktop, PlayOptions, Shared};
+use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::task::TaskFile;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const ID: &str = "bb5e4c0d";
 
-struct Played {
+struct Fixture {
     desktop: OsworldDesktop,
     requests: Arc<Mutex<Vec<String>>>,
     results: TempDir,
@@ -34,12 +34,12 @@ fn png() -> Vec<u8> {
 }
 
 /// A desktop whose commands print `yes`, and a task that wants it.
-fn played(evaluator: &str, options: PlayOptions) -> Played {
-    let said = br#"{"status": "success", "output": "yes", "error": "", "returncode": 0}"#;
+fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
+    let output = br#"{"status": "success", "output": "yes", "error": "", "returncode": 0}"#;
     let (port, requests) = serve(vec![
         ("/screenshot", 200, png()),
         ("/screen_size", 200, br#"{"width": 64, "height": 48}"#.to_vec()),
-        ("/execute", 200, said.to_vec()),
+        ("/execute", 200, output.to_vec()),
         ("/setup/launch", 200, b"launched".to_vec()),
     ]);
     let text = format!(
@@ -55,20 +55,20 @@ fn played(evaluator: &str, options: PlayOptions) -> Played {
         tasks: BTreeMap::from([(ID.to_owned(), task)]),
         desktops: Spares::new(provider, 0),
         cache: Cache::new(cache.path(), Sources { offline: true, ..Sources::default() }).unwrap(),
-        options: PlayOptions { pause: Duration::ZERO, freeze: false, ..options },
+        options: EpisodeOptions { pause: Duration::ZERO, freeze: false, ..options },
         trial: Some(Trial::new(results.path(), "screenshot", "test", "0")),
     };
-    Played { desktop: OsworldDesktop::new(Arc::new(shared)), requests, results, _cache: cache }
+    Fixture { desktop: OsworldDesktop::new(Arc::new(shared)), requests, results, _cache: cache }
 }
 
-impl Played {
+impl Fixture {
     fn reset(&mut self) {
         let screen = self.desktop.reset(&task(ID), 0, soon()).unwrap();
         assert_eq!(screen.image.dimensions(), (64, 48));
     }
 
     fn act(&mut self, action: &Action) -> bool {
-        self.desktop.told("Action: as the test says");
+        self.desktop.record_response("Action: as the test says");
         self.desktop.step(action, soon()).unwrap().terminated
     }
 
@@ -101,62 +101,62 @@ fn finished() -> Action {
 }
 
 #[test]
-fn a_task_is_set_up_acted_on_judged_and_written_down() {
-    let mut played = played(WANTS_YES, PlayOptions::default());
-    played.reset();
-    let place = ModelBox { x1: 10.0, y1: 20.0, x2: 10.0, y2: 20.0 };
-    assert!(!played.act(&Action::Click { start_box: place }));
-    assert!(played.act(&finished()));
-    assert_eq!(played.desktop.step(&Action::Wait {}, soon()).unwrap_err(), EnvironmentError::NoEpisode);
-    assert!((played.desktop.evaluate(soon()).unwrap() - 1.0).abs() < 1e-12);
-    let requests = played.requests.lock().unwrap().join("\n");
+fn a_task_is_set_up_acted_on_evaluated_and_recorded() {
+    let mut fixture = new_fixture(WANTS_YES, EpisodeOptions::default());
+    fixture.reset();
+    let point = ModelBox { x1: 10.0, y1: 20.0, x2: 10.0, y2: 20.0 };
+    assert!(!fixture.act(&Action::Click { start_box: point }));
+    assert!(fixture.act(&finished()));
+    assert_eq!(fixture.desktop.step(&Action::Wait {}, soon()).unwrap_err(), EnvironmentError::NoEpisode);
+    assert!((fixture.desktop.evaluate(soon()).unwrap() - 1.0).abs() < 1e-12);
+    let requests = fixture.requests.lock().unwrap().join("\n");
     assert!(requests.contains("/setup/launch"), "the set-up ran");
     assert!(requests.contains("pyautogui.FAILSAFE = False"), "the action has OSWorld's beginning");
     assert!(requests.contains("pyautogui.click(10.0, 20.0, button='left')"), "{requests}");
     drop(requests);
-    assert_eq!(played.result("result.txt"), "1.0\n");
-    let lines = played.result("traj.jsonl");
+    assert_eq!(fixture.result("result.txt"), "1.0\n");
+    let lines = fixture.result("traj.jsonl");
     let lines: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
     assert_eq!((&lines[0]["step_num"], &lines[1]["step_num"]), (&1.into(), &2.into()));
     assert_eq!(lines[1]["action"], "DONE");
-    let picture = lines[0]["screenshot_file"].as_str().unwrap();
-    assert!(Path::new(picture).extension().is_some_and(|end| end == "png"));
+    let screenshot = lines[0]["screenshot_file"].as_str().unwrap();
+    assert!(Path::new(screenshot).extension().is_some_and(|end| end == "png"));
 }
 
 #[test]
 fn giving_up_is_worth_something_only_where_nothing_can_be_done() {
     let infeasible = r#"{"func": "infeasible"}"#;
     let score = |evaluator, actions: &[Action], options| {
-        let mut played = played(evaluator, options);
-        played.reset();
+        let mut fixture = new_fixture(evaluator, options);
+        fixture.reset();
         let mut over = false;
         for action in actions {
-            over = played.act(action);
+            over = fixture.act(action);
         }
-        (over, played.desktop.evaluate(soon()).unwrap())
+        (over, fixture.desktop.evaluate(soon()).unwrap())
     };
     let fail = [Action::ErrorEnv {}];
-    let scores = |evaluator, actions: &[Action], options: &PlayOptions, wanted: (bool, f64)| {
+    let scores = |evaluator, actions: &[Action], options: &EpisodeOptions, wanted: (bool, f64)| {
         let (over, found) = score(evaluator, actions, options.clone());
         assert!(
             over == wanted.0 && (found - wanted.1).abs() < 1e-12,
             "{evaluator} {actions:?}: {over} {found}"
         );
     };
-    let plain = PlayOptions::default();
+    let plain = EpisodeOptions::default();
     scores(infeasible, &fail, &plain, (true, 1.0));
     scores(infeasible, &[finished()], &plain, (true, 0.0));
     scores(WANTS_YES, &fail, &plain, (true, 0.0));
-    // a call for the user is giving up, unless it is tolerated
+    // `call_user()` counts as giving up, unless it is tolerated
     let call = Action::CallUser {};
     scores(infeasible, std::slice::from_ref(&call), &plain, (true, 1.0));
-    let patient = PlayOptions { calls_tolerated: 1, ..plain.clone() };
+    let patient = EpisodeOptions { calls_tolerated: 1, ..plain.clone() };
     scores(infeasible, std::slice::from_ref(&call), &patient, (false, 0.0));
     scores(infeasible, &[call.clone(), call], &patient, (true, 1.0));
-    // at the limit an action is giving up, but not what ends the episode or waits; in the hard mode nothing is
-    let limited = PlayOptions { give_up_at: Some(2), ..plain.clone() };
+    // at the limit an action counts as giving up, unless it ends the episode or waits; in the hard mode none does
+    let limited = EpisodeOptions { give_up_at: Some(2), ..plain.clone() };
     let press = Action::Press { key: "enter".into() };
     scores(infeasible, &[press.clone(), press.clone()], &limited, (true, 1.0));
     scores(infeasible, &[press.clone(), press.clone()], &plain, (false, 0.0));
@@ -164,32 +164,32 @@ fn giving_up_is_worth_something_only_where_nothing_can_be_done() {
     scores(WANTS_YES, &[press, finished()], &limited, (true, 1.0));
 }
 
-/// As in OSWorld's agent, whatever else a response says.
+/// As in OSWorld's agent, whatever else a response contains.
 #[test]
-fn an_action_that_ends_or_waits_stands_for_its_whole_response() {
-    let mut played = played(WANTS_YES, PlayOptions::default());
-    played.reset();
+fn an_action_that_ends_or_waits_replaces_its_whole_response() {
+    let mut fixture = new_fixture(WANTS_YES, EpisodeOptions::default());
+    fixture.reset();
     let press = Action::Press { key: "enter".into() };
-    played.desktop.told("Action: press(key='enter')\n\nwait()");
+    fixture.desktop.record_response("Action: press(key='enter')\n\nwait()");
     for action in [&press, &Action::Wait {}] {
-        assert!(!played.desktop.step(action, soon()).unwrap().terminated);
+        assert!(!fixture.desktop.step(action, soon()).unwrap().terminated);
     }
-    played.desktop.told("Action: press(key='enter')\n\nfinished()");
-    assert!(played.desktop.step(&press, soon()).unwrap().terminated);
-    let requests = played.requests.lock().unwrap().join("\n");
+    fixture.desktop.record_response("Action: press(key='enter')\n\nfinished()");
+    assert!(fixture.desktop.step(&press, soon()).unwrap().terminated);
+    let requests = fixture.requests.lock().unwrap().join("\n");
     assert!(!requests.contains("pyautogui.press"), "{requests}");
-    let lines = played.result("traj.jsonl");
+    let lines = fixture.result("traj.jsonl");
     let actions: Vec<&str> = ["WAIT", "DONE"].into_iter().filter(|action| lines.contains(action)).collect();
     assert_eq!((lines.lines().count(), actions.len()), (2, 2), "{lines}");
 }
 
 #[test]
 fn what_is_wrong_is_the_task_s_the_desktop_s_or_the_time_s() {
-    let mut played = played(WANTS_YES, PlayOptions::default());
-    assert_eq!(played.desktop.evaluate(soon()).unwrap_err(), EnvironmentError::NoEpisode);
-    let unknown = played.desktop.reset(&task("unknown"), 0, soon()).unwrap_err();
+    let mut fixture = new_fixture(WANTS_YES, EpisodeOptions::default());
+    assert_eq!(fixture.desktop.evaluate(soon()).unwrap_err(), EnvironmentError::NoEpisode);
+    let unknown = fixture.desktop.reset(&task("unknown"), 0, soon()).unwrap_err();
     assert!(matches!(unknown, EnvironmentError::BadTask { .. }), "{unknown}");
-    played.reset();
-    let late = played.desktop.step(&finished(), Instant::now()).unwrap_err();
+    fixture.reset();
+    let late = fixture.desktop.step(&finished(), Instant::now()).unwrap_err();
     assert!(matches!(late, EnvironmentError::Deadline { during: "step" }), "{late}");
 }

@@ -1,4 +1,4 @@
-//! A guest that answers from tables and writes down what it is asked.
+//! A guest that responds from tables and logs its calls.
 
 use arpo_osworld::error::GuestError;
 use arpo_osworld::guest::{Browser, Command, Guest, Output, Tab, Window};
@@ -13,16 +13,16 @@ pub(crate) struct FakeGuest {
     pub(crate) outputs: BTreeMap<String, Output>,
     pub(crate) tree: Option<String>,
     pub(crate) tabs: RefCell<Vec<Tab>>,
-    /// What a page answers to an expression that holds the key.
+    /// Values of expressions that contain the key.
     pub(crate) pages: BTreeMap<String, Value>,
-    /// Orders whose name is here are refused.
+    /// Names of calls that are refused.
     pub(crate) refuses: Vec<&'static str>,
     pub(crate) dead: bool,
     pub(crate) log: RefCell<Vec<String>>,
 }
 
 impl FakeGuest {
-    fn order(&self, name: &'static str, what: &str) -> Result<(), GuestError> {
+    fn record_call(&self, name: &'static str, what: &str) -> Result<(), GuestError> {
         self.log.borrow_mut().push(format!("{name} {what}"));
         if self.dead {
             return Err(GuestError::Unreachable { call: name.into(), problem: "gone".into() });
@@ -33,26 +33,26 @@ impl FakeGuest {
         Ok(())
     }
 
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         self.log.borrow().clone()
     }
 }
 
 impl Browser for FakeGuest {
     fn tabs(&self) -> Result<Vec<Tab>, GuestError> {
-        self.order("tabs", "")?;
+        self.record_call("tabs", "")?;
         Ok(self.tabs.borrow().clone())
     }
 
     fn open(&self, url: &str) -> Result<Tab, GuestError> {
-        self.order("open tab", url)?;
+        self.record_call("open tab", url)?;
         let tab = Tab { id: format!("new {url}"), title: String::new(), url: url.to_owned() };
         self.tabs.borrow_mut().insert(0, tab.clone());
         Ok(tab)
     }
 
     fn close(&self, id: &str) -> Result<(), GuestError> {
-        self.order("close tab", id)?;
+        self.record_call("close tab", id)?;
         self.tabs.borrow_mut().retain(|tab| tab.id != id);
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Browser for FakeGuest {
 impl Guest for FakeGuest {
     fn run(&self, command: &Command) -> Result<Option<Output>, GuestError> {
         let line = command.body()["command"].to_string();
-        self.order("run", &line)?;
+        self.record_call("run", &line)?;
         Ok(self
             .outputs
             .iter()
@@ -79,32 +79,32 @@ impl Guest for FakeGuest {
     }
 
     fn launch(&self, command: &Command) -> Result<(), GuestError> {
-        self.order("launch", &command.body()["command"].to_string())
+        self.record_call("launch", &command.body()["command"].to_string())
     }
 
     fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
-        self.order("read", path)?;
+        self.record_call("read", path)?;
         Ok(self.files.get(path).cloned())
     }
 
     fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {
-        self.order("write", &format!("{path} {} bytes", content.len()))
+        self.record_call("write", &format!("{path} {} bytes", content.len()))
     }
 
     fn open_file(&self, path: &str) -> Result<(), GuestError> {
-        self.order("open", path)
+        self.record_call("open", path)
     }
 
     fn activate_window(&self, window: &Window) -> Result<(), GuestError> {
-        self.order("activate", &window.name)
+        self.record_call("activate", &window.name)
     }
 
     fn close_window(&self, window: &Window) -> Result<(), GuestError> {
-        self.order("close", &window.name)
+        self.record_call("close", &window.name)
     }
 
     fn change_wallpaper(&self, path: &str) -> Result<(), GuestError> {
-        self.order("wallpaper", path)
+        self.record_call("wallpaper", path)
     }
 
     fn accessibility_tree(&self) -> Result<Option<String>, GuestError> {

@@ -133,8 +133,8 @@ proptest! {
     fn bytes_may_be_changed_anywhere(choice in 0_usize..1000, at in 0_usize..100_000, value: u8) {
         let samples = samples();
         let (func, name, mut bytes, expected, options) = samples[choice % samples.len()].clone();
-        let place = at % bytes.len();
-        bytes[place] = value;
+        let index = at % bytes.len();
+        bytes[index] = value;
         let state = State::File(FileState::new(name, bytes));
         for settings in both() {
             let _ = metrics::score(&func, &state, expected_state(&expected).as_ref(), &options, &settings);

@@ -1,6 +1,6 @@
-//! Tests of the public interface: against OSWorld's own scores, against a guest that is not there, on hostile input.
+//! Tests of the public interface: against OSWorld's own scores, against a fake guest, on hostile input.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod cache;
 mod client;
@@ -9,7 +9,7 @@ mod fake_guest;
 mod getters;
 mod golden;
 mod hostile;
-mod judgement;
+mod scoring;
 mod server;
 mod setup;
 mod sounds;

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-/// Answers each request with the first of the answers whose path it has, and keeps the requests.
-pub(crate) fn serve(answers: Vec<(&'static str, u16, Vec<u8>)>) -> (u16, Arc<Mutex<Vec<String>>>) {
+/// Answers each request with the first response of its path, and keeps the requests.
+pub(crate) fn serve(responses: Vec<(&'static str, u16, Vec<u8>)>) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -34,9 +34,9 @@ pub(crate) fn serve(answers: Vec<(&'static str, u16, Vec<u8>)>) -> (u16, Arc<Mut
             let text = String::from_utf8_lossy(&request).into_owned();
             let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
             kept.lock().unwrap().push(text);
-            let answer = answers.iter().find(|(known, ..)| *known == path);
+            let response = responses.iter().find(|(known, ..)| *known == path);
             let (status, body) =
-                answer.map_or((404, &b"none"[..]), |(_, status, body)| (*status, body.as_slice()));
+                response.map_or((404, &b"none"[..]), |(_, status, body)| (*status, body.as_slice()));
             let head =
                 format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));

@@ -1,4 +1,4 @@
-//! Set-up steps become orders to the guest, in their order.
+//! Set-up steps become calls to the guest, in their order.
 
 use crate::fake_guest::FakeGuest;
 use arpo_osworld::download::{Cache, Sources};
@@ -54,7 +54,7 @@ fn steps_run_in_order() {
         ["close_window", {"window_name": "x"}]
     ]);
     prepare(&guest, folder.path(), Generation::Verified, &steps).unwrap();
-    let said = [
+    let log = [
         "write /home/user/x.txt 5 bytes",
         "launch [\"google-chrome\",\"--flag\",\"--proxy-server=http://127.0.0.1:18888\"]",
         "run [\"sudo\",\"secret\",\"960\"]",
@@ -63,7 +63,7 @@ fn steps_run_in_order() {
         "pause 0.5",
         "close x",
     ];
-    assert_eq!(guest.said(), said);
+    assert_eq!(guest.log(), log);
     assert_eq!(std::fs::read_to_string(folder.path().join("t/out.txt")).unwrap(), "done");
 }
 
@@ -74,7 +74,7 @@ fn a_refusal_ends_only_verified_s_set_up() {
     let steps = json!([["open", {"path": "/a"}], ["sleep", {"seconds": 1}]]);
     let early = prepare(&guest, folder.path(), Generation::ArpoEra, &steps).unwrap();
     assert_eq!(early.refused.len(), 1);
-    assert!(guest.said().contains(&"pause 1".to_owned()));
+    assert!(guest.log().contains(&"pause 1".to_owned()));
     let later = prepare(&guest, folder.path(), Generation::Verified, &steps).unwrap_err();
     assert!(later.to_string().starts_with("set-up step 0 (open): open: status 500"), "{later}");
     let dead = FakeGuest { dead: true, ..FakeGuest::default() };
@@ -88,7 +88,7 @@ fn all_steps_are_read_before_one_runs() {
     let steps = json!([["sleep", {"seconds": 1}], ["googledrive", {}]]);
     let error = prepare(&guest, folder.path(), Generation::ArpoEra, &steps).unwrap_err();
     assert_eq!(error.to_string(), "set-up step 1: no set-up step is called \"googledrive\"");
-    assert!(guest.said().is_empty());
+    assert!(guest.log().is_empty());
     for (kind, fields) in [
         ("sleep", json!({"seconds": "long"})),
         ("launch", json!({})),
@@ -135,8 +135,8 @@ fn a_command_is_repeated_until_it_is_enough() {
         .insert("poll".into(), Output { stdout: "not yet".into(), returncode: 1, ..Output::default() });
     let steps = json!([["execute", {"command": ["poll"], "until": {"returncode": 0}}]]);
     prepare(&guest, folder.path(), Generation::ArpoEra, &steps).unwrap();
-    assert_eq!(guest.said().iter().filter(|line| line.starts_with("run")).count(), 5);
+    assert_eq!(guest.log().iter().filter(|line| line.starts_with("run")).count(), 5);
     let met = json!([["execute", {"command": ["poll"], "until": {"stdout": "yet"}}]]);
     prepare(&guest, folder.path(), Generation::ArpoEra, &met).unwrap();
-    assert_eq!(guest.said().iter().filter(|line| line.starts_with("run")).count(), 6);
+    assert_eq!(guest.log().iter().filter(|line| line.starts_with("run")).count(), 6);
 }

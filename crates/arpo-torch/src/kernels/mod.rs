@@ -1,15 +1,13 @@
 //! CUDA kernels of our own, compiled at run time with NVRTC and launched on libtorch's stream.
 //!
-//! They do at once what libtorch would do in many passes over memory: [`Fused`] what learning and reading need,
-//! [`paged`], [`row`], [`token`] and [`draw`] what new tokens need. Where they cannot be had (no GPU, no NVRTC, another type
-//! than bf16) callers use their plain versions, which are also the tested reference.
+//! They fuse what libtorch does in many passes over memory: [`Fused`] is for training and prefill, [`paged`], [`row`]
+//! and [`sample`] are for decoding. Where they are unavailable (no GPU, no NVRTC, another type than bf16) callers use
+//! their plain versions, which are also the reference in tests.
 
 mod compiler;
-pub mod draw;
 pub mod paged;
 pub mod row;
-pub mod token;
-mod token_sizes;
+pub mod sample;
 
 use compiler::{Argument, Module};
 use std::sync::OnceLock;
@@ -18,70 +16,69 @@ use tch::{Device, Kind, Tensor};
 
 const SOURCE: &str = include_str!("fused.cu");
 
-/// Enough blocks for every multiprocessor of today's chips, several times over.
+/// Enough blocks to fill every multiprocessor of today's GPUs several times.
 const MANY_BLOCKS: u32 = 132 * 16;
 
 const THREADS: u32 = 256;
 
-/// Blocks that share the rows of a norm's backward pass; each leaves a partial sum for every row it has at a time.
+/// Blocks that share the rows of a norm's backward pass; each writes a partial sum for every row slot it has.
 const NORM_BLOCKS: u32 = 132 * 4;
 
-/// Numbers that a warp has of a norm's row: two groups of eight for each thread, as in the source.
-const WARP_NUMBERS: u32 = 2 * 8 * 32;
+/// Values of a norm's row in a warp: two groups of eight per thread, as in the source.
+const WARP_VALUES: u32 = 2 * 8 * 32;
 
-/// Warps of a norm's block, of one row or several, and the most there can be, of one row.
+/// Warps of a norm's block of one or several rows, and the limit for a block of one row.
 const NORM_WARPS: u32 = THREADS / 32;
-const MOST_WARPS: u32 = 32;
+const MAX_WARPS: u32 = 32;
 
 static FUSED: OnceLock<Result<Fused, String>> = OnceLock::new();
 static PLAIN: AtomicBool = AtomicBool::new(false);
 
-/// Switches to the plain versions, for comparison.
+/// Forces the plain versions, for comparison.
 pub fn use_plain_versions(plain: bool) {
     PLAIN.store(plain, Ordering::Relaxed);
 }
 
-fn plain_is_wanted() -> bool {
+fn plain_is_forced() -> bool {
     PLAIN.load(Ordering::Relaxed)
 }
 
-/// Why there are no kernels of our own, on a machine with a GPU.
+/// Why the fused kernels are unavailable, on a machine with a GPU.
 pub fn problem() -> Option<&'static str> {
     FUSED.get_or_init(Fused::compile).as_ref().err().map(String::as_str)
 }
 
-/// In one line, what is slower on this machine's GPU because kernels cannot be compiled or launched, and why; `None` where
-/// all of them are there. Compiles them if that was not done before.
-pub fn slower() -> Option<String> {
-    let parts = [
-        ("learning and reading", problem()),
-        ("attention over the cache", paged::problem()),
-        ("layers of new tokens", row::problem()),
-        ("tokens of a single episode", token::problem()),
-        ("drawing of tokens", draw::problem()),
+/// One line that says which kernels cannot be compiled or launched on this machine's GPU, and why; `None` if all are
+/// available. Compiles them if that has not happened yet.
+pub fn missing_kernels() -> Option<String> {
+    let kernels = [
+        ("training and prefill", problem()),
+        ("paged attention", paged::problem()),
+        ("decoding layers", row::problem()),
+        ("sampling", sample::problem()),
     ];
     let missing: Vec<(&str, &str)> =
-        parts.into_iter().filter_map(|(part, problem)| Some((part, problem?))).collect();
+        kernels.into_iter().filter_map(|(kernel, problem)| Some((kernel, problem?))).collect();
     let (_, why) = missing.first()?;
-    let parts: Vec<&str> = missing.iter().map(|(part, _)| *part).collect();
+    let kernels: Vec<&str> = missing.iter().map(|(kernel, _)| *kernel).collect();
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(format!("slower than it could be, without CUDA kernels of our own for {}: {why}", parts.join(", ")))
+    Some(format!("slower than necessary: no CUDA kernels for {}: {why}", kernels.join(", ")))
 }
 
-/// The kernels, if they can work on this tensor.
+/// The kernels, if they support this tensor.
 pub fn fused_for(tensor: &Tensor) -> Option<&'static Fused> {
     let whole_groups = tensor.size().last().is_some_and(|width| width % 16 == 0);
     let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16 && whole_groups;
-    if !fits || plain_is_wanted() {
+    if !fits || plain_is_forced() {
         return None;
     }
     FUSED.get_or_init(Fused::compile).as_ref().ok()
 }
 
-/// The numbers of an AdamW update that are the same for all parameters.
+/// The scalars of an AdamW update, the same for all parameters.
 #[derive(Debug, Clone, Copy)]
-pub struct AdamwNumbers {
-    /// What gradients are multiplied by.
+pub struct AdamwScalars {
+    /// Gradients are multiplied by it.
     pub clip: f64,
     /// Decay of the mean of gradients.
     pub beta1: f64,
@@ -91,9 +88,9 @@ pub struct AdamwNumbers {
     pub epsilon: f64,
     /// Learning rate over the first moment's bias correction.
     pub step_size: f64,
-    /// Root of the second moment's bias correction.
-    pub root: f64,
-    /// What weights are multiplied by.
+    /// Square root of the second moment's bias correction.
+    pub bias_correction2_sqrt: f64,
+    /// Weights are multiplied by it.
     pub decay: f64,
 }
 
@@ -108,7 +105,7 @@ impl Fused {
         Module::compile(&[SOURCE], "fused.cu").map(|module| Self { module })
     }
 
-    /// x / rms(x) * w by rows; `None` for rows too wide.
+    /// x / rms(x) * w by rows; `None` if rows are too wide.
     pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Option<Tensor> {
         let x = x.contiguous();
         let (rows, width) = rows_and_width(&x);
@@ -127,7 +124,7 @@ impl Fused {
         Some(y)
     }
 
-    /// residual + dL/dx, and dL/dw in f32, from dL/dy; `None` for rows too wide.
+    /// residual + dL/dx, and dL/dw in f32, from dL/dy; `None` if rows are too wide.
     pub fn rms_norm_backward(
         &self,
         x: &Tensor,
@@ -157,21 +154,21 @@ impl Fused {
         Some((dx, partial.sum_dim_intlist([0i64].as_slice(), false, None::<Kind>)))
     }
 
-    /// Queries, keys and values `[tokens, heads, width]` of their product, the first two turned. Angles are
-    /// `[tokens, width / 2]` in f32; a head's width is a multiple of 16.
+    /// Splits a fused qkv projection into queries, keys and values `[tokens, heads, width]`, RoPE applied to the first
+    /// two. Cosines and sines are `[tokens, width / 2]` in f32; a head's width is a multiple of 16.
     pub fn rotary_split(
         &self,
         qkv: &Tensor,
         cosine: &Tensor,
         sine: &Tensor,
         heads: i64,
-        shared: i64,
+        kv_heads: i64,
     ) -> [Tensor; 3] {
         let tokens = qkv.size()[0];
-        let width = qkv.size()[1] / (heads + 2 * shared);
+        let width = qkv.size()[1] / (heads + 2 * kv_heads);
         let empty = |heads: i64| Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
-        let outputs = [empty(heads), empty(shared), empty(shared)];
-        let (groups, threads) = turning(width, heads + 2 * shared);
+        let outputs = [empty(heads), empty(kv_heads), empty(kv_heads)];
+        let (groups, threads) = rotary_launch(width, heads + 2 * kv_heads);
         let arguments = [
             Argument::tensor(qkv),
             Argument::tensor(cosine),
@@ -180,19 +177,20 @@ impl Fused {
             Argument::tensor(&outputs[1]),
             Argument::tensor(&outputs[2]),
             Argument::I32(heads as i32),
-            Argument::I32(shared as i32),
+            Argument::I32(kv_heads as i32),
             groups,
         ];
         self.module.launch("rotary_split", tokens as u32, threads, &arguments);
         outputs
     }
 
-    /// The gradient of their product from those of queries, keys and values: `[tokens, (heads + 2 shared) * width]`.
+    /// The gradient of the qkv projection from those of queries, keys and values:
+    /// `[tokens, (heads + 2 kv_heads) * width]`.
     pub fn rotary_join(&self, gradients: &[Tensor; 3], cosine: &Tensor, sine: &Tensor) -> Tensor {
         let [dq, dk, dv] = gradients.each_ref().map(Tensor::contiguous);
-        let (tokens, heads, width, shared) = (dq.size()[0], dq.size()[1], dq.size()[2], dk.size()[1]);
-        let joined = Tensor::empty([tokens, (heads + 2 * shared) * width], (dq.kind(), dq.device()));
-        let (groups, threads) = turning(width, heads + 2 * shared);
+        let (tokens, heads, width, kv_heads) = (dq.size()[0], dq.size()[1], dq.size()[2], dk.size()[1]);
+        let joined = Tensor::empty([tokens, (heads + 2 * kv_heads) * width], (dq.kind(), dq.device()));
+        let (groups, threads) = rotary_launch(width, heads + 2 * kv_heads);
         let arguments = [
             Argument::tensor(&dq),
             Argument::tensor(&dk),
@@ -201,14 +199,14 @@ impl Fused {
             Argument::tensor(sine),
             Argument::tensor(&joined),
             Argument::I32(heads as i32),
-            Argument::I32(shared as i32),
+            Argument::I32(kv_heads as i32),
             groups,
         ];
         self.module.launch("rotary_join", tokens as u32, threads, &arguments);
         joined
     }
 
-    /// silu(gate) * up, each with its bias.
+    /// silu(gate) * up, with a bias on both.
     pub fn swiglu(&self, gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let (rows, double) = rows_and_width(gate_up);
         let h = Tensor::empty([rows, double / 2], (gate_up.kind(), gate_up.device()));
@@ -224,7 +222,7 @@ impl Fused {
         h
     }
 
-    /// silu(gate) * up again, and the gradients of gate and up.
+    /// Recomputes silu(gate) * up, and returns the gradients of gate and up too.
     pub fn swiglu_backward(&self, gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
         let (rows, double) = rows_and_width(gate_up);
         let (h, d_gate_up) = (dh.empty_like(), gate_up.empty_like());
@@ -242,47 +240,48 @@ impl Fused {
         (h, d_gate_up)
     }
 
-    /// One AdamW update with stochastic rounding, in place; the gradient becomes 0. A multiple of 8 numbers.
+    /// One AdamW update with stochastic rounding, in place; the gradient is zeroed. The number of values is a multiple
+    /// of 8.
     pub fn adamw(
         &self,
         value: &Tensor,
         gradient: &Tensor,
         moments: &[Tensor; 2],
-        numbers: &AdamwNumbers,
+        scalars: &AdamwScalars,
         seed: u64,
     ) {
-        assert_eq!(value.numel() % 8, 0, "parameters of our kernels are multiples of 8 numbers");
+        assert_eq!(value.numel() % 8, 0, "the fused AdamW needs a multiple of 8 values");
         let arguments = [
             Argument::tensor(value),
             Argument::tensor(gradient),
             Argument::tensor(&moments[0]),
             Argument::tensor(&moments[1]),
             Argument::I64(value.numel() as i64 / 8),
-            Argument::F32(numbers.clip as f32),
-            Argument::F32(numbers.beta1 as f32),
-            Argument::F32(numbers.beta2 as f32),
-            Argument::F32(numbers.epsilon as f32),
-            Argument::F32(numbers.step_size as f32),
-            Argument::F32(numbers.root as f32),
-            Argument::F32(numbers.decay as f32),
+            Argument::F32(scalars.clip as f32),
+            Argument::F32(scalars.beta1 as f32),
+            Argument::F32(scalars.beta2 as f32),
+            Argument::F32(scalars.epsilon as f32),
+            Argument::F32(scalars.step_size as f32),
+            Argument::F32(scalars.bias_correction2_sqrt as f32),
+            Argument::F32(scalars.decay as f32),
             Argument::U64(seed),
         ];
-        let kernel = if gradient.kind() == Kind::Float { "adamw_wide" } else { "adamw" };
+        let kernel = if gradient.kind() == Kind::Float { "adamw_f32_gradient" } else { "adamw" };
         self.module.launch(kernel, MANY_BLOCKS, THREADS, &arguments);
     }
 }
 
-/// How a norm's rows are shared out: some to a block, some warps for each.
+/// How a norm's rows are distributed: rows per block, warps per row.
 struct NormBlock {
     warps: u32,
     rows: u32,
 }
 
 impl NormBlock {
-    /// `None` for rows too wide.
+    /// `None` if rows are too wide.
     fn new(width: i64) -> Option<Self> {
-        let warps = (width as u32).div_ceil(WARP_NUMBERS);
-        (warps <= MOST_WARPS).then(|| Self { warps, rows: (NORM_WARPS / warps).max(1) })
+        let warps = (width as u32).div_ceil(WARP_VALUES);
+        (warps <= MAX_WARPS).then(|| Self { warps, rows: (NORM_WARPS / warps).max(1) })
     }
 
     fn threads(&self) -> u32 {
@@ -290,16 +289,16 @@ impl NormBlock {
     }
 }
 
-/// Eighths of half a head, and threads of a block: one for every eight pairs of a token, as far as there are so many.
-fn turning(width: i64, heads: i64) -> (Argument, u32) {
-    assert_eq!(width % 16, 0, "heads of our kernels are multiples of 16 numbers");
+/// Half a head's width divided by eight, and threads of a block: one for every eight pairs of a token, up to the limit.
+fn rotary_launch(width: i64, heads: i64) -> (Argument, u32) {
+    assert_eq!(width % 16, 0, "fused RoPE needs head widths that are multiples of 16");
     let pairs = (width / 16 * heads) as u32;
     (Argument::I32((width / 16) as i32), pairs.next_multiple_of(32).min(1024))
 }
 
 fn rows_and_width(x: &Tensor) -> (i64, i64) {
     let width = x.size()[x.dim() - 1];
-    assert_eq!(width % 16, 0, "rows of our kernels are multiples of 16 numbers");
+    assert_eq!(width % 16, 0, "fused kernels need row widths that are multiples of 16");
     (x.numel() as i64 / width, width)
 }
 
@@ -308,10 +307,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_norms_block_has_room_for_its_rows() {
+    fn a_norms_block_fits_its_rows() {
         for width in (16..=16_384).step_by(16) {
-            let block = NormBlock::new(width).expect("it is not too wide");
-            assert!(i64::from(block.warps * WARP_NUMBERS) >= width && block.rows >= 1);
+            let block = NormBlock::new(width).expect("not too wide");
+            assert!(i64::from(block.warps * WARP_VALUES) >= width && block.rows >= 1);
             assert!(block.threads() <= 1024, "{width}");
         }
         assert!(NormBlock::new(16_400).is_none());

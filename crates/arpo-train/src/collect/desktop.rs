@@ -1,11 +1,12 @@
-//! One desktop on a thread of its own: it takes one call at a time and reports what came of it.
+//! One desktop on its own thread: executes one call at a time and reports the result.
 //!
-//! Nothing here can stop the collector. A panic is a broken desktop; a call that never returns keeps this thread, which
-//! then belongs to nobody. A screenshot of another size than the screen's, or one without anything on it, is a failure.
+//! Nothing here can stop the collector. A panic counts as a broken desktop; a call that never returns blocks only this
+//! thread, which the pool then abandons. A screenshot that is black or of another size than the screen is a failure.
 
 use super::report::FailureKind;
+use crate::environments::EnvironmentSource;
 use crate::episode::screenshot;
-use crate::policy::Answer;
+use crate::policy::Response;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_engine::Screenshot;
@@ -17,19 +18,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Makes the desktop of a place. It is called again for a replacement, and then frees first what the one before still
-/// holds outside of this program.
-pub type DesktopFactory = dyn Fn(usize) -> Result<Box<dyn Environment>, EnvironmentError> + Send + Sync;
-
-/// What a desktop is told.
+/// A call to a desktop.
 #[derive(Debug)]
 pub(super) enum Call {
     Reset { task: Arc<Task>, seed: u64, deadline: Instant },
-    Act { answer: Arc<Answer>, actions: Vec<Action>, each: Duration },
+    Act { response: Arc<Response>, actions: Vec<Action>, each: Duration },
     Evaluate { deadline: Instant },
 }
 
-/// What came of a call.
+/// The result of a successful call.
 #[derive(Debug)]
 pub(super) enum Done {
     Started,
@@ -43,7 +40,7 @@ pub(super) enum Done {
     Evaluated(f64),
 }
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
@@ -55,7 +52,7 @@ impl Failure {
         Self { kind, reason: reason.into() }
     }
 
-    /// From an environment's own words.
+    /// Classifies an environment's error; `otherwise` is the kind if the error itself does not tell.
     fn of(error: &EnvironmentError, otherwise: FailureKind) -> Self {
         let kind = match error {
             EnvironmentError::BadTask { .. } => FailureKind::BadTask,
@@ -66,52 +63,53 @@ impl Failure {
     }
 }
 
-/// What a desktop tells.
+/// The result of a call, as a desktop sends it to the collector.
 #[derive(Debug)]
 pub(super) struct DesktopReport {
-    pub(super) place: usize,
-    /// Which of the desktops that this place has had.
+    pub(super) slot: usize,
+    /// How many desktops this slot had before this one.
     pub(super) generation: u64,
     pub(super) busy: Duration,
     pub(super) result: Result<Done, Failure>,
 }
 
-/// The calls of a desktop, and its thread.
+/// A desktop's thread and the channel for its calls.
 #[derive(Debug)]
 pub(super) struct DesktopThread {
     pub(super) calls: Sender<Call>,
     pub(super) handle: JoinHandle<()>,
 }
 
-/// Starts a desktop. Its first report says whether it could be made.
+/// Starts a desktop. Its first report tells whether it could be created.
 pub(super) fn start<Event: From<DesktopReport> + Send + 'static>(
-    place: usize,
+    slot: usize,
     generation: u64,
-    factory: Arc<DesktopFactory>,
+    source: Arc<dyn EnvironmentSource>,
     reports: Sender<Event>,
 ) -> std::io::Result<DesktopThread> {
     let (calls, inbox) = channel();
     let run = move || {
         let report = |busy, result| {
-            let _ = reports.send(DesktopReport { place, generation, busy, result }.into());
+            let _ = reports.send(DesktopReport { slot, generation, busy, result }.into());
         };
         let started = Instant::now();
-        let made =
-            guarded(|| factory(place).map_err(|error| Failure::new(FailureKind::Start, error.to_string())));
-        match made {
+        let created = guarded(|| {
+            source.make(slot).map_err(|error| Failure::new(FailureKind::Start, error.to_string()))
+        });
+        match created {
             Ok(desktop) => {
                 report(started.elapsed(), Ok(Done::Started));
-                live(desktop, &inbox, report);
+                serve_calls(desktop, &inbox, report);
             }
             Err(failure) => report(started.elapsed(), Err(failure)),
         }
     };
-    let handle = Builder::new().name(format!("desktop {place}")).spawn(run)?;
+    let handle = Builder::new().name(format!("desktop {slot}")).spawn(run)?;
     Ok(DesktopThread { calls, handle })
 }
 
-/// Takes calls until nobody has any more, or one shows that the desktop is broken.
-fn live(
+/// Executes calls until the sender is gone or a call shows that the desktop is broken.
+fn serve_calls(
     mut desktop: Box<dyn Environment>,
     calls: &Receiver<Call>,
     report: impl Fn(Duration, Result<Done, Failure>),
@@ -119,29 +117,29 @@ fn live(
     let mut last = None;
     while let Ok(call) = calls.recv() {
         let started = Instant::now();
-        let result = guarded(|| carry_out(desktop.as_mut(), call, &mut last));
+        let result = guarded(|| execute(desktop.as_mut(), call, &mut last));
         let broken = matches!(&result, Err(failure) if failure.kind != FailureKind::BadTask);
         report(started.elapsed(), result);
         if broken {
             break;
         }
     }
-    // tearing down may fail as well, and concerns nobody any more
+    // tearing down may panic as well; the desktop is not used any more
     let _ = catch_unwind(AssertUnwindSafe(|| drop(desktop)));
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(Failure::new(FailureKind::Panic, words(panic.as_ref()))))
+        .unwrap_or_else(|panic| Err(Failure::new(FailureKind::Panic, panic_message(panic.as_ref()))))
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the desktop panicked: {}", text.unwrap_or("without words"))
+    format!("the desktop panicked: {}", text.unwrap_or("no message"))
 }
 
-fn carry_out(
+fn execute(
     desktop: &mut dyn Environment,
     call: Call,
     last: &mut Option<Screenshot>,
@@ -151,14 +149,14 @@ fn carry_out(
         Call::Reset { task, seed, deadline } => {
             *last = None;
             let screen = desktop.reset(&task, seed, deadline).map_err(broke)?;
-            Ok(Done::Reset(looked(desktop, screen, last)?))
+            Ok(Done::Reset(checked_screen(desktop, screen, last)?))
         }
-        Call::Act { answer, actions, each } => {
-            desktop.told(&answer.text);
+        Call::Act { response, actions, each } => {
+            desktop.record_response(&response.text);
             let (mut terminated, mut truncated) = (false, false);
             for action in &actions {
                 let stepped = desktop.step(action, Instant::now() + each).map_err(broke)?;
-                looked(desktop, stepped.screen, last)?;
+                checked_screen(desktop, stepped.screen, last)?;
                 (terminated, truncated) = (stepped.terminated, stepped.truncated);
                 if terminated || truncated {
                     break;
@@ -180,8 +178,9 @@ fn carry_out(
     }
 }
 
-/// A screen that can be one, with its name.
-fn looked(
+/// Checks that a screen is of the right size and not black; returns it with its digest. An unchanged image is not
+/// checked and hashed again.
+fn checked_screen(
     desktop: &dyn Environment,
     screen: Screen,
     last: &mut Option<Screenshot>,

@@ -1,33 +1,33 @@
-//! Collecting: groups of episodes played on many desktops at once.
+//! Collecting: groups of episodes on many desktops in parallel.
 //!
-//! One thread for each desktop, the caller's for the policy, and the collector's between them, which never waits for any
-//! one of them. A desktop that fails or overruns loses its episode and is replaced; the run goes on.
+//! One thread per desktop, the caller's thread for the policy, and the collector's thread between them, which never waits
+//! for a single desktop. A desktop that fails or overruns loses its episode and is replaced; the run continues.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | who waits for whom | `order` |
-//! | what happens to an episode next, what is lost and refilled | `session`, `state` |
+//! | synchronisation: who waits for whom | `order` |
+//! | the next call of an episode, lost episodes and their replacement | `session`, `state` |
 //! | replacing, back-off, quarantine, deadlines | `pool` |
-//! | what a desktop does in its thread, which screenshots are none | `desktop` |
-//! | how the policy is asked | `thinking` |
-//! | what is told in the end | [`report`] |
-//! | what is to be played | [`plan`] |
+//! | what a desktop does on its thread, which screenshots are rejected | `desktop` |
+//! | how responses are generated | `generation` |
+//! | the statistics of a collection | [`report`] |
+//! | which episodes are collected | [`plan`] |
 
 mod desktop;
+mod generation;
 mod order;
 pub mod plan;
 mod pool;
 pub mod report;
 mod session;
 mod state;
-mod thinking;
 
-pub use desktop::DesktopFactory;
-pub use plan::{GroupPlan, PlanOptions};
+pub use plan::{GroupPlan, GroupSize, Planner, Worlds};
 pub use report::{CollectReport, FailureKind};
 
 use crate::TrainError;
-use crate::episode::PlayedEpisode;
+use crate::environments::EnvironmentSource;
+use crate::episode::CompletedEpisode;
 use crate::memory::guarded;
 use crate::policy::Policy;
 use crate::run::stop::StopSwitch;
@@ -36,7 +36,7 @@ use arpo_core::task::TaskId;
 use pool::Pool;
 use serde::Serialize;
 use session::Session;
-use state::{GroupState, Living, Waiting};
+use state::{ActiveEpisode, GroupState, QueuedEpisode};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -46,9 +46,9 @@ use std::time::Duration;
 /// How episodes are collected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectOptions {
-    /// Who waits for whom.
+    /// Synchronisation: who waits for whom.
     pub order: Order,
-    /// Episodes under way at once at most; `None`: as many as the policy has room for.
+    /// Most concurrent episodes; `None`: as many as fit into the policy's cache.
     pub running: Option<usize>,
     /// Longest start of a desktop.
     pub start: Duration,
@@ -58,20 +58,20 @@ pub struct CollectOptions {
     pub step: Duration,
     /// Longest evaluation.
     pub evaluate: Duration,
-    /// Rest after a second failure in a row; doubles with each further one.
+    /// Wait after a second failure in a row; doubles with each further one.
     pub back_off: Duration,
     /// Failures in a row after which a desktop is not replaced.
     pub quarantine_after: usize,
-    /// The desktop is judged also where an unparsable response ended the episode.
-    pub judge_unparsable: bool,
+    /// Evaluate the desktop even if an unparsable response ended the episode.
+    pub evaluate_unparsable: bool,
 }
 
 impl From<&Config> for CollectOptions {
     fn from(config: &Config) -> Self {
-        let judge_unparsable = config.reward.judge_unparsable;
+        let evaluate_unparsable = config.reward.judge_unparsable;
         let config = &config.collect;
         Self {
-            judge_unparsable,
+            evaluate_unparsable,
             order: config.order,
             running: (config.running > 0).then_some(config.running),
             start: Duration::from_secs_f64(config.start_seconds),
@@ -84,40 +84,40 @@ impl From<&Config> for CollectOptions {
     }
 }
 
-/// An episode that a failure ended; its trajectory goes as far as it came and is not for training.
+/// An episode that a failure ended; its trajectory is incomplete and never trained on.
 #[derive(Debug, Clone)]
 pub struct LostEpisode {
-    /// As far as it came.
-    pub played: PlayedEpisode,
+    /// Its steps until the failure.
+    pub episode: CompletedEpisode,
     /// What failed.
     pub kind: FailureKind,
-    /// In the desktop's words.
+    /// The desktop's error message.
     pub reason: String,
 }
 
-/// A group that was played.
+/// A collected group.
 #[derive(Debug, Clone)]
-pub struct PlayedGroup {
+pub struct CompletedGroup {
     /// Its task.
     pub task: TaskId,
-    /// Episodes that came to their own end, in the order of their plans; fewer than planned if too many were lost.
-    pub episodes: Vec<PlayedEpisode>,
-    /// Episodes that did not.
+    /// Completed episodes, in the order of their plans; fewer than planned if too many were lost.
+    pub episodes: Vec<CompletedEpisode>,
+    /// Episodes that a failure ended.
     pub lost: Vec<LostEpisode>,
-    /// Why the task cannot be set up or judged, if so; what had not begun was not played.
+    /// Why the task cannot be set up or evaluated, if so; the remaining episodes were dropped.
     pub bad_task: Option<String>,
 }
 
-/// What was collected.
+/// The groups of a collection.
 #[derive(Debug, Clone)]
 pub struct Collected {
     /// In the order of their plans.
-    pub groups: Vec<PlayedGroup>,
-    /// What it was like.
+    pub groups: Vec<CompletedGroup>,
+    /// Statistics.
     pub report: CollectReport,
 }
 
-/// Something to show while episodes are collected.
+/// A progress event of a collection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CollectEvent {
     /// An episode has ended.
@@ -126,12 +126,12 @@ pub enum CollectEvent {
         task: TaskId,
         /// Its score; `None` if a failure ended it.
         score: Option<f64>,
-        /// Episodes under way.
+        /// Active episodes.
         running: usize,
-        /// Episodes that still have to begin.
+        /// Episodes that have not begun.
         waiting: usize,
     },
-    /// A desktop failed, or a task cannot be played.
+    /// A desktop failed, or a task cannot be set up or evaluated.
     Failed(DesktopFailure),
 }
 
@@ -140,11 +140,11 @@ pub enum CollectEvent {
 pub struct DesktopFailure {
     /// Which desktop.
     pub desktop: usize,
-    /// What was played on it, if anything was.
+    /// The task of its episode, if it had one.
     pub task: Option<TaskId>,
     /// How it failed.
     pub kind: FailureKind,
-    /// In its words.
+    /// Error message.
     pub reason: String,
     /// What is done about it.
     pub remedy: Remedy,
@@ -154,15 +154,15 @@ pub struct DesktopFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
-    /// Another desktop takes its place after so many seconds.
+    /// Another desktop takes its slot after this many seconds.
     Replaced {
         /// 0 for at once.
         after_seconds: f64,
     },
     /// It failed too often in a row and is not replaced until the next collection.
     Quarantined,
-    /// The desktop is well; the task is not played.
-    TaskLeftOut,
+    /// The desktop is healthy; the task is skipped.
+    TaskSkipped,
 }
 
 impl fmt::Display for Remedy {
@@ -170,96 +170,87 @@ impl fmt::Display for Remedy {
         match self {
             Self::Replaced { after_seconds } if *after_seconds < 0.5 => f.write_str("replaced"),
             Self::Replaced { after_seconds } => write!(f, "replaced in {after_seconds:.0} s"),
-            Self::Quarantined => f.write_str("not replaced any more in this collection"),
-            Self::TaskLeftOut => f.write_str("the task is left out"),
+            Self::Quarantined => f.write_str("quarantined for the rest of this collection"),
+            Self::TaskSkipped => f.write_str("the task is skipped"),
         }
     }
 }
 
-/// Desktops, and how episodes are played on them.
+/// Collects episodes on the desktops of a source.
 #[derive(Debug)]
 pub struct Collector {
     /// How episodes are collected; may be changed between collections.
     pub options: CollectOptions,
     pool: Pool,
-    /// Episodes begun for a collection to come, by their numbers.
-    ahead: BTreeMap<u64, Living>,
+    /// Episodes reset in advance for the next collection, by number.
+    ahead: BTreeMap<u64, ActiveEpisode>,
     next_number: u64,
     collections: u64,
     stop: StopSwitch,
-    /// After the pool, so that what desktops hold themselves is gone before.
-    teardown: Option<Teardown>,
+    /// Declared after the pool, so that desktops are dropped first.
+    source: ClosedOnDrop,
 }
 
-/// Removes what desktops may have left outside of this program.
-pub type RemoveAll = dyn Fn() -> Result<(), TrainError> + Send + Sync;
+/// Closes a source once, however the collector ends.
+struct ClosedOnDrop(Option<Arc<dyn EnvironmentSource>>);
 
-/// Does so once, however the collector goes.
-struct Teardown(Option<Arc<RemoveAll>>);
-
-impl fmt::Debug for Teardown {
+impl fmt::Debug for ClosedOnDrop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Teardown")
+        f.write_str("ClosedOnDrop")
     }
 }
 
-impl Teardown {
-    fn now(&mut self) -> Result<(), TrainError> {
-        self.0.take().map_or(Ok(()), |remove| remove())
+impl ClosedOnDrop {
+    fn close(&mut self) -> Result<(), TrainError> {
+        self.0.take().map_or(Ok(()), |source| source.close())
     }
 }
 
-impl Drop for Teardown {
+impl Drop for ClosedOnDrop {
     fn drop(&mut self) {
-        // whoever wants to know closes the collector; what is left is removed by the next start
-        let _ = self.now();
+        // callers that need the error use `Collector::close`; leftovers are removed at the next start
+        let _ = self.close();
     }
 }
 
 impl Collector {
-    /// A collector with so many desktops; they start with the first collection.
-    pub fn new(factory: Arc<DesktopFactory>, desktops: usize, options: CollectOptions) -> Self {
-        let pool = Pool::new(factory, desktops.max(1));
-        let (stop, teardown) = (StopSwitch::default(), None);
-        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, teardown }
+    /// A collector with this many desktops; they start with the first collection.
+    pub fn new(source: Arc<dyn EnvironmentSource>, desktops: usize, options: CollectOptions) -> Self {
+        let pool = Pool::new(Arc::clone(&source), desktops.max(1));
+        let (stop, source) = (StopSwitch::default(), ClosedOnDrop(Some(source)));
+        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, source }
     }
 
-    /// The same that gives its episodes up, with [`TrainError::Interrupted`], once a switch is on.
+    /// Abandons its episodes with [`TrainError::Interrupted`] once the switch is on.
     #[must_use]
     pub fn stopped_by(self, stop: StopSwitch) -> Self {
         Self { stop, ..self }
     }
 
-    /// The same that removes what its desktops leave outside of this program, when it goes.
-    #[must_use]
-    pub fn removing(self, all: Arc<RemoveAll>) -> Self {
-        Self { teardown: Some(Teardown(Some(all))), ..self }
-    }
-
-    /// Ends all desktops; says what could not be removed.
+    /// Shuts all desktops down; an error names what could not be removed.
     pub fn close(self) -> Result<(), TrainError> {
-        let Self { pool, teardown, .. } = self;
+        let Self { pool, mut source, .. } = self;
         drop(pool);
-        teardown.map_or(Ok(()), |mut teardown| teardown.now())
+        source.close()
     }
 
-    /// Resets free desktops for the first episodes of a collection to come, and does not wait for them: the desktops get
-    /// ready while a learner works. Does nothing if that has been done already, or before the first collection.
+    /// Resets free desktops for the first episodes of the next collection without waiting for them, so that the resets
+    /// overlap with an update. Does nothing if called twice, or before the first collection.
     pub fn prepare(&mut self, groups: &[GroupPlan]) {
         if !self.ahead.is_empty() {
             return;
         }
         let plans = groups.iter().flat_map(|group| &group.episodes);
-        for (place, plan) in self.pool.idle().into_iter().zip(plans) {
-            let waiting = Waiting { group: 0, index: 0, plan: Arc::new(plan.clone()) };
+        for (slot, plan) in self.pool.idle().into_iter().zip(plans) {
+            let queued = QueuedEpisode { group: 0, index: 0, plan: Arc::new(plan.clone()) };
             let (number, limit) = (self.next_number, self.options.reset);
             self.next_number += 1;
-            self.pool.call(place, number, waiting.reset(limit), limit);
-            self.ahead.insert(number, Living { ahead: true, ..Living::new(place, waiting) });
+            self.pool.call(slot, number, queued.reset(limit), limit);
+            self.ahead.insert(number, ActiveEpisode { ahead: true, ..ActiveEpisode::new(slot, queued) });
         }
     }
 
-    /// Plays groups to their ends.
+    /// Runs all episodes of the groups.
     pub fn collect(
         &mut self,
         policy: &mut dyn Policy,
@@ -268,31 +259,31 @@ impl Collector {
     ) -> Result<Collected, TrainError> {
         self.collections += 1;
         let collection = self.collections;
-        let (questions, inbox) = channel();
+        let (requests, inbox) = channel();
         let events = self.pool.events();
-        let running = self.options.running.or_else(|| policy.capacity());
+        let running = self.options.running.or_else(|| policy.max_episodes());
         let before = policy.cache_use();
-        let less = "a smaller `model.cache_gib`, `collect.running` or `model.memory_gib`";
-        let play = || {
+        let advice = "a smaller `model.cache_gib`, `collect.running` or `model.memory_gib`";
+        let run = || {
             std::thread::scope(|scope| {
-                let playing = scope.spawn(|| {
-                    let mut session = Session::new(self, groups, running, questions, progress);
-                    session.play()?;
+                let session = scope.spawn(|| {
+                    let mut session = Session::new(self, groups, running, requests, progress);
+                    session.run()?;
                     Ok(session.end())
                 });
-                // here, because libraries keep what they have found out about shapes for the thread that asks: the next
-                // collection finds it
-                thinking::think(policy, &inbox, &events, collection);
-                playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                // on the caller's thread, because libraries cache decisions about shapes per thread: the next
+                // collection reuses them
+                generation::serve(policy, &inbox, &events, collection);
+                session.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
         };
-        let result = guarded("collecting", less, play);
-        policy.abandon();
+        let result = guarded("collecting", advice, run);
+        policy.cancel_all();
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));
-        let (prompt_found, prompt_lost) = (cache.found - before.found, cache.lost - before.lost);
+        let (prompt_found, prompt_lost) = (cache.hits - before.hits, cache.recomputed - before.recomputed);
         let report = CollectReport { prompt_found, prompt_lost, ..closed };
-        let groups = groups.into_iter().map(|group| group.played(policy)).collect::<Result<_, _>>()?;
+        let groups = groups.into_iter().map(|group| group.completed(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
     }
 }

@@ -1,19 +1,19 @@
-//! Who waits for whom: the three orders in which the same four things are done.
+//! Synchronisation: the three orders in which resets, requests, actions and evaluations are started.
 //!
-//! In rounds, everything that is under way comes to its end before anything new begins, and what came of it is taken in
-//! by the numbers of the episodes. So what happens does not depend on how long anything takes. A round has two halves:
-//! the policy answers, while episodes that are over are judged and free desktops are reset; then the answers are acted,
-//! while desktops that have become free are reset.
+//! In rounds, all running work completes before any new work starts, and the results are handled in the order of the
+//! episodes' numbers. So the episodes do not depend on timing. A round has two halves: the policy generates, while
+//! finished episodes are evaluated and free desktops reset; then the actions are executed, while desktops that became
+//! free are reset.
 
-use super::pool::News;
+use super::pool::PoolEvent;
 use super::session::Session;
-use super::state::Stage;
+use super::state::Phase;
 use crate::TrainError;
 use arpo_core::config::Order;
 
 impl Session<'_> {
-    /// Plays all episodes to their ends.
-    pub(super) fn play(&mut self) -> Result<(), TrainError> {
+    /// Runs all episodes.
+    pub(super) fn run(&mut self) -> Result<(), TrainError> {
         match self.options.order {
             Order::Rounds => self.in_rounds(),
             Order::Arrival => self.by_arrival(),
@@ -23,18 +23,18 @@ impl Session<'_> {
 
     fn by_arrival(&mut self) -> Result<(), TrainError> {
         loop {
-            self.evaluate_over();
-            self.reset_idle();
-            self.act_answered();
-            self.ask_ready();
+            self.start_evaluations();
+            self.start_resets();
+            self.start_actions();
+            self.request_responses();
             if self.is_done() {
                 return Ok(());
             }
             self.check_desktops()?;
-            // whatever has come by now is taken in before anything is asked, so that questions go together
+            // all events that have arrived are handled before requests are sent, so that they go into one batch
             let mut wait = true;
-            while let Some(news) = self.news(wait)? {
-                self.handle(news);
+            while let Some(event) = self.next_event(wait)? {
+                self.handle(event);
                 wait = false;
             }
         }
@@ -42,63 +42,63 @@ impl Session<'_> {
 
     fn in_rounds(&mut self) -> Result<(), TrainError> {
         self.barrier()?;
-        // all that can begin together does, whatever had been reset ahead
-        self.reset_idle();
+        // all desktops start their first episodes together, no matter which were reset in advance
+        self.start_resets();
         self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
-            self.evaluate_over();
-            self.reset_idle();
-            self.ask_ready();
+            self.start_evaluations();
+            self.start_resets();
+            self.request_responses();
             self.barrier()?;
-            self.act_answered();
-            self.reset_idle();
+            self.start_actions();
+            self.start_resets();
             self.barrier()?;
         }
         Ok(())
     }
 
-    /// As the released code collects: all begin together, and the slowest is waited for at the beginning, at each step
-    /// and at the end.
+    /// As in the released code: all episodes start together and wait for the slowest at the reset, at each step and at
+    /// the evaluation.
     fn in_lock_step(&mut self) -> Result<(), TrainError> {
         self.barrier()?;
-        self.reset_idle();
+        self.start_resets();
         self.barrier()?;
         while !self.is_done() {
             self.check_desktops()?;
-            if self.living.is_empty() {
-                self.reset_idle();
+            if self.active.is_empty() {
+                self.start_resets();
                 self.barrier()?;
                 continue;
             }
-            self.ask_ready();
+            self.request_responses();
             self.barrier()?;
-            self.act_answered();
+            self.start_actions();
             self.barrier()?;
-            if !self.living.values().any(|living| living.stage == Stage::Ready) {
-                self.evaluate_over();
+            if !self.active.values().any(|active| active.phase == Phase::Ready) {
+                self.start_evaluations();
                 self.barrier()?;
             }
         }
         Ok(())
     }
 
-    /// Waits until nothing is under way, then takes in what came of it. Desktops that are being replaced are waited for
-    /// while episodes wait for them.
+    /// Waits until no work is running, then handles the results. Waits for desktops that are being replaced only while
+    /// episodes are queued.
     fn barrier(&mut self) -> Result<(), TrainError> {
         loop {
-            let mut came = Vec::new();
-            while self.thinking > 0
+            let mut events = Vec::new();
+            while self.generating > 0
                 || self.pool.is_calling()
                 || (self.has_waiting() && self.pool.is_starting())
             {
-                came.extend(self.news(true)?);
+                events.extend(self.next_event(true)?);
             }
-            came.sort_by_key(by_number);
-            for news in came {
-                self.handle(news);
+            events.sort_by_key(by_number);
+            for event in events {
+                self.handle(event);
             }
-            // an episode that was lost may wait now
+            // handling the events may have queued the replacement of a lost episode
             if !(self.has_waiting() && self.pool.is_starting()) {
                 return Ok(());
             }
@@ -106,10 +106,10 @@ impl Session<'_> {
     }
 }
 
-/// Answers first, then calls by the numbers of their episodes, then starts.
-fn by_number(news: &News) -> (bool, u64, usize) {
-    match news {
-        News::Policy(_) => (false, 0, 0),
-        News::Call { place, episode, .. } => (true, episode.unwrap_or(u64::MAX), *place),
+/// Responses first, then calls by the numbers of their episodes, then starts.
+fn by_number(event: &PoolEvent) -> (bool, u64, usize) {
+    match event {
+        PoolEvent::Policy(_) => (false, 0, 0),
+        PoolEvent::Call { slot, episode, .. } => (true, episode.unwrap_or(u64::MAX), *slot),
     }
 }

@@ -1,32 +1,32 @@
-//! The desktops: which are free, which are in a call and until when, and what becomes of those that fail.
+//! The desktops: which are free, which are in a call and until when, and how failed ones are replaced.
 //!
-//! A desktop that fails is torn down and another started in its place, later and later if it keeps failing, and in the
-//! end no more. One that overruns is not waited for: its thread is left to itself, and what it may still say is not
-//! listened to.
+//! A desktop that fails is torn down and another started in its slot, with growing delays if it keeps failing, until it
+//! is quarantined. One that overruns is not waited for: its thread is abandoned, and its later reports are ignored.
 
-use super::desktop::{Call, DesktopFactory, DesktopReport, DesktopThread, Done, Failure, start};
+use super::desktop::{Call, DesktopReport, DesktopThread, Done, Failure, start};
+use super::generation::PolicyEvent;
 use super::report::{FailureKind, Tally};
-use super::thinking::Thought;
 use super::{CollectOptions, Remedy};
+use crate::environments::EnvironmentSource;
 use crate::run::stop::StopSwitch;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// Longest wait between failures, in first waits.
+/// Longest back-off, as a multiple of the first.
 const LONGEST_BACK_OFF: u32 = 64;
 
-/// How often the switch is looked at while nothing happens.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the stop switch is polled while no event arrives.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
-/// Desktops have this long to tear themselves down when the collector goes.
+/// Time for desktops to tear themselves down when the collector is dropped.
 const TEAR_DOWN: Duration = Duration::from_secs(10);
 
-/// What the collector hears of.
+/// A message to the collector.
 #[derive(Debug)]
 pub(super) enum Event {
     Desktop(DesktopReport),
-    Policy(Thought),
+    Policy(PolicyEvent),
 }
 
 impl From<DesktopReport> for Event {
@@ -35,22 +35,22 @@ impl From<DesktopReport> for Event {
     }
 }
 
-impl From<Thought> for Event {
-    fn from(thought: Thought) -> Self {
-        Self::Policy(thought)
+impl From<PolicyEvent> for Event {
+    fn from(event: PolicyEvent) -> Self {
+        Self::Policy(event)
     }
 }
 
-/// What is new, after the pool has looked after its desktops.
+/// An event for the session, after the pool has updated the state of its desktops.
 #[derive(Debug)]
-pub(super) enum News {
-    /// A call ended. Of the episode, unless it was a start.
-    Call { place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failed> },
-    /// The policy has something to say.
-    Policy(Thought),
+pub(super) enum PoolEvent {
+    /// A call ended. `episode` is `None` for a start.
+    Call { slot: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failed> },
+    /// An event of the policy.
+    Policy(PolicyEvent),
 }
 
-/// A call that came to nothing, and what is done about its desktop.
+/// A failed call, and what is done about its desktop.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) failure: Failure,
@@ -62,7 +62,7 @@ enum State {
     /// Failed too often.
     Quarantined,
     /// Waits to be started.
-    Resting {
+    BackingOff {
         until: Instant,
     },
     Starting {
@@ -71,7 +71,7 @@ enum State {
     },
     Idle,
     /// Between the calls of an episode.
-    Holding,
+    InEpisode,
     Calling {
         episode: u64,
         since: Instant,
@@ -90,7 +90,7 @@ struct Slot {
 
 /// All desktops.
 pub(super) struct Pool {
-    factory: Arc<DesktopFactory>,
+    source: Arc<dyn EnvironmentSource>,
     slots: Vec<Slot>,
     events: Sender<Event>,
     inbox: Receiver<Event>,
@@ -98,239 +98,240 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(factory: Arc<DesktopFactory>, desktops: usize) -> Self {
+    pub(super) fn new(source: Arc<dyn EnvironmentSource>, desktops: usize) -> Self {
         let (events, inbox) = channel();
         let now = Instant::now();
-        let slot =
-            |_| Slot { state: State::Resting { until: now }, generation: 0, thread: None, failures: 0 };
-        let slots = (0..desktops).map(slot).collect();
-        Self { factory, slots, events, inbox, last_failure: String::new() }
+        let entry =
+            |_| Slot { state: State::BackingOff { until: now }, generation: 0, thread: None, failures: 0 };
+        let slots = (0..desktops).map(entry).collect();
+        Self { source, slots, events, inbox, last_failure: String::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Where the policy tells.
+    /// The sender for the policy's events.
     pub(super) fn events(&self) -> Sender<Event> {
         self.events.clone()
     }
 
-    /// Another chance for those in quarantine, and freedom for those that a collection left in the middle of an
+    /// Lets quarantined desktops start again, and frees those that an abandoned collection left in the middle of an
     /// episode.
     pub(super) fn begin(&mut self) {
-        for slot in &mut self.slots {
-            match slot.state {
-                State::Quarantined => slot.state = State::Resting { until: Instant::now() },
-                State::Holding => slot.state = State::Idle,
+        for entry in &mut self.slots {
+            match entry.state {
+                State::Quarantined => entry.state = State::BackingOff { until: Instant::now() },
+                State::InEpisode => entry.state = State::Idle,
                 _ => {}
             }
         }
     }
 
-    /// Time that calls under way have taken so far, all together.
+    /// Total time that running calls have taken so far.
     pub(super) fn in_calls(&self) -> Duration {
-        let so_far = |slot: &Slot| match slot.state {
+        let so_far = |entry: &Slot| match entry.state {
             State::Starting { since, .. } | State::Calling { since, .. } => since.elapsed(),
             _ => Duration::ZERO,
         };
         self.slots.iter().map(so_far).sum()
     }
 
-    /// Free desktops, in order.
+    /// Slots of the free desktops, in order.
     pub(super) fn idle(&self) -> Vec<usize> {
-        let idle = |(_, slot): &(usize, &Slot)| matches!(slot.state, State::Idle);
-        self.slots.iter().enumerate().filter(idle).map(|(place, _)| place).collect()
+        let idle = |(_, entry): &(usize, &Slot)| matches!(entry.state, State::Idle);
+        self.slots.iter().enumerate().filter(idle).map(|(slot, _)| slot).collect()
     }
 
     /// A desktop is in a call of an episode.
     pub(super) fn is_calling(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.state, State::Calling { .. }))
+        self.slots.iter().any(|entry| matches!(entry.state, State::Calling { .. }))
     }
 
-    /// A desktop will be free when it has started.
+    /// A desktop is starting or about to start.
     pub(super) fn is_starting(&self) -> bool {
-        let starts = |slot: &Slot| matches!(slot.state, State::Resting { .. } | State::Starting { .. });
+        let starts = |entry: &Slot| matches!(entry.state, State::BackingOff { .. } | State::Starting { .. });
         self.slots.iter().any(starts)
     }
 
     pub(super) fn quarantined(&self) -> usize {
-        self.slots.iter().filter(|slot| matches!(slot.state, State::Quarantined)).count()
+        self.slots.iter().filter(|entry| matches!(entry.state, State::Quarantined)).count()
     }
 
     pub(super) fn last_failure(&self) -> &str {
         &self.last_failure
     }
 
-    /// Calls a desktop for an episode, to be done by the deadline.
-    pub(super) fn call(&mut self, place: usize, episode: u64, call: Call, limit: Duration) {
-        let slot = &mut self.slots[place];
-        if let Some(thread) = &slot.thread {
-            // a thread that is gone has told why, or will be missed at the deadline
+    /// Sends a call of an episode to a desktop; it fails after `limit`.
+    pub(super) fn call(&mut self, slot: usize, episode: u64, call: Call, limit: Duration) {
+        let entry = &mut self.slots[slot];
+        if let Some(thread) = &entry.thread {
+            // a thread that has ended has reported why, or the deadline will catch it
             let _ = thread.calls.send(call);
         }
         let since = Instant::now();
-        slot.state = State::Calling { episode, since, deadline: since + limit };
+        entry.state = State::Calling { episode, since, deadline: since + limit };
     }
 
-    /// The episode on it is over.
-    pub(super) fn release(&mut self, place: usize) {
-        let slot = &mut self.slots[place];
-        if matches!(slot.state, State::Holding) {
-            slot.state = State::Idle;
+    /// Frees a desktop whose episode is over.
+    pub(super) fn release(&mut self, slot: usize) {
+        let entry = &mut self.slots[slot];
+        if matches!(entry.state, State::InEpisode) {
+            entry.state = State::Idle;
         }
     }
 
-    /// What is new; waits for it if `wait`, unless the switch is on.
-    pub(super) fn news(
+    /// The next event; waits for it if `wait`, unless the stop switch is on.
+    pub(super) fn next_event(
         &mut self,
         options: &CollectOptions,
         tally: &mut Tally,
         wait: bool,
         stop: &StopSwitch,
-    ) -> Option<News> {
+    ) -> Option<PoolEvent> {
         loop {
-            // what was said counts before what was not
+            // reports that have arrived count before deadlines
             match self.inbox.try_recv() {
-                Ok(event) => match self.heard(event, options) {
-                    Some(news) => return Some(news),
+                Ok(event) => match self.on_event(event, options) {
+                    Some(event) => return Some(event),
                     None => continue,
                 },
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
             }
-            if let Some(news) = self.overrun(options) {
-                return Some(news);
+            if let Some(event) = self.overrun(options) {
+                return Some(event);
             }
-            self.start_rested(options, tally);
-            if !wait || stop.asked() {
+            self.start_due(options, tally);
+            if !wait || stop.requested() {
                 return None;
             }
             let until_change =
                 self.next_change().map(|change| change.saturating_duration_since(Instant::now()));
-            let event = self.inbox.recv_timeout(until_change.map_or(LOOK, |left| left.min(LOOK)));
-            if let Some(news) = event.ok().and_then(|event| self.heard(event, options)) {
-                return Some(news);
+            let received =
+                self.inbox.recv_timeout(until_change.map_or(STOP_POLL, |left| left.min(STOP_POLL)));
+            if let Some(event) = received.ok().and_then(|event| self.on_event(event, options)) {
+                return Some(event);
             }
         }
     }
 
-    fn heard(&mut self, event: Event, options: &CollectOptions) -> Option<News> {
+    fn on_event(&mut self, event: Event, options: &CollectOptions) -> Option<PoolEvent> {
         let report = match event {
-            Event::Policy(thought) => return Some(News::Policy(thought)),
+            Event::Policy(event) => return Some(PoolEvent::Policy(event)),
             Event::Desktop(report) => report,
         };
-        let DesktopReport { place, generation, busy, result } = report;
-        let slot = &mut self.slots[place];
-        if slot.generation != generation {
+        let DesktopReport { slot, generation, busy, result } = report;
+        let entry = &mut self.slots[slot];
+        if entry.generation != generation {
             return None;
         }
-        let episode = match slot.state {
+        let episode = match entry.state {
             State::Calling { episode, .. } => Some(episode),
             _ => None,
         };
         let result = match result {
             Ok(done) => {
-                slot.state = match &done {
+                entry.state = match &done {
                     Done::Started => State::Idle,
-                    Done::Reset(_) => State::Holding,
+                    Done::Reset(_) => State::InEpisode,
                     Done::Acted { .. } | Done::Evaluated(_) => {
-                        slot.failures = 0;
-                        State::Holding
+                        entry.failures = 0;
+                        State::InEpisode
                     }
                 };
                 Ok(done)
             }
             Err(failure) if failure.kind == FailureKind::BadTask => {
-                slot.state = State::Holding;
-                Err(Failed { failure, remedy: Remedy::TaskLeftOut })
+                entry.state = State::InEpisode;
+                Err(Failed { failure, remedy: Remedy::TaskSkipped })
             }
             Err(failure) => {
-                let remedy = self.fail(place, failure.reason.clone(), options);
+                let remedy = self.fail(slot, failure.reason.clone(), options);
                 Err(Failed { failure, remedy })
             }
         };
-        Some(News::Call { place, episode, busy, result })
+        Some(PoolEvent::Call { slot, episode, busy, result })
     }
 
     /// Gives up the first desktop whose deadline has passed.
-    fn overrun(&mut self, options: &CollectOptions) -> Option<News> {
+    fn overrun(&mut self, options: &CollectOptions) -> Option<PoolEvent> {
         let now = Instant::now();
-        let late = |slot: &Slot| match slot.state {
+        let late = |entry: &Slot| match entry.state {
             State::Starting { since, deadline } if deadline < now => Some((None, since, deadline)),
             State::Calling { episode, since, deadline } if deadline < now => {
                 Some((Some(episode), since, deadline))
             }
             _ => None,
         };
-        let (place, (episode, since, deadline)) =
-            self.slots.iter().enumerate().find_map(|(place, slot)| Some((place, late(slot)?)))?;
+        let (slot, (episode, since, deadline)) =
+            self.slots.iter().enumerate().find_map(|(slot, entry)| Some((slot, late(entry)?)))?;
         let seconds = (deadline - since).as_secs_f64();
-        let reason = format!("desktop {place} did not answer within {seconds} s");
-        let remedy = self.fail(place, reason.clone(), options);
+        let reason = format!("desktop {slot} did not respond within {seconds} s");
+        let remedy = self.fail(slot, reason.clone(), options);
         let result = Err(Failed { failure: Failure::new(FailureKind::Overrun, reason), remedy });
-        Some(News::Call { place, episode, busy: now - since, result })
+        Some(PoolEvent::Call { slot, episode, busy: now - since, result })
     }
 
-    fn fail(&mut self, place: usize, reason: String, options: &CollectOptions) -> Remedy {
+    fn fail(&mut self, slot: usize, reason: String, options: &CollectOptions) -> Remedy {
         self.last_failure = reason;
-        let slot = &mut self.slots[place];
-        slot.generation += 1;
-        slot.thread = None;
-        slot.failures += 1;
-        if slot.failures >= options.quarantine_after {
-            slot.state = State::Quarantined;
+        let entry = &mut self.slots[slot];
+        entry.generation += 1;
+        entry.thread = None;
+        entry.failures += 1;
+        if entry.failures >= options.quarantine_after {
+            entry.state = State::Quarantined;
             return Remedy::Quarantined;
         }
-        let doublings = (slot.failures as u32).saturating_sub(2).min(LONGEST_BACK_OFF.ilog2());
-        let rest = if slot.failures > 1 { options.back_off * (1 << doublings) } else { Duration::ZERO };
-        slot.state = State::Resting { until: Instant::now() + rest };
+        let doublings = (entry.failures as u32).saturating_sub(2).min(LONGEST_BACK_OFF.ilog2());
+        let rest = if entry.failures > 1 { options.back_off * (1 << doublings) } else { Duration::ZERO };
+        entry.state = State::BackingOff { until: Instant::now() + rest };
         Remedy::Replaced { after_seconds: rest.as_secs_f64() }
     }
 
-    fn start_rested(&mut self, options: &CollectOptions, tally: &mut Tally) {
+    fn start_due(&mut self, options: &CollectOptions, tally: &mut Tally) {
         let now = Instant::now();
-        for place in 0..self.slots.len() {
-            let slot = &mut self.slots[place];
-            if !matches!(slot.state, State::Resting { until } if until <= now) {
+        for slot in 0..self.slots.len() {
+            let entry = &mut self.slots[slot];
+            if !matches!(entry.state, State::BackingOff { until } if until <= now) {
                 continue;
             }
-            tally.report.replacements += u64::from(slot.generation > 0);
-            slot.state = State::Starting { since: now, deadline: now + options.start };
-            match start(place, slot.generation, Arc::clone(&self.factory), self.events.clone()) {
-                Ok(thread) => slot.thread = Some(thread),
+            tally.report.replacements += u64::from(entry.generation > 0);
+            entry.state = State::Starting { since: now, deadline: now + options.start };
+            match start(slot, entry.generation, Arc::clone(&self.source), self.events.clone()) {
+                Ok(thread) => entry.thread = Some(thread),
                 Err(error) => {
-                    let reason = format!("no thread for desktop {place}: {error}");
+                    let reason = format!("no thread for desktop {slot}: {error}");
                     let result = Err(Failure::new(FailureKind::Start, reason));
-                    let (generation, busy) = (slot.generation, Duration::ZERO);
-                    let _ = self.events.send(DesktopReport { place, generation, busy, result }.into());
+                    let (generation, busy) = (entry.generation, Duration::ZERO);
+                    let _ = self.events.send(DesktopReport { slot, generation, busy, result }.into());
                 }
             }
         }
     }
 
-    /// When something happens if nobody says anything.
+    /// When the next deadline passes or the next back-off ends.
     fn next_change(&self) -> Option<Instant> {
-        let change = |slot: &Slot| match slot.state {
-            State::Resting { until } => Some(until),
-            // just after the deadline it has passed
+        let change = |entry: &Slot| match entry.state {
+            State::BackingOff { until } => Some(until),
+            // a deadline has passed only after it, not at it
             State::Starting { deadline, .. } | State::Calling { deadline, .. } => {
                 Some(deadline + Duration::from_micros(100))
             }
-            State::Quarantined | State::Idle | State::Holding => None,
+            State::Quarantined | State::Idle | State::InEpisode => None,
         };
         self.slots.iter().filter_map(change).min()
     }
 }
 
 impl Drop for Pool {
-    /// Lets desktops that are well tear themselves down before the program goes on, and perhaps ends.
+    /// Gives healthy desktops time to tear themselves down, as the program may end right after this.
     fn drop(&mut self) {
         let deadline = Instant::now() + TEAR_DOWN;
-        let well = |slot: &mut Slot| {
-            let thread = slot.thread.take()?;
-            matches!(slot.state, State::Idle | State::Holding).then_some(thread.handle)
+        let healthy = |entry: &mut Slot| {
+            let thread = entry.thread.take()?;
+            matches!(entry.state, State::Idle | State::InEpisode).then_some(thread.handle)
         };
-        let handles: Vec<_> = self.slots.iter_mut().filter_map(well).collect();
+        let handles: Vec<_> = self.slots.iter_mut().filter_map(healthy).collect();
         while Instant::now() < deadline && handles.iter().any(|handle| !handle.is_finished()) {
             std::thread::sleep(Duration::from_millis(1));
         }

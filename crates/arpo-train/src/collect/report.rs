@@ -1,4 +1,4 @@
-//! What is told of a collection: how much, how fast, what went wrong, how busy desktops and policy were.
+//! Statistics of a collection: counts, durations, failures, utilisation of desktops and policy.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It could not be made.
+    /// It could not be started.
     Start,
     /// A reset or a step failed.
     Broken,
@@ -17,18 +17,18 @@ pub enum FailureKind {
     Overrun,
     /// Its code panicked.
     Panic,
-    /// A screenshot without anything on it.
+    /// A completely black screenshot.
     BlackScreen,
     /// A screenshot of another size than the screen's.
     WrongSize,
-    /// The evaluator failed, or gave no score.
+    /// The evaluator failed, or returned no valid score.
     Evaluator,
-    /// The task cannot be set up or judged: not the desktop's fault.
+    /// The task cannot be set up or evaluated: not the desktop's fault.
     BadTask,
 }
 
 impl FailureKind {
-    /// As metrics name it.
+    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -49,60 +49,60 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// What a collection was like.
+/// Statistics of a collection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectReport {
-    /// From its beginning to its end.
+    /// Its duration.
     pub seconds: f64,
-    /// Episodes played to their own end.
+    /// Completed episodes.
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub lost: usize,
-    /// Episodes that were begun of tasks that cannot be set up or judged.
+    /// Episodes that began although their task cannot be set up or evaluated.
     pub unplayable: usize,
-    /// Lost episodes that another took the place of.
+    /// Lost episodes that were replaced by a spare.
     pub refilled: usize,
     /// Groups that stayed smaller than planned.
     pub partial_groups: usize,
-    /// Answers.
+    /// Responses.
     pub steps: usize,
-    /// Tokens of the answers.
+    /// Tokens of the responses.
     pub tokens: usize,
     /// Passes of the policy.
     pub passes: u64,
     /// Failures by kind; each ended an episode or a start.
     pub failures: BTreeMap<FailureKind, u64>,
-    /// Desktops that were started in the place of a failed one.
+    /// Desktops started in place of a failed one.
     pub replacements: u64,
-    /// Desktops out of use at the end.
+    /// Desktops in quarantine at the end.
     pub quarantined: usize,
-    /// Share of the desktops' time in which they carried out a call: reset, act, be judged. All desktops, the whole
+    /// Share of the desktops' time spent executing calls (reset, act, evaluate), over all desktops and the whole
     /// collection.
     pub desktop_utilisation: f64,
-    /// The same until the last planned episode began; after that, more and more desktops have nothing to do.
+    /// The same until the last planned episode began; after that, more and more desktops are idle.
     pub desktop_utilisation_until_last: f64,
     /// Share of the time in which a pass was running.
     pub policy_utilisation: f64,
     /// Prompt tokens that the policy found in its cache.
     pub prompt_found: u64,
-    /// Prompt tokens that it read again and that a cache without limit would have found.
+    /// Prompt tokens that it computed again and that an unlimited cache would have held.
     pub prompt_lost: u64,
 }
 
 impl CollectReport {
-    /// Of the prompt tokens that a cache without limit would have found, the share that was found; 1 if there were none.
+    /// Of the prompt tokens that an unlimited cache would have held, the share found in the cache; 1 if there were none.
     pub fn found_share(&self) -> f64 {
         let all = self.prompt_found + self.prompt_lost;
         if all == 0 { 1.0 } else { self.prompt_found as f64 / all as f64 }
     }
 
-    /// Adds a collection that came after.
+    /// Adds a later collection.
     pub fn add(&mut self, other: &Self) {
         let whole = (self.seconds + other.seconds).max(f64::MIN_POSITIVE);
-        let weighed = |one: f64, two: f64| (one * self.seconds + two * other.seconds) / whole;
-        self.desktop_utilisation = weighed(self.desktop_utilisation, other.desktop_utilisation);
-        self.policy_utilisation = weighed(self.policy_utilisation, other.policy_utilisation);
+        let weighted = |one: f64, two: f64| (one * self.seconds + two * other.seconds) / whole;
+        self.desktop_utilisation = weighted(self.desktop_utilisation, other.desktop_utilisation);
+        self.policy_utilisation = weighted(self.policy_utilisation, other.policy_utilisation);
         self.seconds += other.seconds;
         self.episodes += other.episodes;
         self.lost += other.lost;
@@ -122,7 +122,7 @@ impl CollectReport {
     }
 }
 
-/// Sums up while a collection is under way.
+/// The running statistics of a collection.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) report: CollectReport,
@@ -146,7 +146,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The last planned episode has begun; `in_calls` is what calls under way have taken so far.
+    /// Records that the last planned episode has begun; `in_calls` is the time that running calls have taken so far.
     pub(super) fn all_begun(&mut self, in_calls: Duration) {
         let (elapsed, busy) = (self.began.elapsed(), self.desktops_busy + in_calls);
         self.all_begun.get_or_insert((elapsed, busy));
@@ -156,12 +156,12 @@ impl Tally {
         *self.report.failures.entry(kind).or_default() += 1;
     }
 
-    /// The whole, with this many desktops.
+    /// The final report, for this number of desktops.
     pub(super) fn closed(mut self, desktops: usize) -> CollectReport {
         let elapsed = self.began.elapsed();
         let share = |busy: Duration, elapsed: Duration, of: usize| {
             let all = elapsed.as_secs_f64() * of.max(1) as f64;
-            // clocks are read one after the other, so that a full share may come out a little above
+            // the clocks are not read at the same moment, so a full share may come out slightly above 1
             if all > 0.0 { (busy.as_secs_f64() / all).min(1.0) } else { 0.0 }
         };
         let (until_last, busy_until_last) = self.all_begun.unwrap_or((elapsed, self.desktops_busy));

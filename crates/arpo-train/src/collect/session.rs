@@ -1,20 +1,20 @@
-//! One collection: what happens to each episode next. When it happens is decided by the order.
+//! One collection: the state machine of its episodes. `order` decides when each transition happens.
 //!
-//! An episode is reset, then asked about, answered and acted in turns, then judged. Four things can be done at any time,
-//! each for all episodes that are ready for it and in the order of their numbers: [`Session::reset_idle`],
-//! [`Session::ask_ready`], [`Session::act_answered`] and [`Session::evaluate_over`]. [`Session::handle`] takes in what
-//! came of them.
+//! An episode is a reset, then turns of a request, a response and its actions, then an evaluation. Four methods start
+//! work, each for all episodes that are ready for it and in the order of their numbers: [`Session::start_resets`],
+//! [`Session::request_responses`], [`Session::start_actions`] and [`Session::start_evaluations`]. [`Session::handle`]
+//! handles the results.
 
 use super::desktop::{Call, Done, Failure};
+use super::generation::{GeneratedResponse, PolicyEvent, PolicyReport};
 use super::plan::GroupPlan;
-use super::pool::{Failed, News, Pool};
+use super::pool::{Failed, Pool, PoolEvent};
 use super::report::{FailureKind, Tally};
-use super::state::{GroupState, Living, Stage, Waiting};
-use super::thinking::{Answered, Thought, Told};
+use super::state::{ActiveEpisode, GroupState, Phase, QueuedEpisode};
 use super::{CollectEvent, CollectOptions, Collector, DesktopFailure};
 use crate::TrainError;
 use crate::episode::{History, on_screen};
-use crate::policy::{Question, Ticket};
+use crate::policy::{GenerationRequest, RequestId};
 use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
@@ -27,15 +27,15 @@ use std::time::{Duration, Instant};
 /// One collection.
 pub(super) struct Session<'a> {
     pub(super) options: &'a CollectOptions,
-    /// Episodes under way at once at most.
+    /// Most concurrent episodes.
     running: usize,
     pub(super) pool: &'a mut Pool,
-    pub(super) living: BTreeMap<u64, Living>,
-    /// Questions not yet answered.
-    pub(super) thinking: usize,
-    waiting: VecDeque<Waiting>,
+    pub(super) active: BTreeMap<u64, ActiveEpisode>,
+    /// Pending requests.
+    pub(super) generating: usize,
+    waiting: VecDeque<QueuedEpisode>,
     groups: Vec<GroupState>,
-    questions: Sender<Vec<Question>>,
+    requests: Sender<Vec<GenerationRequest>>,
     tally: Tally,
     next_number: &'a mut u64,
     collection: u64,
@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
         collector: &'a mut Collector,
         plans: Vec<GroupPlan>,
         running: Option<usize>,
-        questions: Sender<Vec<Question>>,
+        requests: Sender<Vec<GenerationRequest>>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
         let Collector { options, pool, ahead, next_number, collections, stop, .. } = collector;
@@ -58,13 +58,13 @@ impl<'a> Session<'a> {
             groups.push(group);
             waiting.extend(episodes);
         }
-        let mut living = BTreeMap::new();
-        // what was begun ahead and is not wanted is let go when its reset ends
+        let mut active = BTreeMap::new();
+        // a desktop reset in advance for an episode that is not planned is released when its reset ends
         for (number, mut begun) in std::mem::take(ahead) {
-            let wanted = |one: &Waiting| one.plan == begun.history.plan;
+            let wanted = |one: &QueuedEpisode| one.plan == begun.history.plan;
             if let Some(one) = waiting.iter().position(wanted).and_then(|at| waiting.remove(at)) {
                 (begun.group, begun.index) = (one.group, one.index);
-                living.insert(number, begun);
+                active.insert(number, begun);
             }
         }
         pool.begin();
@@ -72,11 +72,11 @@ impl<'a> Session<'a> {
             options,
             running: running.unwrap_or(usize::MAX),
             pool,
-            living,
-            thinking: 0,
+            active,
+            generating: 0,
             waiting,
             groups,
-            questions,
+            requests,
             tally: Tally::default(),
             next_number,
             collection: *collections,
@@ -85,24 +85,24 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What has come of it.
+    /// The groups and statistics of the finished collection.
     pub(super) fn end(mut self) -> (Vec<GroupState>, Tally) {
         self.tally.report.partial_groups = self.groups.iter().filter(|group| group.is_partial()).count();
         self.tally.report.quarantined = self.pool.quarantined();
         (self.groups, self.tally)
     }
 
-    /// Nothing is left to play.
+    /// No episode is queued or active.
     pub(super) fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.living.is_empty()
+        self.waiting.is_empty() && self.active.is_empty()
     }
 
-    /// Episodes wait for a desktop.
+    /// Episodes are queued for a desktop.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// An error if episodes wait and no desktop can be had.
+    /// An error if episodes are queued and all desktops are quarantined.
     pub(super) fn check_desktops(&self) -> Result<(), TrainError> {
         let desktops = self.pool.len();
         if self.has_waiting() && self.pool.quarantined() == desktops {
@@ -111,136 +111,146 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The next episodes on free desktops.
-    pub(super) fn reset_idle(&mut self) {
-        for place in self.pool.idle() {
-            let Some(waiting) = self.waiting.pop_front() else { return };
+    /// Starts the next queued episodes on free desktops.
+    pub(super) fn start_resets(&mut self) {
+        for slot in self.pool.idle() {
+            let Some(queued) = self.waiting.pop_front() else { return };
             let number = *self.next_number;
             *self.next_number += 1;
-            self.pool.call(place, number, waiting.reset(self.options.reset), self.options.reset);
-            self.living.insert(number, Living::new(place, waiting));
+            self.pool.call(slot, number, queued.reset(self.options.reset), self.options.reset);
+            self.active.insert(number, ActiveEpisode::new(slot, queued));
             if self.waiting.is_empty() {
                 self.tally.all_begun(self.pool.in_calls());
             }
         }
     }
 
-    /// Questions about all that is ready, in one message; episodes that would be too many do not begin yet.
-    pub(super) fn ask_ready(&mut self) {
-        let under_way =
-            |one: &&Living| one.asked && !matches!(one.stage, Stage::Over(_) | Stage::Evaluating(_));
-        let mut running = self.living.values().filter(under_way).count();
+    /// Requests responses for all ready episodes, in one batch; new episodes beyond the limit of concurrent ones wait.
+    pub(super) fn request_responses(&mut self) {
+        let is_running = |one: &&ActiveEpisode| {
+            one.requested && !matches!(one.phase, Phase::ToEvaluate(_) | Phase::Evaluating(_))
+        };
+        let mut running = self.active.values().filter(is_running).count();
         let mut batch = Vec::new();
-        for (&number, living) in &mut self.living {
-            if living.stage != Stage::Ready || (!living.asked && running >= self.running) {
+        for (&number, active) in &mut self.active {
+            if active.phase != Phase::Ready || (!active.requested && running >= self.running) {
                 continue;
             }
-            running += usize::from(!living.asked);
-            living.asked = true;
-            living.asked_at = Instant::now();
-            living.stage = Stage::Thinking;
-            batch.push(Question { ticket: Ticket(number), history: living.history.clone() });
+            running += usize::from(!active.requested);
+            active.requested = true;
+            active.requested_at = Instant::now();
+            active.phase = Phase::Generating;
+            batch.push(GenerationRequest { id: RequestId(number), history: active.history.clone() });
         }
-        self.thinking += batch.len();
+        self.generating += batch.len();
         if !batch.is_empty() {
-            // a policy that is gone has said so
-            let _ = self.questions.send(batch);
+            // a policy that has stopped has reported it
+            let _ = self.requests.send(batch);
         }
     }
 
-    /// What was answered is done.
-    pub(super) fn act_answered(&mut self) {
+    /// Executes the actions of the responses.
+    pub(super) fn start_actions(&mut self) {
         let each = self.options.step;
-        for (&number, living) in &mut self.living {
-            let (Stage::Answered(actions), Some(answer)) = (&mut living.stage, living.history.answers.last())
+        for (&number, active) in &mut self.active {
+            let (Phase::ToAct(actions), Some(response)) =
+                (&mut active.phase, active.history.responses.last())
             else {
                 continue;
             };
-            let (answer, actions) = (Arc::clone(answer), std::mem::take(actions));
+            let (response, actions) = (Arc::clone(response), std::mem::take(actions));
             let limit = each * u32::try_from(actions.len()).unwrap_or(u32::MAX);
-            living.stage = Stage::Acting;
-            self.pool.call(living.place, number, Call::Act { answer, actions, each }, limit);
+            active.phase = Phase::Acting;
+            self.pool.call(active.slot, number, Call::Act { response, actions, each }, limit);
         }
     }
 
-    /// What is over is judged.
-    pub(super) fn evaluate_over(&mut self) {
+    /// Evaluates the finished episodes.
+    pub(super) fn start_evaluations(&mut self) {
         let limit = self.options.evaluate;
-        for (&number, living) in &mut self.living {
-            if let Stage::Over(outcome) = &living.stage {
-                living.stage = Stage::Evaluating(outcome.clone());
+        for (&number, active) in &mut self.active {
+            if let Phase::ToEvaluate(outcome) = &active.phase {
+                active.phase = Phase::Evaluating(outcome.clone());
                 let call = Call::Evaluate { deadline: Instant::now() + limit };
-                self.pool.call(living.place, number, call, limit);
+                self.pool.call(active.slot, number, call, limit);
             }
         }
     }
 
-    /// What is new; waits for it if `wait`.
-    pub(super) fn news(&mut self, wait: bool) -> Result<Option<News>, TrainError> {
+    /// The next event; waits for it if `wait`.
+    pub(super) fn next_event(&mut self, wait: bool) -> Result<Option<PoolEvent>, TrainError> {
         loop {
-            if self.stop.asked() {
+            if self.stop.requested() {
                 return Err(TrainError::Interrupted);
             }
-            match self.pool.news(self.options, &mut self.tally, wait, self.stop) {
+            match self.pool.next_event(self.options, &mut self.tally, wait, self.stop) {
                 None if wait => {}
-                Some(News::Policy(thought)) if thought.collection != self.collection => {}
-                Some(News::Policy(Thought { what: Told::Failed(error), .. })) => return Err(error),
-                Some(News::Policy(Thought { what: Told::Gone, .. })) => {
-                    return Err(TrainError::Options("the policy stopped thinking".into()));
+                Some(PoolEvent::Policy(event)) if event.collection != self.collection => {}
+                Some(PoolEvent::Policy(PolicyEvent { what: PolicyReport::Failed(error), .. })) => {
+                    return Err(error);
                 }
-                news => {
-                    if let Some(News::Policy(Thought { what: Told::Pass { answered, busy }, .. })) = &news {
-                        self.thinking -= answered.len();
+                Some(PoolEvent::Policy(PolicyEvent { what: PolicyReport::Stopped, .. })) => {
+                    return Err(TrainError::Internal(
+                        "the policy stopped while requests were pending".into(),
+                    ));
+                }
+                event => {
+                    if let Some(PoolEvent::Policy(PolicyEvent {
+                        what: PolicyReport::Step { completed, busy },
+                        ..
+                    })) = &event
+                    {
+                        self.generating -= completed.len();
                         self.tally.report.passes += 1;
                         self.tally.policy_busy += *busy;
                     }
-                    return Ok(news);
+                    return Ok(event);
                 }
             }
         }
     }
 
-    /// Takes in what is new.
-    pub(super) fn handle(&mut self, news: News) {
-        match news {
-            News::Policy(Thought { what: Told::Pass { answered, .. }, .. }) => {
-                for answered in answered {
-                    self.answered(answered);
+    /// Handles an event.
+    pub(super) fn handle(&mut self, event: PoolEvent) {
+        match event {
+            PoolEvent::Policy(PolicyEvent { what: PolicyReport::Step { completed, .. }, .. }) => {
+                for generated in completed {
+                    self.on_response(generated);
                 }
             }
-            News::Policy(_) => {}
-            News::Call { place, episode, busy, result } => self.called(place, episode, busy, result),
+            PoolEvent::Policy(_) => {}
+            PoolEvent::Call { slot, episode, busy, result } => self.on_call_done(slot, episode, busy, result),
         }
     }
 
-    fn answered(&mut self, answered: Answered) {
-        let Answered { ticket: Ticket(number), answer, seen } = answered;
-        let Some(living) = self.living.get_mut(&number) else { return };
-        living.timings.policy += living.asked_at.elapsed();
+    fn on_response(&mut self, generated: GeneratedResponse) {
+        let GeneratedResponse { id: RequestId(number), response, seen } = generated;
+        let Some(active) = self.active.get_mut(&number) else { return };
+        active.timings.policy += active.requested_at.elapsed();
         self.tally.report.steps += 1;
-        self.tally.report.tokens += answer.tokens.len();
-        // one that was cut off may have said all that matters
-        let parsed = parse(&answer.text).map_err(|error| {
-            if answer.complete {
+        self.tally.report.tokens += response.tokens.len();
+        // a response that was cut off may still hold its action
+        let parsed = parse(&response.text).map_err(|error| {
+            if response.complete {
                 error.to_string()
             } else {
-                format!("too long: no end within {} tokens; {error}", answer.tokens.len())
+                format!("too long: no end within {} tokens; {error}", response.tokens.len())
             }
         });
-        living.history.answers.push(Arc::new(answer));
+        active.history.responses.push(Arc::new(response));
         match parsed {
-            Ok(response) => {
-                let size = living.history.screens.last().map_or((0, 0), |screen| screen.image.dimensions());
+            Ok(parsed) => {
+                let size = active.history.screens.last().map_or((0, 0), |screen| screen.image.dimensions());
                 let screen = Size { width: size.0, height: size.1 };
-                let actions = response.actions.iter().map(|action| on_screen(action, seen, screen)).collect();
-                living.stage = Stage::Answered(actions);
-                living.actions.push(response.actions);
+                let actions = parsed.actions.iter().map(|action| on_screen(action, seen, screen)).collect();
+                active.phase = Phase::ToAct(actions);
+                active.actions.push(parsed.actions);
             }
             Err(reason) => {
-                living.actions.push(vec![]);
+                active.actions.push(vec![]);
                 let outcome = Outcome::Unparsable { reason };
-                if self.options.judge_unparsable {
-                    living.stage = Stage::Over(outcome);
+                if self.options.evaluate_unparsable {
+                    active.phase = Phase::ToEvaluate(outcome);
                 } else {
                     self.finish(number, outcome, 0.0);
                 }
@@ -248,72 +258,78 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn called(&mut self, place: usize, episode: Option<u64>, busy: Duration, result: Result<Done, Failed>) {
+    fn on_call_done(
+        &mut self,
+        slot: usize,
+        episode: Option<u64>,
+        busy: Duration,
+        result: Result<Done, Failed>,
+    ) {
         if let Err(Failed { failure, remedy }) = &result {
             self.tally.failure(failure.kind);
             let Failure { kind, reason } = failure.clone();
-            let living = episode.and_then(|number| self.living.get(&number));
-            let task = living.map(|living| self.groups[living.group].task.clone());
-            let failed = DesktopFailure { desktop: place, task, kind, reason, remedy: *remedy };
+            let active = episode.and_then(|number| self.active.get(&number));
+            let task = active.map(|active| self.groups[active.group].task.clone());
+            let failed = DesktopFailure { desktop: slot, task, kind, reason, remedy: *remedy };
             (self.progress)(CollectEvent::Failed(failed));
         }
-        let Some((number, living)) = episode.and_then(|number| Some((number, self.living.get_mut(&number)?)))
+        let Some((number, active)) = episode.and_then(|number| Some((number, self.active.get_mut(&number)?)))
         else {
-            // a start, or an episode of a collection that was given up
+            // a start, or an episode of an abandoned collection
             self.tally.desktops_busy += busy;
-            self.pool.release(place);
+            self.pool.release(slot);
             return;
         };
-        living.timings.desktop += busy;
-        // a reset before this collection is no work of it
-        if !std::mem::take(&mut living.ahead) {
+        active.timings.desktop += busy;
+        // a reset before this collection does not count as its work
+        if !std::mem::take(&mut active.ahead) {
             self.tally.desktops_busy += busy;
         }
         match result {
             Ok(Done::Started) => {}
             Ok(Done::Reset(screen)) => {
-                living.history.screens.push(screen);
-                living.stage = Stage::Ready;
+                active.history.screens.push(screen);
+                active.phase = Phase::Ready;
             }
             Ok(Done::Acted { screen, terminated, truncated }) => {
-                let History { plan, answers, screens } = &mut living.history;
-                living.stage = if terminated {
-                    Stage::Over(Outcome::Finished {})
-                } else if truncated || answers.len() >= plan.max_steps {
-                    Stage::Over(Outcome::StepLimit {})
+                let History { plan, responses, screens } = &mut active.history;
+                active.phase = if terminated {
+                    Phase::ToEvaluate(Outcome::Finished {})
+                } else if truncated || responses.len() >= plan.max_steps {
+                    Phase::ToEvaluate(Outcome::StepLimit {})
                 } else {
                     screens.push(screen);
-                    Stage::Ready
+                    Phase::Ready
                 };
             }
             Ok(Done::Evaluated(score)) => {
-                if let Stage::Evaluating(outcome) = living.stage.clone() {
+                if let Phase::Evaluating(outcome) = active.phase.clone() {
                     self.finish(number, outcome, score);
                 }
             }
-            Err(Failed { failure, .. }) => self.lose(number, failure),
+            Err(Failed { failure, .. }) => self.fail_episode(number, failure),
         }
     }
 
     fn finish(&mut self, number: u64, outcome: Outcome, score: f64) {
-        let Some(living) = self.living.remove(&number) else { return };
-        self.pool.release(living.place);
+        let Some(active) = self.active.remove(&number) else { return };
+        self.pool.release(active.slot);
         self.tally.report.episodes += 1;
-        let (group, index) = (living.group, living.index);
-        self.groups[group].ended.push((index, living.ended(outcome, score)));
-        self.tell(group, Some(score));
+        let (group, index) = (active.group, active.index);
+        self.groups[group].ended.push((index, active.ended(outcome, score)));
+        self.report_end(group, Some(score));
     }
 
-    /// An episode whose desktop failed: another takes its place, unless the task is to blame or there are no more.
-    fn lose(&mut self, number: u64, failure: Failure) {
-        let Some(living) = self.living.remove(&number) else { return };
-        self.pool.release(living.place);
-        let (number, index) = (living.group, living.index);
+    /// Ends an episode whose desktop failed; a spare replaces it, unless the task is the cause or no spare is left.
+    fn fail_episode(&mut self, number: u64, failure: Failure) {
+        let Some(active) = self.active.remove(&number) else { return };
+        self.pool.release(active.slot);
+        let (number, index) = (active.group, active.index);
         let group = &mut self.groups[number];
         if failure.kind == FailureKind::BadTask {
             self.tally.report.unplayable += 1;
             group.give_up(failure.reason.clone());
-            self.waiting.retain(|waiting| waiting.group != number);
+            self.waiting.retain(|queued| queued.group != number);
         } else {
             self.tally.report.lost += 1;
             if let Some(spare) = group.spare(number) {
@@ -322,13 +338,13 @@ impl<'a> Session<'a> {
             }
         }
         let outcome = Outcome::EnvironmentError { reason: format!("{}: {}", failure.kind, failure.reason) };
-        group.lost.push((index, living.ended(outcome, 0.0), failure));
-        self.tell(number, None);
+        group.lost.push((index, active.ended(outcome, 0.0), failure));
+        self.report_end(number, None);
     }
 
-    fn tell(&mut self, group: usize, score: Option<f64>) {
+    fn report_end(&mut self, group: usize, score: Option<f64>) {
         let task = self.groups[group].task.clone();
-        let (running, waiting) = (self.living.len(), self.waiting.len());
+        let (running, waiting) = (self.active.len(), self.waiting.len());
         (self.progress)(CollectEvent::Ended { task, score, running, waiting });
     }
 }

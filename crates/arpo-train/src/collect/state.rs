@@ -1,8 +1,8 @@
-//! What a collection knows of its episodes and groups: those that wait, those under way, those that have ended.
+//! The state of a collection: its queued, active and ended episodes, and its groups.
 
 use super::desktop::{Call, Failure};
 use super::plan::GroupPlan;
-use super::{LostEpisode, PlayedGroup};
+use super::{CompletedGroup, LostEpisode};
 use crate::TrainError;
 use crate::episode::{Ended, EpisodePlan, EpisodeTimings, History};
 use crate::policy::Policy;
@@ -13,54 +13,55 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an episode waits for.
+/// The phase of an episode.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum Phase {
     Resetting,
-    /// To be asked about.
+    /// A response is to be requested.
     Ready,
-    Thinking,
-    /// To be acted, in pixels of the screen.
-    Answered(Vec<Action>),
+    Generating,
+    /// Actions to execute, in pixels of the screen.
+    ToAct(Vec<Action>),
     Acting,
-    /// To be judged.
-    Over(Outcome),
+    /// To be evaluated.
+    ToEvaluate(Outcome),
     Evaluating(Outcome),
 }
 
-/// An episode under way.
+/// An active episode.
 #[derive(Debug)]
-pub(super) struct Living {
-    pub(super) place: usize,
+pub(super) struct ActiveEpisode {
+    /// The slot of its desktop.
+    pub(super) slot: usize,
     pub(super) history: History,
-    pub(super) stage: Stage,
+    pub(super) phase: Phase,
     pub(super) group: usize,
     pub(super) index: usize,
     pub(super) actions: Vec<Vec<Action>>,
     /// It was reset before the collection began.
     pub(super) ahead: bool,
-    /// It has been asked about.
-    pub(super) asked: bool,
-    pub(super) asked_at: Instant,
+    /// A response has been requested.
+    pub(super) requested: bool,
+    pub(super) requested_at: Instant,
     pub(super) timings: EpisodeTimings,
     pub(super) began: Instant,
 }
 
-impl Living {
-    /// An episode that is being reset on the desktop at `place`.
-    pub(super) fn new(place: usize, waiting: Waiting) -> Self {
-        let Waiting { group, index, plan } = waiting;
+impl ActiveEpisode {
+    /// An episode that is being reset on the desktop at `slot`.
+    pub(super) fn new(slot: usize, queued: QueuedEpisode) -> Self {
+        let QueuedEpisode { group, index, plan } = queued;
         let now = Instant::now();
         Self {
-            place,
-            history: History { plan, screens: vec![], answers: vec![] },
-            stage: Stage::Resetting,
+            slot,
+            history: History { plan, screens: vec![], responses: vec![] },
+            phase: Phase::Resetting,
             group,
             index,
             actions: vec![],
             ahead: false,
-            asked: false,
-            asked_at: now,
+            requested: false,
+            requested_at: now,
             timings: EpisodeTimings::default(),
             began: now,
         }
@@ -74,22 +75,22 @@ impl Living {
 
 /// An episode that has not begun.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedEpisode {
     pub(super) group: usize,
-    /// Its place in the group, spares behind the others.
+    /// Its index in the group; spares come after the others.
     pub(super) index: usize,
     pub(super) plan: Arc<EpisodePlan>,
 }
 
-impl Waiting {
-    /// How its desktop is reset.
+impl QueuedEpisode {
+    /// The call that resets its desktop.
     pub(super) fn reset(&self, limit: Duration) -> Call {
         let (task, seed) = (Arc::clone(&self.plan.task), self.plan.world_seed);
         Call::Reset { task, seed, deadline: Instant::now() + limit }
     }
 }
 
-/// What has come of a group.
+/// The state of a group.
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) task: TaskId,
@@ -103,7 +104,7 @@ pub(super) struct GroupState {
 
 impl GroupState {
     /// The `number`-th group, and its episodes.
-    pub(super) fn new(number: usize, plan: GroupPlan) -> (Self, impl Iterator<Item = Waiting>) {
+    pub(super) fn new(number: usize, plan: GroupPlan) -> (Self, impl Iterator<Item = QueuedEpisode>) {
         let planned = plan.episodes.len();
         let group = Self {
             task: plan.task.id.clone(),
@@ -114,41 +115,41 @@ impl GroupState {
             next_index: planned,
             spares: plan.spares.into(),
         };
-        let waiting = move |(index, plan)| Waiting { group: number, index, plan: Arc::new(plan) };
-        (group, plan.episodes.into_iter().enumerate().map(waiting))
+        let queued = move |(index, plan)| QueuedEpisode { group: number, index, plan: Arc::new(plan) };
+        (group, plan.episodes.into_iter().enumerate().map(queued))
     }
 
-    /// It came to nothing, or to less than was planned.
+    /// Fewer episodes than planned were completed.
     pub(super) fn is_partial(&self) -> bool {
         self.ended.len() < self.planned
     }
 
-    /// An episode in the place of a lost one, if there is another; `number` is the group's.
-    pub(super) fn spare(&mut self, number: usize) -> Option<Waiting> {
+    /// A replacement for a lost episode, if a spare is left; `number` is the group's.
+    pub(super) fn spare(&mut self, number: usize) -> Option<QueuedEpisode> {
         let plan = Arc::new(self.spares.pop_front()?);
         let index = self.next_index;
         self.next_index += 1;
-        Some(Waiting { group: number, index, plan })
+        Some(QueuedEpisode { group: number, index, plan })
     }
 
-    /// The task cannot be played: no more is tried.
+    /// Gives up on the group because its task cannot be set up or evaluated.
     pub(super) fn give_up(&mut self, reason: String) {
         self.bad_task = Some(reason);
         self.spares.clear();
     }
 
-    /// Writes its episodes down.
-    pub(super) fn played(mut self, policy: &dyn Policy) -> Result<PlayedGroup, TrainError> {
+    /// Turns its episodes into trajectories.
+    pub(super) fn completed(mut self, policy: &dyn Policy) -> Result<CompletedGroup, TrainError> {
         self.ended.sort_by_key(|(index, _)| *index);
         self.lost.sort_by_key(|(index, ..)| *index);
         let version = policy.version();
-        let play = |ended: Ended| ended.played(version, |history| policy.transcript(history));
+        let complete = |ended: Ended| ended.completed(version, |history| policy.transcript(history));
         let lose = |(_, ended, Failure { kind, reason }): (_, Ended, _)| {
-            Ok(LostEpisode { played: play(ended)?, kind, reason })
+            Ok(LostEpisode { episode: complete(ended)?, kind, reason })
         };
-        Ok(PlayedGroup {
+        Ok(CompletedGroup {
             task: self.task,
-            episodes: self.ended.into_iter().map(|(_, ended)| play(ended)).collect::<Result<_, _>>()?,
+            episodes: self.ended.into_iter().map(|(_, ended)| complete(ended)).collect::<Result<_, _>>()?,
             lost: self.lost.into_iter().map(lose).collect::<Result<_, TrainError>>()?,
             bad_task: self.bad_task,
         })

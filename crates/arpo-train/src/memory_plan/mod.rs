@@ -1,9 +1,9 @@
-//! What a run needs of its device, known before anything is loaded. Pure: from the model's dimensions, the configuration
-//! and the size of the device to the share of each part, in both phases.
+//! The memory that a run needs, known before anything is loaded. A pure function of the model's dimensions, the
+//! configuration and the size of the device.
 //!
-//! A synchronous run on a GPU has two phases that follow each other. While episodes are collected the device holds the
-//! weights, what learning keeps between updates, and the cache; while it learns, the cache is given back and activations
-//! take its place. `arpo bench iteration` says how far the sums are from what is used.
+//! A synchronous run on a GPU alternates between two phases. While episodes are collected, the device holds the weights,
+//! what learning keeps between updates, and the KV cache; while it learns, the cache is released and activations take its
+//! memory. `arpo bench iteration` compares the plan with the memory actually used.
 
 mod remedies;
 mod sizes;
@@ -13,75 +13,75 @@ pub use remedies::fitting;
 use arpo_agent::geometry::Size;
 use arpo_core::config::{CollectMode, Config, Moments};
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::plan::{Plan, kept_of_inputs, working_bytes};
+use arpo_model::learner::plan::{Plan, input_activation_bytes, working_bytes};
 use sizes::Sizes;
 use std::fmt;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// What the driver, the libraries and the allocator's rounding take of a GPU, beside all tensors.
+/// GPU memory for the driver, the libraries and the allocator's rounding, besides all tensors.
 const RESERVED_BYTES: u64 = 3 << 30;
 
-/// Logits of a chunk, in f32 and in the three forms they take on the way to a gradient, by number.
+/// Bytes per logit of a chunk: in f32 and in the three forms it takes on the way to a gradient.
 const LOGIT_BYTES: u64 = 18;
 
-/// Rows of logits that exist at a time at most; more are not faster.
+/// Most rows of logits at a time; more are not faster.
 const MOST_LOGIT_ROWS: u64 = 4096;
 
-/// Memory for logits, where nothing else says how much.
+/// Default memory for logits.
 const LOGITS: u64 = 1 << 30;
 
-/// New prompt tokens of one pass of the rollout engine.
+/// Most new prompt tokens of one pass of the rollout engine.
 pub const PROMPT_TOKENS: usize = 1 << 14;
 
-/// What a CPU is given where nothing says how much: fixed, so that a run does not depend on what else the machine does.
+/// Defaults for a CPU: fixed, so that a run does not depend on what else the machine does.
 const CPU_CACHE: u64 = 1 << 29;
 const CPU_ACTIVATIONS: u64 = 2 << 30;
 
-/// Of the memory for collecting an eighth as much as for keys and values is for features of pictures.
+/// The cache of image features gets one eighth of the size of the KV cache.
 const FEATURE_SHARE: u64 = 8;
 
 /// Where a run computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// On a GPU with so many bytes, in bf16.
+pub enum DeviceMemory {
+    /// On a GPU with this many bytes, in bf16.
     Gpu(u64),
-    /// On the CPU, in f32, with so many bytes free; `None` where the system does not say.
+    /// On the CPU, in f32, with this many bytes free; `None` if the system does not report it.
     Cpu(Option<u64>),
 }
 
 /// What is done with the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Episodes are collected and learnt from.
+    /// Episodes are collected and trained on.
     Training,
     /// Episodes are only collected.
     Sampling,
 }
 
-/// A part of the device's memory.
+/// A use of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// What lies there.
+pub struct Allocation {
+    /// What it is for.
     pub name: &'static str,
-    /// How much.
+    /// Its size.
     pub bytes: u64,
 }
 
-/// What a run needs, and how what is left is shared out.
+/// The memory that a run needs, and how the rest is divided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
-    /// Bytes there are; `None` if nobody knows.
+    /// Available bytes; `None` if unknown.
     pub available: Option<u64>,
     /// While episodes are collected.
-    pub collecting: Vec<Part>,
+    pub collecting: Vec<Allocation>,
     /// While it learns.
-    pub learning: Vec<Part>,
-    /// In the machine's memory, where the device is a GPU.
-    pub host: Vec<Part>,
+    pub learning: Vec<Allocation>,
+    /// In host memory, if the device is a GPU.
+    pub host: Vec<Allocation>,
     /// For keys and values.
     pub cache_bytes: u64,
-    /// For features of pictures.
+    /// For image features.
     pub feature_bytes: u64,
     /// Between the forward and the backward pass.
     pub activation_bytes: u64,
@@ -89,7 +89,7 @@ pub struct MemoryPlan {
     pub logit_rows: i64,
     /// Where the optimiser's moments are.
     pub moments: Moments,
-    /// Episodes under way at once.
+    /// Concurrent episodes.
     pub running: usize,
     /// Tokens of the longest sequence that is trained, and of a whole episode in the cache.
     pub longest_tokens: usize,
@@ -97,13 +97,13 @@ pub struct MemoryPlan {
 
 impl MemoryPlan {
     /// The plan for a model and a configuration, with screens of this size.
-    pub fn new(model: &ModelConfig, config: &Config, screen: Size, place: Place, work: Work) -> Self {
-        let with = |moments| Self::with_moments(model, config, screen, place, work, moments);
+    pub fn new(model: &ModelConfig, config: &Config, screen: Size, memory: DeviceMemory, work: Work) -> Self {
+        let with = |moments| Self::with_moments(model, config, screen, memory, work, moments);
         match config.optimiser.moments {
             Moments::Auto => {
-                let near = with(Moments::Device);
-                let far = matches!(place, Place::Gpu(_)) && near.problem().is_some();
-                if far { with(Moments::Host) } else { near }
+                let on_device = with(Moments::Device);
+                let offload = matches!(memory, DeviceMemory::Gpu(_)) && on_device.problem().is_some();
+                if offload { with(Moments::Host) } else { on_device }
             }
             given => with(given),
         }
@@ -113,13 +113,13 @@ impl MemoryPlan {
         model: &ModelConfig,
         config: &Config,
         screen: Size,
-        place: Place,
+        memory: DeviceMemory,
         work: Work,
         moments: Moments,
     ) -> Self {
-        let (gpu, available) = match place {
-            Place::Gpu(bytes) => (true, Some(bytes)),
-            Place::Cpu(bytes) => (false, bytes),
+        let (gpu, available) = match memory {
+            DeviceMemory::Gpu(bytes) => (true, Some(bytes)),
+            DeviceMemory::Cpu(bytes) => (false, bytes),
         };
         let sizes = Sizes::new(model, config, screen, if gpu { 2 } else { 4 });
         let limit = (config.model.memory_gib * GIB) as u64;
@@ -129,48 +129,49 @@ impl MemoryPlan {
         let host = gpu && moments == Moments::Host;
 
         let trains = work == Work::Training;
-        let mut kept = vec![Part { name: "weights", bytes: sizes.weights }];
+        let mut kept = vec![Allocation { name: "weights", bytes: sizes.weights }];
         if trains {
-            kept.push(Part { name: "gradients", bytes: sizes.gradients });
+            kept.push(Allocation { name: "gradients", bytes: sizes.gradients });
         }
         if trains && !host {
-            kept.push(Part { name: "moments", bytes: sizes.moments });
+            kept.push(Allocation { name: "moments", bytes: sizes.moments });
         }
         if trains && overlapped {
-            // one the player samples with, one on its way
-            kept.push(Part { name: "sampler's weights", bytes: 2 * sizes.weights });
+            // one copy that the rollout worker samples with, one published and not yet taken
+            kept.push(Allocation { name: "sampler's weights", bytes: 2 * sizes.weights });
         }
         if trains && config.loss.kl_coefficient > 0.0 {
-            kept.push(Part { name: "reference model", bytes: sizes.weights });
+            kept.push(Allocation { name: "reference model", bytes: sizes.weights });
         }
         if gpu {
-            kept.push(Part { name: "CUDA and its libraries", bytes: RESERVED_BYTES });
+            kept.push(Allocation { name: "CUDA and its libraries", bytes: RESERVED_BYTES });
         }
 
-        let shown = sizes.pictures * (sizes.micro_batch / sizes.slice.max(1)).max(1);
-        let pixels = (shown * sizes.patches) as u64 * model.vision.patch_numbers() as u64 * 4;
-        let working = working_bytes(model, sizes.micro_batch as u64, sizes.number_bytes);
+        let shown = sizes.images * (sizes.micro_batch / sizes.slice.max(1)).max(1);
+        let pixels = (shown * sizes.patches) as u64 * model.vision.patch_values() as u64 * 4;
+        let working = working_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
         let row_bytes = model.text.vocabulary as u64 * LOGIT_BYTES;
         let mut learning = kept.clone();
-        learning.push(Part { name: "pictures", bytes: 2 * pixels });
-        // moments come back one parameter at a time, when nothing of the passes is left
-        let moved = if host { 2 * sizes.largest_parameter } else { 0 };
-        learning.push(Part { name: "working memory", bytes: working.max(moved) });
+        learning.push(Allocation { name: "images", bytes: 2 * pixels });
+        // moments are copied back one parameter at a time, when the working memory of the passes is free
+        let copied_moments = if host { 2 * sizes.largest_parameter } else { 0 };
+        learning.push(Allocation { name: "working memory", bytes: working.max(copied_moments) });
         let logits = LOGITS.max(16 * row_bytes).min(MOST_LOGIT_ROWS * row_bytes);
-        learning.push(Part { name: "logits", bytes: logits });
+        learning.push(Allocation { name: "logits", bytes: logits });
 
         let mut collecting = kept;
-        let reading = working_bytes(model, PROMPT_TOKENS.max(sizes.slice) as u64, sizes.number_bytes) / 2;
-        collecting.push(Part { name: "working memory", bytes: reading });
+        let prefill = working_bytes(model, PROMPT_TOKENS.max(sizes.slice) as u64, sizes.value_bytes) / 2;
+        collecting.push(Allocation { name: "working memory", bytes: prefill });
 
-        let least_activations = kept_of_inputs(model, sizes.micro_batch as u64, sizes.number_bytes);
+        let least_activations = input_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
         let most_activations =
-            Plan::everything(model, sizes.micro_batch as u64, sizes.number_bytes).max(least_activations);
+            Plan::full_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes)
+                .max(least_activations);
         let longest_request = (sizes.slice + config.agent.max_tokens) as u64 * sizes.token_bytes;
         let episode_bytes = sizes.slice as u64 * sizes.token_bytes;
-        // the learner has the cache's memory while it learns, unless episodes are played meanwhile
-        let apart = gpu && !overlapped;
-        let left = |parts: &[Part]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
+        // the learner uses the cache's memory, unless episodes are collected at the same time
+        let alternating = gpu && !overlapped;
+        let left = |parts: &[Allocation]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
 
         let given_cache = (config.model.cache_gib * GIB) as u64;
         let cache_bytes = if given_cache > 0 {
@@ -178,21 +179,21 @@ impl MemoryPlan {
         } else if !gpu {
             CPU_CACHE
         } else {
-            // where both phases are at once, half of what learning leaves
-            let free = if apart { left(&collecting) } else { left(&learning) / 2 };
+            // if both phases run at the same time, half of what learning leaves
+            let free = if alternating { left(&collecting) } else { left(&learning) / 2 };
             let most = (config.collect.desktops as u64 + 1) * episode_bytes;
             let shared = free / (FEATURE_SHARE + 1) * FEATURE_SHARE;
             shared.clamp(longest_request, most.max(longest_request))
         };
         let feature_bytes = cache_bytes / FEATURE_SHARE;
-        collecting.push(Part { name: "cache", bytes: cache_bytes });
-        collecting.push(Part { name: "features", bytes: feature_bytes });
-        if !apart {
-            learning.push(Part { name: "cache", bytes: cache_bytes });
+        collecting.push(Allocation { name: "cache", bytes: cache_bytes });
+        collecting.push(Allocation { name: "features", bytes: feature_bytes });
+        if !alternating {
+            learning.push(Allocation { name: "cache", bytes: cache_bytes });
         }
-        if !apart || config.model.freeze_vision {
-            // a tower that is not trained makes the same of a picture again, so its features are kept
-            learning.push(Part { name: "features", bytes: feature_bytes });
+        if !alternating || config.model.freeze_vision {
+            // a frozen vision tower computes the same features again, so they are kept
+            learning.push(Allocation { name: "features", bytes: feature_bytes });
         }
         let given_activations = (config.model.activation_gib * GIB) as u64;
         let activation_bytes = if given_activations > 0 {
@@ -202,30 +203,34 @@ impl MemoryPlan {
         } else {
             left(&learning).clamp(least_activations, most_activations)
         };
-        learning.push(Part { name: "activations", bytes: activation_bytes.min(most_activations) });
+        learning.push(Allocation { name: "activations", bytes: activation_bytes.min(most_activations) });
         if !trains {
             learning.clear();
         }
-        let holds = (cache_bytes / episode_bytes.max(1)).max(1) as usize;
+        let fitting_episodes = (cache_bytes / episode_bytes.max(1)).max(1) as usize;
         Self {
             available,
             collecting,
             learning,
-            host: if trains && host { vec![Part { name: "moments", bytes: sizes.moments }] } else { vec![] },
+            host: if trains && host {
+                vec![Allocation { name: "moments", bytes: sizes.moments }]
+            } else {
+                vec![]
+            },
             cache_bytes,
             feature_bytes,
             activation_bytes,
             logit_rows: (logits / row_bytes).clamp(16, MOST_LOGIT_ROWS) as i64,
             moments: if host { Moments::Host } else { Moments::Device },
             running: match config.collect.running {
-                0 => holds.min(config.collect.desktops),
+                0 => fitting_episodes.min(config.collect.desktops),
                 given => given,
             },
             longest_tokens: sizes.slice,
         }
     }
 
-    /// Why it does not fit, with the numbers; `None` if it does.
+    /// Why it does not fit, with the sizes; `None` if it does.
     pub fn problem(&self) -> Option<String> {
         let available = self.available?;
         let phases = [("learning", &self.learning), ("collecting", &self.collecting)];
@@ -240,8 +245,8 @@ impl MemoryPlan {
     }
 }
 
-/// The bytes of parts together.
-pub fn total(parts: &[Part]) -> u64 {
+/// Total bytes.
+pub fn total(parts: &[Allocation]) -> u64 {
     parts.iter().map(|part| part.bytes).sum()
 }
 
@@ -258,11 +263,11 @@ impl fmt::Display for MemoryPlan {
                 continue;
             }
             writeln!(f, "  {phase:<24} {:>7} GiB", gib(total(parts)))?;
-            for Part { name, bytes } in parts {
+            for Allocation { name, bytes } in parts {
                 writeln!(f, "    {name:<24} {:>5}", gib(*bytes))?;
             }
         }
-        for Part { name, bytes } in &self.host {
+        for Allocation { name, bytes } in &self.host {
             writeln!(f, "  {name} on the host {:>13} GiB", gib(*bytes))?;
         }
         let Self { running, longest_tokens, .. } = self;
@@ -284,14 +289,20 @@ mod tests {
     }
 
     fn plan(gib: u64, sets: &[&str]) -> MemoryPlan {
-        MemoryPlan::new(&qwen2_5_vl_7b(), &osworld(sets), SCREEN, Place::Gpu(gib << 30), Work::Training)
+        MemoryPlan::new(
+            &qwen2_5_vl_7b(),
+            &osworld(sets),
+            SCREEN,
+            DeviceMemory::Gpu(gib << 30),
+            Work::Training,
+        )
     }
 
-    fn part(parts: &[Part], name: &str) -> f64 {
+    fn part(parts: &[Allocation], name: &str) -> f64 {
         parts.iter().filter(|part| part.name == name).map(|part| part.bytes as f64 / GIB).sum()
     }
 
-    /// 8.29e9 parameters in bf16; 28 layers of 2 x 4 x 128 numbers for each token.
+    /// 8.29e9 parameters in bf16; 28 layers of 2 x 4 x 128 values for each token.
     #[test]
     fn the_7b_on_one_h200_by_hand() {
         let plan = plan(140, &[]);
@@ -303,7 +314,7 @@ mod tests {
         assert!(tokens > 15.0 * 2691.0 && tokens < 46_000.0, "{tokens}");
         let episode = tokens * 57_344.0;
         assert_eq!(plan.running, (plan.cache_bytes as f64 / episode) as usize);
-        // the cache is the learner's while it learns
+        // the learner uses the cache's memory
         assert!((part(&plan.learning, "cache")).abs() < 1e-9 && part(&plan.collecting, "cache") > 50.0);
         assert!(plan.activation_bytes > 50 << 30);
     }
@@ -318,10 +329,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_keys_that_would() {
+    fn a_plan_that_does_not_fit_is_refused_with_keys_that_would_help() {
         let refused = |gib: u64, sets: &[&str]| {
-            let place = Place::Gpu(gib << 30);
-            fitting(&qwen2_5_vl_7b(), &osworld(sets), SCREEN, place, Work::Training).unwrap_err()
+            let memory = DeviceMemory::Gpu(gib << 30);
+            fitting(&qwen2_5_vl_7b(), &osworld(sets), SCREEN, memory, Work::Training).unwrap_err()
         };
         let by_moments = refused(78, &["optimiser.moments=\"device\""]);
         assert!(by_moments.ends_with("; it would fit with `optimiser.moments` = \"host\""), "{by_moments}");
@@ -333,9 +344,9 @@ mod tests {
         assert!(given.contains("`model.activation_gib` = 0 and `model.cache_gib` = 0"), "{given}");
     }
 
-    /// Episodes that are played while it learns keep their cache.
+    /// Episodes that are collected during an update keep their cache.
     #[test]
-    fn an_overlapped_run_shares_what_is_left() {
+    fn an_overlapped_run_divides_the_rest_between_both_phases() {
         let overlapped =
             ["collect.mode=\"overlapped\"", "loss.old=\"sampler\"", "optimiser.moments=\"host\""];
         let plan = plan(140, &overlapped);
@@ -350,15 +361,15 @@ mod tests {
         assert!(part(&plan.learning, "features") > 1.0 && part(&plan.learning, "cache").abs() < 1e-9);
     }
 
-    /// What is free on a machine changes by the minute; what is planned for it does not.
+    /// Free memory changes by the minute; the plan must not.
     #[test]
-    fn a_cpu_without_numbers_has_fixed_ones() {
+    fn the_defaults_of_a_cpu_do_not_depend_on_free_memory() {
         let config =
             resolve(&["model.cache_gib=0", "model.activation_gib=0"].map(|set| Layer::set(set).unwrap()));
         let screen = Size { width: 168, height: 140 };
         let plans = [5, 50].map(|gib: u64| {
-            let place = Place::Cpu(Some(gib << 30));
-            MemoryPlan::new(&pocket(), config.as_ref().unwrap(), screen, place, Work::Training)
+            let memory = DeviceMemory::Cpu(Some(gib << 30));
+            MemoryPlan::new(&pocket(), config.as_ref().unwrap(), screen, memory, Work::Training)
         });
         assert_eq!(plans[0].cache_bytes, plans[1].cache_bytes);
         assert_eq!(
@@ -367,32 +378,32 @@ mod tests {
         );
     }
 
-    /// What is needed follows the longest slice, not the episode.
+    /// Memory grows with the longest slice, not with the episode.
     #[test]
-    fn a_hundred_turns_need_what_their_window_needs() {
+    fn a_hundred_turns_need_the_memory_of_their_window() {
         let long = plan(140, &["collect.max_steps=100"]);
         let short = plan(140, &[]);
-        let words = 85.0 * 212.0;
+        let response_tokens = 85.0 * 212.0;
         let more = long.longest_tokens as f64 - short.longest_tokens as f64;
-        assert!((more - words).abs() < 1.0, "{more}");
+        assert!((more - response_tokens).abs() < 1.0, "{more}");
     }
 
-    /// The default needs three of a small machine's gigabytes, and all its desktops at once.
+    /// The quick preset fits into 4 GiB with all its desktops running.
     #[test]
     fn the_quick_preset_runs_all_its_desktops() {
         let config = resolve(&[Layer::preset("quick").unwrap()]).unwrap();
         let screen = Size { width: 168, height: 140 };
-        let place = Place::Cpu(Some(4 << 30));
-        let plan = MemoryPlan::new(&pocket(), &config, screen, place, Work::Training);
+        let memory = DeviceMemory::Cpu(Some(4 << 30));
+        let plan = MemoryPlan::new(&pocket(), &config, screen, memory, Work::Training);
         assert_eq!((plan.problem(), plan.running), (None, 64));
         assert_eq!((plan.cache_bytes, plan.activation_bytes), (1 << 29, 2 << 30));
     }
 
     #[test]
     fn sampling_alone_needs_no_gradients() {
-        let place = Place::Gpu(32 << 30);
+        let memory = DeviceMemory::Gpu(32 << 30);
         let config = osworld(&[]);
-        let plan = MemoryPlan::new(&qwen2_5_vl_7b(), &config, SCREEN, place, Work::Sampling);
+        let plan = MemoryPlan::new(&qwen2_5_vl_7b(), &config, SCREEN, memory, Work::Sampling);
         assert!(plan.problem().is_none() && plan.learning.is_empty(), "{plan}");
         assert!((part(&plan.collecting, "gradients")).abs() < 1e-9);
     }

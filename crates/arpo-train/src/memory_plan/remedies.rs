@@ -1,16 +1,16 @@
-//! What would make a run fit that does not: each remedy is tried by planning again with it.
+//! Changes that would make a run fit into memory: each is tried by planning again with it.
 
-use super::{MemoryPlan, Place, Work};
+use super::{DeviceMemory, MemoryPlan, Work};
 use arpo_agent::geometry::Size;
 use arpo_core::config::{Config, Moments};
 use arpo_model::config::ModelConfig;
 
-/// A change of keys, and the keys in words.
-type Remedy = (&'static str, fn(&mut Config));
+/// A description of configuration keys, and the change itself.
+type ConfigRemedy = (&'static str, fn(&mut Config));
 
 /// The cheapest first.
-const REMEDIES: [Remedy; 5] = [
-    ("`model.activation_gib` = 0 and `model.cache_gib` = 0", whatever_is_left),
+const REMEDIES: [ConfigRemedy; 5] = [
+    ("`model.activation_gib` = 0 and `model.cache_gib` = 0", automatic_sizes),
     ("`optimiser.moments` = \"host\"", moments_on_the_host),
     ("`model.freeze_vision` = true", frozen_vision),
     ("`agent.max_screenshots` = 5 and `model.micro_batch_tokens` = 16384", few_screenshots),
@@ -18,7 +18,7 @@ const REMEDIES: [Remedy; 5] = [
         "all of `model.activation_gib` = 0, `model.cache_gib` = 0, `optimiser.moments` = \"host\", \
          `model.freeze_vision` = true, `agent.max_screenshots` = 5, `model.micro_batch_tokens` = 16384",
         |config| {
-            whatever_is_left(config);
+            automatic_sizes(config);
             moments_on_the_host(config);
             frozen_vision(config);
             few_screenshots(config);
@@ -26,7 +26,7 @@ const REMEDIES: [Remedy; 5] = [
     ),
 ];
 
-fn whatever_is_left(config: &mut Config) {
+fn automatic_sizes(config: &mut Config) {
     (config.model.activation_gib, config.model.cache_gib) = (0.0, 0.0);
 }
 
@@ -38,31 +38,31 @@ fn frozen_vision(config: &mut Config) {
     config.model.freeze_vision = true;
 }
 
-/// A short window: sequences, and what a pass needs, are a third as long.
+/// A short window: sequences and micro-batches are a third as long.
 fn few_screenshots(config: &mut Config) {
     config.agent.max_screenshots = config.agent.max_screenshots.min(5);
     config.agent.window_advance = 0;
     config.model.micro_batch_tokens = config.model.micro_batch_tokens.min(1 << 14);
 }
 
-/// A plan that fits, or one line that says why there is none and what would make one.
+/// A plan that fits, or one line with the reason and the keys that would help.
 pub fn fitting(
     model: &ModelConfig,
     config: &Config,
     screen: Size,
-    place: Place,
+    memory: DeviceMemory,
     work: Work,
 ) -> Result<MemoryPlan, String> {
-    let plan = MemoryPlan::new(model, config, screen, place, work);
+    let plan = MemoryPlan::new(model, config, screen, memory, work);
     let Some(problem) = plan.problem() else { return Ok(plan) };
     let fits = |change: fn(&mut Config)| {
         let mut changed = config.clone();
         change(&mut changed);
-        changed != *config && MemoryPlan::new(model, &changed, screen, place, work).problem().is_none()
+        changed != *config && MemoryPlan::new(model, &changed, screen, memory, work).problem().is_none()
     };
     let mut keys: Vec<&str> =
         REMEDIES.iter().filter(|(_, change)| fits(*change)).map(|(keys, _)| *keys).collect();
-    // everything together only where nothing alone does it
+    // the combination of all only if no single remedy is enough
     if keys.len() > 1 {
         keys.pop();
     }

@@ -1,10 +1,10 @@
-//! Who answers: a history of screens and answers in; words, tokens, their log-probabilities and the version of the
-//! weights out.
+//! The rollout-policy port: an episode's history in; a response with its tokens, their log-probabilities and the version of
+//! the weights out.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how the built-in engine is asked | [`engine`] |
-//! | how a chat server is asked | [`chat`] |
+//! | how the built-in engine generates | [`engine`] |
+//! | how a chat server is called | [`chat`] |
 //! | tasks solved by hand, from a file | [`script_file`] |
 //! | policies without a model, for tests and benchmarks | [`scripted`] |
 
@@ -18,97 +18,121 @@ use crate::dialogue::Assembled;
 use crate::episode::{History, TranscriptSlice};
 use arpo_agent::geometry::Size;
 use arpo_core::trajectory::{PolicyVersion, TokenSpan};
+use arpo_model::checkpoint::Weights;
 
 pub use chat::ChatPolicy;
 pub use engine::EnginePolicy;
 pub use scripted::ScriptedPolicy;
 
-/// Names a question, to know its answer by.
+/// Identifies a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
+pub struct RequestId(pub u64);
 
-/// What to do next in an episode?
+/// A request for the next response in an episode.
 #[derive(Debug, Clone)]
-pub struct Question {
-    /// Its name.
-    pub ticket: Ticket,
-    /// What has happened; the last screen is to be acted on.
+pub struct GenerationRequest {
+    /// Comes back with the response.
+    pub id: RequestId,
+    /// The episode so far; the last screen is the one to act on.
     pub history: History,
 }
 
-/// What the policy says.
+/// What the policy generated.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// The response.
+pub struct Response {
+    /// The text.
     pub text: String,
-    /// As it was sampled.
+    /// The tokens as they were sampled.
     pub tokens: Vec<u32>,
     /// A log-probability for every token.
     pub logp: Vec<f32>,
-    /// It came to its end; false if it was cut off.
+    /// It ended by itself; false if it was cut off at the token limit.
     pub complete: bool,
-    /// The weights that said it.
+    /// The weights it was sampled with.
     pub version: PolicyVersion,
 }
 
-/// How much of the prompts a policy did not have to read again, since it was made.
+/// How well a policy's prefix cache has worked since the policy was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUse {
-    /// Prompt tokens found in its cache.
-    pub found: u64,
-    /// Tokens read again that a cache without limit would have found.
-    pub lost: u64,
+    /// Prompt tokens that were in the cache.
+    pub hits: u64,
+    /// Tokens computed again that an unlimited cache would have held.
+    pub recomputed: u64,
 }
 
-/// A policy. It is asked, and answers in passes: whatever has been asked when a pass begins is computed together.
+/// A policy that responses are sampled from. Requests are submitted and computed together in steps.
 pub trait Policy: Send {
-    /// Takes a question, to be answered by passes to come.
-    fn ask(&mut self, question: Question) -> Result<(), TrainError>;
+    /// Takes a request, to be completed by steps to come.
+    fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError>;
 
-    /// Questions not yet answered.
-    fn unanswered(&self) -> usize;
+    /// Requests that are not completed yet.
+    fn pending(&self) -> usize;
 
-    /// One pass; returns the answers that it completed.
-    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError>;
+    /// Computes one step for all pending requests; returns the responses that it completed.
+    fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError>;
 
-    /// Episodes at once that it answers without reading any of them again; `None` for any number.
-    fn capacity(&self) -> Option<usize> {
+    /// Drops all pending requests.
+    fn cancel_all(&mut self);
+
+    /// Episodes that fit into its cache at once; `None` for any number.
+    fn max_episodes(&self) -> Option<usize> {
         None
     }
 
-    /// How its cache has done so far.
+    /// How its prefix cache has worked so far.
     fn cache_use(&self) -> CacheUse {
         CacheUse::default()
     }
 
-    /// Gives up all questions.
-    fn abandon(&mut self);
-
-    /// The weights that would answer now.
+    /// The weights it samples with now.
     fn version(&self) -> PolicyVersion;
 
-    /// The size at which it sees a screen; places in its responses are pixels of that.
+    /// The size at which it sees a screen; coordinates in its responses are pixels of that.
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
         Ok(screen)
     }
 
-    /// An ended episode, all screens answered, in the sequences it was said in.
+    /// A completed episode, in the sequences that its responses were sampled in.
     fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError>;
 }
 
-/// An episode of a policy that has no tokens of its own: those are the bytes of its words.
+/// New weights, as a learner hands them over.
+#[derive(Debug)]
+pub enum WeightUpdate {
+    /// The learner and the policy share the weights' memory: they have changed in place.
+    InPlace,
+    /// A copy for the policy.
+    Copy(Weights),
+}
+
+/// A policy that is trained: it can be given new weights.
+pub trait RolloutPolicy: Policy {
+    /// Samples with these weights from now on. Whatever was computed with older ones is discarded.
+    fn publish(&mut self, weights: WeightUpdate, version: PolicyVersion) -> Result<(), TrainError>;
+
+    /// Samples at this temperature from now on.
+    fn set_temperature(&mut self, temperature: f64);
+
+    /// Gives back device memory that it does not need until the next request.
+    fn release_memory(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+}
+
+/// The transcript of a policy without a tokenizer: its tokens are the bytes of its text.
 fn transcript_in_bytes(history: &History) -> Vec<TranscriptSlice> {
-    let turns = 0..history.answers.len();
+    let turns = 0..history.responses.len();
     if turns.is_empty() {
         return vec![];
     }
     let mut tokens: Vec<u32> = history.plan.task.instruction.bytes().map(u32::from).collect();
     let spans = history
-        .answers
+        .responses
         .iter()
-        .map(|answer| {
+        .map(|response| {
             let start = tokens.len();
-            tokens.extend(&answer.tokens);
+            tokens.extend(&response.tokens);
             TokenSpan { start, end: tokens.len() }
         })
         .collect();

@@ -1,8 +1,8 @@
-//! Tasks solved by hand: a JSON file with the responses of each task, said one after the other.
+//! Tasks solved by hand: a JSON file with the responses of each task, in order.
 //!
-//! `{"task id": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Places are pixels
-//! of the screen. A response without `Action:` is the action alone. When all is said, the agent has finished; a task
-//! with an empty list is left alone.
+//! `{"task id": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Coordinates are
+//! pixels of the screen. A response without `Action:` is the action alone. After the last response the agent finishes; in
+//! a task with an empty list it does nothing.
 
 use crate::TrainError;
 use crate::episode::History;
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 const FINISHED: &str = "Action: finished(content='')";
 
-/// What is said in each task, by its id.
+/// The responses of each task, by task id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptFile {
     responses: BTreeMap<String, Vec<String>>,
 }
 
 impl ScriptFile {
-    /// Reads a file; every response in it is one that can be read.
+    /// Reads a file; an error if a response in it cannot be parsed.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
-        let wrong = |problem: String| TrainError::Options(format!("{}: {problem}", path.display()));
+        let wrong = |problem: String| TrainError::Configuration(format!("{}: {problem}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         Self::parse(&text).map_err(wrong)
     }
@@ -33,8 +33,8 @@ impl ScriptFile {
     fn parse(text: &str) -> Result<Self, String> {
         let mut responses: BTreeMap<String, Vec<String>> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; expected {{\"task id\": [\"response\", ...]}}"))?;
-        for (task, said) in &mut responses {
-            for (number, response) in said.iter_mut().enumerate() {
+        for (task, script) in &mut responses {
+            for (number, response) in script.iter_mut().enumerate() {
                 if !response.contains("Action:") {
                     *response = format!("Action: {response}");
                 }
@@ -44,7 +44,7 @@ impl ScriptFile {
         Ok(Self { responses })
     }
 
-    /// The policy that says it, on tasks that all have a script.
+    /// The policy that responds with these scripts; an error if one of the tasks has none.
     pub fn policy(self, tasks: &[Arc<Task>]) -> Result<ScriptedPolicy, TrainError> {
         let without: Vec<&str> = tasks
             .iter()
@@ -52,8 +52,8 @@ impl ScriptFile {
             .filter(|id| !self.responses.contains_key(*id))
             .collect();
         if !without.is_empty() {
-            return Err(TrainError::Options(format!(
-                "no script for {}; a task that is to be left alone has an empty list",
+            return Err(TrainError::Configuration(format!(
+                "no script for {}: expected a list of responses, or an empty list to do nothing",
                 without.join(", ")
             )));
         }
@@ -61,8 +61,11 @@ impl ScriptFile {
     }
 
     fn next(&self, history: &History) -> String {
-        let said = self.responses.get(history.plan.task.id.as_str());
-        said.and_then(|said| said.get(history.answers.len())).map_or(FINISHED, String::as_str).to_owned()
+        let script = self.responses.get(history.plan.task.id.as_str());
+        script
+            .and_then(|script| script.get(history.responses.len()))
+            .map_or(FINISHED, String::as_str)
+            .to_owned()
     }
 }
 
@@ -71,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_said_is_found_when_the_file_is_read() {
+    fn unparsable_responses_are_found_when_the_file_is_read() {
         let file = ScriptFile::parse(r#"{"a": ["click(start_box='(1,2)')"], "b": []}"#).unwrap();
         assert_eq!(file.responses["a"], ["Action: click(start_box='(1,2)')"]);
         let problem = |text| ScriptFile::parse(text).unwrap_err();

@@ -1,9 +1,9 @@
-//! Policies without a model: whatever a function says, after a set number of passes of a set time. Tokens are the bytes
-//! of the words.
+//! Policies without a model: a function's responses, after a set number of steps of a set time. Tokens are the bytes of the
+//! text.
 
-use super::{Answer, Policy, Question, Ticket, transcript_in_bytes};
+use super::{GenerationRequest, Policy, RequestId, Response, transcript_in_bytes};
 use crate::TrainError;
-use crate::demonstrations::{deadline, words};
+use crate::demonstrations::{deadline, response_text};
 use crate::episode::{History, TranscriptSlice, on_screen};
 use arpo_agent::geometry::Size;
 use arpo_agent::parse::parse;
@@ -17,119 +17,119 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Says what to say next in an episode.
+/// The next response in an episode.
 pub type Script = Box<dyn FnMut(&History) -> Result<String, TrainError> + Send>;
 
-/// A policy that follows a script. Every pass takes the same time, however many questions it answers.
+/// A policy that follows a script. Every step takes the same time, however many requests it completes.
 pub struct ScriptedPolicy {
     script: Script,
-    pass: Duration,
-    passes: usize,
-    /// Each with the passes it still takes.
-    asked: Vec<(Question, usize)>,
+    step_time: Duration,
+    steps: usize,
+    /// Each with the steps it still takes.
+    pending: Vec<(GenerationRequest, usize)>,
 }
 
 impl ScriptedPolicy {
-    /// A script whose passes take this long.
+    /// A script whose steps take this long.
     pub fn new(
         script: impl FnMut(&History) -> Result<String, TrainError> + Send + 'static,
-        pass: Duration,
+        step_time: Duration,
     ) -> Self {
-        Self { script: Box::new(script), pass, passes: 1, asked: vec![] }
+        Self { script: Box::new(script), step_time, steps: 1, pending: vec![] }
     }
 
-    /// The same with answers that take so many passes, as those of an engine take one for each token.
+    /// With responses that take this many steps, as those of an engine take one for each token.
     #[must_use]
-    pub fn with_passes(self, passes: usize) -> Self {
-        Self { passes: passes.max(1), ..self }
+    pub fn with_steps(self, steps: usize) -> Self {
+        Self { steps: steps.max(1), ..self }
     }
 
     /// The oracle of embedded desktops with this screen.
-    pub fn oracle(screen: ScreenOptions, pass: Duration) -> Self {
-        Self::following(screen, pass, |_| Scripted::oracle())
+    pub fn oracle(screen: ScreenOptions, step_time: Duration) -> Self {
+        Self::following(screen, step_time, |_| Scripted::oracle())
     }
 
-    /// One who knows embedded desktops, made for each episode from its sampling seed.
+    /// A scripted actor on embedded desktops, made for each episode from its sampling seed.
     pub fn following(
         screen: ScreenOptions,
-        pass: Duration,
+        step_time: Duration,
         make: impl Fn(u64) -> Scripted + Send + 'static,
     ) -> Self {
         let seen = Size { width: screen.width, height: screen.height };
-        Self::new(following(screen, seen, make, |_, action| words(&action)), pass)
+        Self::new(following(screen, seen, make, |_, action| response_text(&action)), step_time)
     }
 }
 
-/// The script of one who knows embedded desktops, made for each episode from its sampling seed. Each episode is followed
-/// on a desktop of its own, because more than pixels is needed. `say` puts an action into words, with places in pixels
-/// of the `seen` size; it may choose another action.
+/// The script of a scripted actor on embedded desktops, made for each episode from its sampling seed. Each episode is
+/// mirrored on a desktop of its own, because the actor needs more than pixels. `respond` renders an action as a response,
+/// with coordinates in pixels of the `seen` size; it may choose another action.
 pub fn following(
     screen: ScreenOptions,
     seen: Size,
     make: impl Fn(u64) -> Scripted + Send + 'static,
-    say: impl Fn(&History, Action) -> String + Send + 'static,
+    respond: impl Fn(&History, Action) -> String + Send + 'static,
 ) -> Script {
     let whole = Size { width: screen.width, height: screen.height };
-    let mut followed: HashMap<EpisodeId, (EmbeddedDesktop, Scripted)> = HashMap::new();
+    let mut mirrored: HashMap<EpisodeId, (EmbeddedDesktop, Scripted)> = HashMap::new();
     Box::new(move |history: &History| {
         let plan = &history.plan;
-        if history.answers.is_empty() {
+        if history.responses.is_empty() {
             let mut desktop = EmbeddedDesktop::new(screen.clone())?;
             desktop.reset(&plan.task, plan.world_seed, deadline())?;
-            followed.insert(plan.id.clone(), (desktop, make(plan.sampling_seed)));
+            mirrored.insert(plan.id.clone(), (desktop, make(plan.sampling_seed)));
         }
-        let (desktop, actor) = followed
+        let (desktop, actor) = mirrored
             .get_mut(&plan.id)
-            .ok_or_else(|| TrainError::Options(format!("{}: an episode without a beginning", plan.id)))?;
-        let said = say(history, on_screen(&actor.next_action(desktop), whole, seen));
-        // as it will be read: rendering rounds places
-        let actions = parse(&said).map_err(|error| TrainError::Options(error.to_string()))?.actions;
-        let mut ended = history.answers.len() + 1 >= plan.max_steps;
+            .ok_or_else(|| TrainError::Internal(format!("{}: an episode without a beginning", plan.id)))?;
+        let response = respond(history, on_screen(&actor.next_action(desktop), whole, seen));
+        // as the response will be parsed: rendering rounds coordinates
+        let actions = parse(&response).map_err(|error| TrainError::Internal(error.to_string()))?.actions;
+        let mut ended = history.responses.len() + 1 >= plan.max_steps;
         for action in &actions {
             ended |= desktop.step(&on_screen(action, seen, whole), deadline())?.terminated;
         }
         if ended {
-            followed.remove(&plan.id);
+            mirrored.remove(&plan.id);
         }
-        Ok(said)
+        Ok(response)
     })
 }
 
 impl fmt::Debug for ScriptedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedPolicy").field("pass", &self.pass).finish_non_exhaustive()
+        f.debug_struct("ScriptedPolicy").field("step_time", &self.step_time).finish_non_exhaustive()
     }
 }
 
 impl Policy for ScriptedPolicy {
-    fn ask(&mut self, question: Question) -> Result<(), TrainError> {
-        self.asked.push((question, self.passes));
+    fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
+        self.pending.push((request, self.steps));
         Ok(())
     }
 
-    fn unanswered(&self) -> usize {
-        self.asked.len()
+    fn pending(&self) -> usize {
+        self.pending.len()
     }
 
-    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
-        std::thread::sleep(self.pass);
-        let mut answers = Vec::new();
-        for (question, passes) in std::mem::take(&mut self.asked) {
-            if passes > 1 {
-                self.asked.push((question, passes - 1));
+    fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
+        std::thread::sleep(self.step_time);
+        let mut responses = Vec::new();
+        for (request, steps) in std::mem::take(&mut self.pending) {
+            if steps > 1 {
+                self.pending.push((request, steps - 1));
                 continue;
             }
-            let Question { ticket, history } = question;
+            let GenerationRequest { id, history } = request;
             let text = (self.script)(&history)?;
             let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
             let logp = vec![0.0; tokens.len()];
-            answers.push((ticket, Answer { text, tokens, logp, complete: true, version: self.version() }));
+            responses.push((id, Response { text, tokens, logp, complete: true, version: self.version() }));
         }
-        Ok(answers)
+        Ok(responses)
     }
 
-    fn abandon(&mut self) {
-        self.asked.clear();
+    fn cancel_all(&mut self) {
+        self.pending.clear();
     }
 
     fn version(&self) -> PolicyVersion {

@@ -1,5 +1,5 @@
-//! Checkpoints of a run: written whole, the last few kept, the best one's model kept besides, and found again by the
-//! newest that holds what its manifest says.
+//! Checkpoints of a run: written atomically; the last few are kept, and the best one's model. A run resumes from the
+//! newest checkpoint whose files match its manifest.
 
 use super::durable::{Draft, entries, make_folder, remove_folder, sync, write_file};
 use super::manifest::{MANIFEST, Manifest};
@@ -13,38 +13,38 @@ use std::path::{Path, PathBuf};
 /// A checkpoint to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct NewCheckpoint<'a> {
-    /// Iterations behind it.
+    /// Iterations done.
     pub step: u64,
-    /// No evaluation before was better: its model is kept as `best` too.
+    /// No earlier evaluation was better: its model is also kept as `best`.
     pub best: bool,
-    /// Digests of the screenshots it refers to; they are in the store. They and those of the checkpoints that are kept
-    /// stay, all others are removed from the store.
+    /// Digests of the screenshots it refers to; they must be in the store. Screenshots that neither it nor another kept
+    /// checkpoint refers to are removed from the store.
     pub screens: &'a BTreeSet<String>,
     /// How many of the newest checkpoints are kept; at least one is.
     pub keep: usize,
 }
 
-/// A checkpoint whose files are what they were.
+/// A checkpoint whose files match its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCheckpoint {
-    /// Iterations behind it.
+    /// Iterations done.
     pub step: u64,
     /// Its folder.
     pub path: PathBuf,
 }
 
-/// What there is to go on from.
+/// The checkpoint to resume from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Latest {
-    /// The newest good one.
+    /// The newest intact one.
     pub checkpoint: Option<FoundCheckpoint>,
-    /// Newer ones that cannot be used, and why: one line each, to be shown.
+    /// Newer ones that are damaged, and why: one line each for the user.
     pub skipped: Vec<String>,
 }
 
 impl RunFolder {
-    /// Writes a checkpoint: `write` fills an empty folder, which then takes its place in one step. Whatever fails or
-    /// kills on the way, the checkpoints before it stay.
+    /// Writes a checkpoint: `write` fills an empty folder, which is then renamed atomically. Earlier checkpoints survive
+    /// any failure or kill on the way.
     pub fn save_checkpoint<E: From<RunError>>(
         &self,
         new: NewCheckpoint,
@@ -57,7 +57,7 @@ impl RunFolder {
     }
 
     fn finish(&self, new: NewCheckpoint, draft: Draft) -> Result<PathBuf, RunError> {
-        // what the checkpoint refers to must not be lost if it is not
+        // everything that the checkpoint refers to must be on the disk before it
         if self.metrics_file().exists() {
             sync(&self.metrics_file())?;
         }
@@ -69,12 +69,12 @@ impl RunFolder {
         if new.best {
             self.keep_as_best(&path, new.step)?;
         }
-        self.forget_old(new)?;
+        self.remove_old(new)?;
         Ok(path)
     }
 
-    /// Removes checkpoints beyond the newest few, and screenshots nobody refers to.
-    fn forget_old(&self, new: NewCheckpoint) -> Result<(), RunError> {
+    /// Removes checkpoints beyond the newest few, and unreferenced screenshots.
+    fn remove_old(&self, new: NewCheckpoint) -> Result<(), RunError> {
         let mut steps = steps(&self.checkpoints())?;
         let kept = steps.split_off(steps.len().saturating_sub(new.keep.max(1)));
         for (_, path) in steps {
@@ -86,7 +86,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// The model of a checkpoint under the name `best`, without a second copy where the file system can.
+    /// Keeps the model of a checkpoint under the name `best`, as hard links if the file system has them.
     fn keep_as_best(&self, checkpoint: &Path, step: u64) -> Result<(), RunError> {
         let draft = Draft::of(&self.best())?;
         link_folder(&checkpoint.join("model"), &draft.path().join("model"))?;
@@ -96,8 +96,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// What to resume from. Checkpoints that cannot be used are renamed to `damaged-…`, for a person to look at, so that
-    /// they no longer count among the newest.
+    /// What to resume from. Damaged checkpoints are renamed to `damaged-…` for inspection, so that they no longer count
+    /// among the newest.
     pub fn resume_point(&self) -> Result<Latest, RunError> {
         let latest = latest_good(self.path())?;
         let good = latest.checkpoint.as_ref();
@@ -111,13 +111,13 @@ impl RunFolder {
             }
         }
         if let Some(good) = good {
-            // killed between the checkpoint and its second name
+            // the run was killed between writing the checkpoint and linking `best`
             let best = Manifest::read(&good.path).is_ok_and(|manifest| manifest.best);
             if best && best_step(&self.best()) != Some(good.step) {
                 self.keep_as_best(&good.path, good.step)?;
             }
         }
-        // an interrupted run may have left screenshots behind that never came to the disk
+        // a killed run may have left screenshots that are incomplete on the disk
         let kept = steps(&self.checkpoints())?;
         let screens = referred(kept.iter().map(|(_, path)| path.as_path()));
         self.screens().evict_except(&screens)?;
@@ -125,7 +125,7 @@ impl RunFolder {
     }
 }
 
-/// The newest checkpoint of a run folder that holds what its manifest says. Changes nothing and needs no lock.
+/// The newest checkpoint of a run folder that matches its manifest. Changes nothing and needs no lock.
 pub fn latest_good(run: &Path) -> Result<Latest, RunError> {
     let store = ScreenStore::new(&run.join("screens"));
     let mut latest = Latest::default();
@@ -149,7 +149,7 @@ pub fn latest_good(run: &Path) -> Result<Latest, RunError> {
     Ok(latest)
 }
 
-/// Iterations behind the model in `best`, if there is one.
+/// Iterations done by the model in `best`, if there is one.
 pub fn best_step(best: &Path) -> Option<u64> {
     let bytes = fs::read(best.join("best.json")).ok()?;
     serde_json::from_slice::<serde_json::Value>(&bytes).ok()?["step"].as_u64()
@@ -159,7 +159,7 @@ fn name(step: u64) -> String {
     format!("step-{step:06}")
 }
 
-/// The checkpoints of a folder, oldest first, good or not.
+/// The checkpoints of a folder, oldest first, intact or not.
 fn steps(checkpoints: &Path) -> Result<Vec<(u64, PathBuf)>, RunError> {
     let step = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("step-")?.parse().ok();
     let mut steps: Vec<(u64, PathBuf)> =
@@ -168,7 +168,7 @@ fn steps(checkpoints: &Path) -> Result<Vec<(u64, PathBuf)>, RunError> {
     Ok(steps)
 }
 
-/// Digests of the screenshots that checkpoints refer to, as far as they can be read.
+/// Digests of the screenshots that checkpoints refer to; unreadable manifests are ignored.
 fn referred<'a>(checkpoints: impl Iterator<Item = &'a Path>) -> BTreeSet<String> {
     checkpoints
         .filter_map(|path| Manifest::read(path).ok())
@@ -176,7 +176,7 @@ fn referred<'a>(checkpoints: impl Iterator<Item = &'a Path>) -> BTreeSet<String>
         .collect()
 }
 
-/// The same files under a second name each; copies where that cannot be.
+/// Hard links to the files of a folder; copies if the file system has no hard links.
 fn link_folder(from: &Path, to: &Path) -> Result<(), RunError> {
     make_folder(to)?;
     for path in entries(from)? {

@@ -1,29 +1,29 @@
-//! Files and folders that appear whole or not at all: written under another name, synced, renamed. What a killed
-//! process left under such a name is found by its name and put right by [`tidy`].
+//! Files and folders that appear atomically: written under a temporary name, synced, renamed. [`tidy`] cleans up what a
+//! killed process left under temporary names.
 //!
-//! The other names are fixed, not made up: the lock of the run folder sees to it that there is one writer.
+//! The temporary names are fixed: the lock of the run folder ensures that there is one writer.
 
 use super::RunError;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Ends the name of what is being written.
+/// Suffix of files and folders that are being written.
 const WRITING: &str = ".writing";
 
-/// Ends the name of what is about to be replaced.
+/// Suffix of folders that are being replaced.
 const REPLACED: &str = ".replaced";
 
-/// On the disk, not only in the system's memory.
+/// Flushes a file or folder to the disk (fsync).
 pub(super) fn sync(path: &Path) -> Result<(), RunError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(RunError::io(path, "written to the disk"))
 }
 
-/// A folder with all its parents.
+/// Creates a folder with all its parents.
 pub(super) fn make_folder(path: &Path) -> Result<(), RunError> {
     fs::create_dir_all(path).map_err(RunError::io(path, "created"))
 }
 
-/// Writes a file whole, in place of one that may be there.
+/// Writes a file atomically, replacing an existing one.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     let hidden = hidden(path, WRITING);
     let written = fs::write(&hidden, bytes).map_err(RunError::io(path, "written"));
@@ -35,12 +35,12 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     written.and_then(|()| sync(parent(path)))
 }
 
-/// Where a file lies while it is written.
+/// The path of a file while it is written.
 pub(super) fn half_written(path: &Path) -> PathBuf {
     hidden(path, WRITING)
 }
 
-/// A folder under another name, removed unless it becomes what it was for.
+/// A folder under a temporary name, removed on drop unless it was finished.
 #[derive(Debug)]
 pub(super) struct Draft {
     hidden: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// An empty folder beside its target.
+    /// An empty folder next to its target.
     pub(super) fn of(target: &Path) -> Result<Self, RunError> {
         let hidden = hidden(target, WRITING);
         if hidden.exists() {
@@ -58,12 +58,12 @@ impl Draft {
         Ok(Self { hidden, target: target.to_path_buf() })
     }
 
-    /// Where it lies until then.
+    /// Its temporary path.
     pub(super) fn path(&self) -> &Path {
         &self.hidden
     }
 
-    /// Takes its name. What had it before is gone only after that.
+    /// Renames it to its target. A previous folder of that name is removed only afterwards.
     pub(super) fn finish(self) -> Result<PathBuf, RunError> {
         sync(&self.hidden)?;
         let old = hidden(&self.target, REPLACED);
@@ -87,15 +87,15 @@ impl Drop for Draft {
     }
 }
 
-/// Removes a folder so that no half of it is ever seen under its name.
+/// Removes a folder without leaving a part of it under its name.
 pub(super) fn remove_folder(path: &Path) -> Result<(), RunError> {
     let old = hidden(path, WRITING);
     fs::rename(path, &old).map_err(RunError::io(path, "removed"))?;
     fs::remove_dir_all(&old).map_err(RunError::io(path, "removed"))
 }
 
-/// Puts right what a killed process left in a folder: half-written things are removed, and what was taken away to be
-/// replaced comes back unless its replacement is there.
+/// Cleans up what a killed process left in a folder: half-written entries are removed, and an entry that was being
+/// replaced is restored unless its replacement exists.
 pub(super) fn tidy(folder: &Path) -> Result<(), RunError> {
     for path in entries(folder)? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -114,7 +114,7 @@ pub(super) fn tidy(folder: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The paths in a folder, sorted; none if it is not there.
+/// The paths in a folder, sorted; none if it does not exist.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
     if !folder.exists() {
         return Ok(vec![]);
@@ -135,7 +135,7 @@ fn hidden(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(format!(".{name}{ending}"))
 }
 
-/// The folder a path lies in.
+/// The folder that contains a path.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

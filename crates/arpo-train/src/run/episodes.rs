@@ -1,28 +1,28 @@
-//! Collected episodes in a run folder: `episodes/iteration-000007.jsonl`, a line each, and their screenshots beside them
-//! in `episodes/screens`, where nothing is evicted.
+//! Collected episodes in a run folder: `episodes/iteration-000007.jsonl`, one line per episode, and their screenshots in
+//! `episodes/screens`, where nothing is evicted.
 
 use super::RunError;
 use super::durable::{entries, make_folder, write_file};
 use super::screens::ScreenStore;
-use crate::episode::PlayedEpisode;
+use crate::episode::CompletedEpisode;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes the episodes of an iteration in place of what an interrupted run may have written.
+/// Writes the episodes of an iteration, replacing a file that an interrupted run may have written.
 pub fn write<'a>(
     run: &Path,
     iteration: u64,
-    episodes: impl IntoIterator<Item = &'a PlayedEpisode>,
+    episodes: impl IntoIterator<Item = &'a CompletedEpisode>,
 ) -> Result<PathBuf, RunError> {
     let folder = run.join("episodes");
     make_folder(&folder)?;
     let store = ScreenStore::new(&folder.join("screens"));
     let path = file(run, iteration);
     let mut lines = Vec::new();
-    for PlayedEpisode { trajectory, screens, .. } in episodes {
+    for CompletedEpisode { trajectory, screens, .. } in episodes {
         for (step, screen) in trajectory.steps.iter().zip(screens) {
             store.put(&step.observation.screenshot.digest, screen)?;
         }
@@ -34,7 +34,7 @@ pub fn write<'a>(
     Ok(path)
 }
 
-/// Whether the episodes of an iteration are there.
+/// Whether the episodes of an iteration have been written.
 pub fn is_written(run: &Path, iteration: u64) -> bool {
     file(run, iteration).is_file()
 }
@@ -43,10 +43,10 @@ fn file(run: &Path, iteration: u64) -> PathBuf {
     run.join("episodes").join(format!("iteration-{iteration:06}.jsonl"))
 }
 
-/// The episodes of a folder in the order they were collected. Needs no lock and changes nothing.
+/// The episodes of a run folder in the order they were collected. Needs no lock and changes nothing.
 pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
     let folder = run.join("episodes");
-    // read when they are needed: a folder may hold more than fits into memory
+    // screenshots are read on demand: a folder may hold more than fits into memory
     let store = Arc::new(ScreenStore::new(&folder.join("screens")));
     let mut trajectories = vec![];
     for path in entries(&folder)? {
@@ -62,14 +62,14 @@ pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
             for step in &trajectory.steps {
                 let path = store.path(&step.observation.screenshot.digest)?;
                 if !path.is_file() {
-                    return Err(wrong(format!("its screenshot {} is not there", path.display())));
+                    return Err(wrong(format!("its screenshot {} does not exist", path.display())));
                 }
             }
             trajectories.push(trajectory);
         }
     }
     if trajectories.is_empty() {
-        return Err(RunError::file(&folder, "no episodes: expected what `arpo rollout` writes"));
+        return Err(RunError::file(&folder, "no episodes: expected files written by `arpo rollout`"));
     }
     Ok((trajectories, Screens::with_store(store, 0)))
 }

@@ -1,50 +1,50 @@
-//! What can be wrong with a run folder.
+//! Errors of run folders.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a run folder cannot be used, or something of it not be read or written.
+/// Why a run folder, or a file in it, cannot be used, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The system refused: no such folder, no permission, no space.
+    /// An error of the system: no such folder, no permission, no space.
     #[error("{}: cannot be {doing}: {error}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What was tried.
         doing: &'static str,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// Two processes would write over each other.
+    /// Another process uses the folder.
     #[error("{}: in use by process {process}: wait until it ends, or choose another folder", folder.display())]
     InUse {
         /// The run folder.
         folder: PathBuf,
-        /// Its number, or `?`.
+        /// Its process id, or `?`.
         process: String,
     },
-    /// A new run would mix with what is there.
-    #[error("{}: not empty: expected a new or empty folder, or --resume to go on with the run in it", folder.display())]
+    /// A new run needs an empty folder.
+    #[error("{}: not empty: expected a new or empty folder, or --resume to continue the run in it", folder.display())]
     NotEmpty {
         /// The folder.
         folder: PathBuf,
     },
-    /// There is no run.
+    /// There is no run to resume.
     #[error("{}: holds no run: expected a folder with the config.toml of one", folder.display())]
     NoRun {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file does not say what it should.
+    /// A file has invalid contents.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what was expected.
         problem: String,
     },
-    /// Signals cannot be listened to.
+    /// The signal handler cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(io::Error),
 }

@@ -1,4 +1,4 @@
-//! What a run tells whoever watches: the command line shows it, scripts read it as JSON, one object per line.
+//! The events of a run: shown by the command line, or written as JSON, one object per line.
 
 use crate::collect::{DesktopFailure, FailureKind};
 use arpo_core::statistics::Success;
@@ -7,57 +7,57 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Something that happened.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// The run begins or goes on.
+    /// The run starts or resumes.
     RunStarted(RunStarted),
-    /// Episodes are being played.
+    /// Episodes are being collected.
     CollectProgress(CollectProgress),
-    /// A desktop failed, or a task cannot be played.
+    /// A desktop failed, or a task cannot be set up or evaluated.
     DesktopFailed(DesktopFailure),
     /// An iteration is over.
     IterationDone(IterationDone),
-    /// Something a person should know: a damaged checkpoint, a desktop given up.
+    /// A message for the user: a damaged checkpoint, for example.
     Notice(Notice),
     /// The run is over.
     RunEnded(RunEnded),
 }
 
-/// How a run begins.
+/// The start of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RunStarted {
     /// Its folder.
     pub folder: PathBuf,
-    /// Iterations done before, if it goes on.
+    /// Iterations already done, if it resumes.
     pub resumed_at: Option<u64>,
     /// Iterations in all.
     pub iterations: u64,
-    /// In words: the method and what makes this run one of its kind.
+    /// The method, as text.
     pub method: String,
-    /// Numbers learnt.
+    /// Trained parameters.
     pub parameters: u64,
     /// Where it computes.
     pub device: String,
     /// Tasks to train on; 0 if every visit has a new one.
     pub tasks: usize,
-    /// Desktops at once.
+    /// Parallel desktops.
     pub desktops: usize,
-    /// Names every draw.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// How far the episodes of an iteration are.
+/// Progress of the episodes of an iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CollectProgress {
     /// The iteration, from 1.
     pub iteration: u64,
-    /// Episodes under way.
+    /// Active episodes.
     pub running: usize,
     /// Episodes that have ended.
     pub finished: usize,
-    /// Episodes to be played.
+    /// Planned episodes.
     pub total: usize,
     /// Of the finished ones, those that succeeded.
     pub successes: usize,
@@ -65,70 +65,70 @@ pub struct CollectProgress {
     pub failures: BTreeMap<FailureKind, u64>,
 }
 
-/// What came of an iteration.
+/// The result of an iteration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct IterationDone {
     /// From 1.
     pub iteration: u64,
     /// Iterations in all.
     pub of: u64,
-    /// It took.
+    /// Its duration.
     pub seconds: f64,
-    /// Of those, until its episodes were played.
+    /// The part of it until its episodes were collected.
     pub collect_seconds: f64,
     /// Mean score of its fresh episodes.
     pub success: f64,
-    /// Mean reward of what was trained on.
+    /// Mean reward of its fresh episodes.
     pub reward: f64,
     /// Mean entropy of the policy at the agent's tokens.
     pub entropy: f64,
-    /// Distance to the reference or the policy before, as the metrics have it.
+    /// KL divergence from the policy before the updates, as `loss/kl` in the metrics.
     pub kl: f64,
-    /// Before clipping; none if no update was made.
+    /// Before clipping; `None` if no update was made.
     pub gradient_norm: Option<f64>,
     /// Fresh episodes.
     pub episodes: usize,
-    /// Groups with something to learn from, and all.
+    /// Groups whose rewards differ, and all groups.
     pub informative: (usize, usize),
-    /// Stored successes that took the place of failures.
+    /// Failures replaced by stored successes.
     pub replayed: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
-    /// If it was time for one.
+    /// The evaluation after it, if one was due.
     pub evaluation: Option<Evaluation>,
-    /// If one was written.
+    /// The checkpoint after it, if one was written.
     pub checkpoint: Option<PathBuf>,
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Evaluation {
-    /// By the name of a set of tasks: training, unseen, held out. The first is the one that the best is chosen by.
+    /// Success by set of tasks: training, unseen, held out. The first one selects the best model.
     #[serde(serialize_with = "as_map")]
     pub suites: Vec<(String, Success)>,
-    /// No evaluation before was better.
+    /// No earlier evaluation was better.
     pub best: bool,
     /// Its episodes that a desktop's failure ended.
     pub lost: usize,
 }
 
-/// One line for a person.
+/// A message for the user, one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notice {
     /// The line.
     pub message: String,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RunEnded {
-    /// Iterations done, those before a resume included.
+    /// Iterations done, including those before a resume.
     pub iterations: u64,
-    /// Iterations wanted.
+    /// Iterations configured.
     pub of: u64,
-    /// Since this process began.
+    /// Since this process started.
     pub seconds: f64,
-    /// It was asked to stop.
+    /// It was stopped on request.
     pub interrupted: bool,
     /// The first evaluation of the run, by set of tasks.
     #[serde(serialize_with = "as_map")]
@@ -138,13 +138,13 @@ pub struct RunEnded {
     pub last: Vec<(String, Success)>,
     /// The best.
     pub best: Option<Best>,
-    /// Episodes played.
+    /// Completed episodes.
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
-    /// Tasks that could not be set up or judged.
+    /// Tasks that could not be set up or evaluated.
     pub unplayable: Vec<TaskId>,
-    /// What was written: what it is, and where.
+    /// Descriptions and paths of the files written.
     #[serde(serialize_with = "as_map")]
     pub written: Vec<(String, PathBuf)>,
 }
@@ -152,7 +152,7 @@ pub struct RunEnded {
 /// The best evaluation of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Best {
-    /// After which it was made.
+    /// The iteration after which it was made.
     pub iteration: u64,
     /// By set of tasks.
     #[serde(serialize_with = "as_map")]

@@ -1,5 +1,5 @@
-//! A run folder, held by one process at a time. The lock is the system's, so that it goes with the process, however that
-//! ends.
+//! A run folder, locked by one process at a time. The operating system holds the lock, so it ends with the process,
+//! however that ends.
 
 use super::RunError;
 use super::durable::{entries, half_written, make_folder, tidy, write_file};
@@ -10,39 +10,39 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is expected of the folder.
+/// How a run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// That it is not there, or empty.
+    /// A new run: the folder must not exist or be empty.
     New,
-    /// That there is a run in it.
+    /// A resumed run: the folder must hold one.
     Resume,
 }
 
-/// A run folder that is this process's own.
+/// A run folder, locked by this process.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     screens: Arc<ScreenStore>,
-    /// Held open: closing it frees the folder.
+    /// Held open: closing it releases the lock.
     _lock: File,
 }
 
-/// A key of the configuration that is not what it was.
+/// A changed key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigChange {
     /// With its section.
     pub key: String,
-    /// Before, as TOML; `None` if it was not there.
+    /// The old value as TOML; `None` if there was none.
     pub was: Option<String>,
-    /// Now; `None` if it is gone.
+    /// The new value; `None` if there is none.
     pub is: Option<String>,
 }
 
 impl RunFolder {
-    /// Takes hold of a folder. Nothing of what is there is changed, but what a killed process left half-written goes.
+    /// Locks a folder and cleans up what a killed process left half-written; changes nothing else.
     pub fn start(path: &Path, start: Start) -> Result<Self, RunError> {
-        // looked at before the lock is made, so that a folder that is none of ours stays as it is
+        // checked before the lock file is created, so that a folder that is not a run stays unchanged
         check(path, start)?;
         make_folder(path)?;
         let lock = lock(path)?;
@@ -58,7 +58,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -78,7 +78,7 @@ impl RunFolder {
         self.path.join("episodes")
     }
 
-    /// The folder where skipped updates are written down.
+    /// The folder with reports of skipped updates.
     pub fn incidents(&self) -> PathBuf {
         self.path.join("incidents")
     }
@@ -93,12 +93,12 @@ impl RunFolder {
         &self.screens
     }
 
-    /// The metrics, cut back to a position that a checkpoint names; 0 for a run from its beginning.
+    /// The metrics, truncated to the position of a checkpoint; 0 for a new run.
     pub fn metrics_at(&self, position: u64) -> Result<MetricsLog, RunError> {
         MetricsLog::open_at(&self.metrics_file(), position)
     }
 
-    /// The configuration that was written, if one was.
+    /// The stored configuration, if there is one.
     pub fn config(&self) -> Result<Option<String>, RunError> {
         let path = config_file(&self.path);
         if !path.exists() {
@@ -112,7 +112,7 @@ impl RunFolder {
         write_file(&config_file(&self.path), toml.as_bytes())
     }
 
-    /// Writes a file of the folder whole; where it lies.
+    /// Writes a file of the folder atomically; returns its path.
     pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
@@ -123,7 +123,7 @@ impl RunFolder {
     }
 }
 
-/// What a configuration, as TOML, has otherwise than another.
+/// The differences between two configurations, given as TOML.
 pub fn config_changes(was: &str, is: &str) -> Vec<ConfigChange> {
     let parse = |text: &str| flattened(&text.parse().unwrap_or_default());
     let (was, is) = (parse(was), parse(is));
@@ -137,14 +137,14 @@ pub fn config_changes(was: &str, is: &str) -> Vec<ConfigChange> {
     keys.into_iter().map(change).filter(|change| change.was != change.is).collect()
 }
 
-/// The folder's part in whether a run can start.
+/// Whether a run can start in this folder.
 fn check(path: &Path, start: Start) -> Result<(), RunError> {
     // a run may have been killed while it wrote its first file
     let first = half_written(&config_file(path));
-    let held = entries(path)?.iter().any(|entry| !entry.ends_with(LOCK) && *entry != first);
+    let occupied = entries(path)?.iter().any(|entry| !entry.ends_with(LOCK) && *entry != first);
     match start {
-        Start::New if held => {
-            // whoever is at work there is the better reason
+        Start::New if occupied => {
+            // a running process is the more helpful error
             if path.join(LOCK).exists() {
                 lock(path)?;
             }
@@ -165,15 +165,15 @@ fn lock(folder: &Path) -> Result<File, RunError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let said = fs::read_to_string(&path).unwrap_or_default();
-            let process = if said.trim().is_empty() { "?".into() } else { said.trim().to_owned() };
+            let id = fs::read_to_string(&path).unwrap_or_default();
+            let process = if id.trim().is_empty() { "?".into() } else { id.trim().to_owned() };
             return Err(RunError::InUse { folder: folder.to_path_buf(), process });
         }
         Err(TryLockError::Error(error)) => return Err(RunError::io(&path, "locked")(error)),
     }
-    let number = format!("{}\n", std::process::id());
-    let said = file.set_len(0).and_then(|()| file.write_all(number.as_bytes()));
-    said.map_err(RunError::io(&path, "written"))?;
+    let id = format!("{}\n", std::process::id());
+    let written = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
+    written.map_err(RunError::io(&path, "written"))?;
     Ok(file)
 }
 
@@ -181,7 +181,7 @@ fn config_file(folder: &Path) -> PathBuf {
     folder.join("config.toml")
 }
 
-/// Every key that holds no table, with its section, and its value as TOML.
+/// Every key that is not a table, with its section, and its value as TOML.
 fn flattened(table: &toml::Table) -> Vec<(String, String)> {
     let mut flat = Vec::new();
     for (key, value) in table {

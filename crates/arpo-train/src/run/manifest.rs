@@ -1,5 +1,5 @@
-//! What a checkpoint holds, file by file, with lengths and checksums: written last, so that a checkpoint that was cut off
-//! or has changed is told from a good one.
+//! The files of a checkpoint with their lengths and checksums: written last, so that an incomplete or changed checkpoint
+//! is detected.
 
 use super::RunError;
 use super::durable::{entries, sync};
@@ -20,9 +20,9 @@ const BLOCK: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
-    /// Iterations behind it.
+    /// Iterations done.
     pub(super) step: u64,
-    /// No checkpoint before it did better.
+    /// No earlier checkpoint was better.
     pub(super) best: bool,
     /// By their paths in the checkpoint's folder.
     files: BTreeMap<String, Contents>,
@@ -53,7 +53,7 @@ impl Contents {
         }
     }
 
-    /// What is wrong with a file that should hold this.
+    /// What is wrong with a file that should have these contents.
     fn problem(self, path: &Path) -> Option<String> {
         let problem = match Self::of(path) {
             Err(error) => format!("cannot be read: {error}"),
@@ -68,7 +68,7 @@ impl Contents {
 }
 
 impl Manifest {
-    /// Of all files of a folder, which are brought to the disk on the way.
+    /// The manifest of all files of a folder; also flushes them to the disk.
     pub(super) fn of(
         folder: &Path,
         step: u64,
@@ -89,7 +89,7 @@ impl Manifest {
 
     /// As the file's bytes.
     pub(super) fn to_json(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(self).expect("a manifest holds only what JSON can say");
+        let mut text = serde_json::to_vec_pretty(self).expect("a manifest can be written as JSON");
         text.push(b'\n');
         text
     }
@@ -98,7 +98,7 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self, String> {
         let bytes =
             fs::read(folder.join(MANIFEST)).map_err(|error| format!("{MANIFEST} cannot be read: {error}"))?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("{MANIFEST} is no manifest: {error}"))
+        serde_json::from_slice(&bytes).map_err(|error| format!("{MANIFEST} is not a manifest: {error}"))
     }
 
     /// Digests of the screenshots it refers to.
@@ -106,7 +106,7 @@ impl Manifest {
         self.screens.keys()
     }
 
-    /// Holds every file against its length and checksum; says which does not fit.
+    /// Checks the length and checksum of every file; an error names the first that differs.
     pub(super) fn check(&self, folder: &Path, store: &ScreenStore) -> Result<(), String> {
         for (name, contents) in &self.files {
             if let Some(problem) = contents.problem(&folder.join(name)) {

@@ -1,5 +1,5 @@
-//! `metrics.jsonl`: one JSON object per iteration. A line is there whole or not at all; a resumed run cuts the file back
-//! to where its checkpoint was made, so that it ends up with the file of a run that was never interrupted.
+//! `metrics.jsonl`: one JSON object per iteration. A resumed run truncates the file to the position of its checkpoint, so
+//! that it ends with the same file as an uninterrupted run.
 
 use super::RunError;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens or creates the file, and forgets what lies behind a position.
+    /// Opens or creates the file and truncates it to a position.
     pub(super) fn open_at(path: &Path, position: u64) -> Result<Self, RunError> {
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let mut file = opened.map_err(RunError::io(path, "opened"))?;
@@ -44,7 +44,7 @@ impl MetricsLog {
         Ok(Self { path: path.to_path_buf(), file, position })
     }
 
-    /// Adds a line. If it cannot be written, what was there before is all there is.
+    /// Adds a line. If it cannot be written, the file stays as it was.
     pub fn append(&mut self, line: &impl Serialize) -> Result<(), RunError> {
         let wrong = |error| RunError::file(&self.path, format!("a line cannot be written: {error}"));
         let mut bytes = serde_json::to_vec(line).map_err(wrong)?;
@@ -58,7 +58,7 @@ impl MetricsLog {
         Ok(())
     }
 
-    /// Where the next line begins: what a checkpoint remembers.
+    /// Where the next line begins; saved in checkpoints.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -70,7 +70,7 @@ pub fn whole_lines(path: &Path) -> Result<u64, RunError> {
     Ok(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end as u64 + 1))
 }
 
-/// The lines of a file. The last may be half-written while a run goes on: it is left out then.
+/// The lines of a file. A half-written last line of an active run is left out.
 pub fn read(path: &Path) -> Result<Vec<Value>, RunError> {
     let bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

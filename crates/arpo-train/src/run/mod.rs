@@ -1,26 +1,26 @@
-//! The run folder: everything a run leaves behind, and everything it needs to go on.
+//! The run folder: everything a run writes, and everything it needs to resume.
 //!
 //! ```text
 //! config.toml              the resolved configuration
 //! metrics.jsonl            one line per iteration
-//! episodes/                what was collected
+//! episodes/                collected episodes
 //! checkpoints/step-000123/ model/ (Hugging Face's layout), optimiser.safetensors, state.json, manifest.json
-//! best/                    model/ and best.json of the checkpoint that did best
+//! best/                    model/ and best.json of the best checkpoint
 //! screens/ab/abcd….png     screenshots by digest, shared by the replay buffer and all checkpoints
 //! ```
 //!
 //! | to change | look in |
 //! |---|---|
-//! | who may write, what a folder must hold | [`folder`] |
+//! | locking, what a folder must hold | [`folder`] |
 //! | how checkpoints are kept, found and checked | [`checkpoints`], `manifest` |
 //! | what a checkpoint of a training run is made of | [`training_state`] |
-//! | how files come to be whole or not at all | `durable` |
-//! | what may change when a run goes on | [`resume`] |
+//! | atomic writes | `durable` |
+//! | what may change when a run resumes | [`resume`] |
 //! | screenshots | [`screens`] |
 //! | episodes read back | [`episodes`] |
 //! | metrics | [`metrics`] |
-//! | how a run is asked to stop | [`stop`] |
-//! | what a run tells whoever watches | [`events`] |
+//! | stopping a run | [`stop`] |
+//! | the events of a run | [`events`] |
 
 pub mod checkpoints;
 mod durable;

@@ -1,5 +1,5 @@
-//! What may change when a run goes on: what does not change its results. Anything else is a change of the run, which is
-//! made only on request; every change is written down in the folder.
+//! Which keys may change when a run resumes: those that do not affect its results. Other changes are made only on
+//! request; every change is recorded in the folder.
 
 use super::folder::ConfigChange;
 use super::{RunError, RunFolder};
@@ -7,8 +7,8 @@ use serde_json::json;
 use std::fs::File;
 use std::io::Write;
 
-/// Keys, and sections with a `.` at their end, that may have other values when a run goes on: its length, how often it is
-/// saved, desktops and hosts, deadlines, memory.
+/// Keys, and sections with a trailing `.`, that may change when a run resumes: its length, how often it is saved,
+/// desktops and hosts, deadlines, memory.
 const MAY_CHANGE: [&str; 30] = [
     "iterations",
     "checkpoints.",
@@ -42,21 +42,21 @@ const MAY_CHANGE: [&str; 30] = [
     "chat.limit_seconds",
 ];
 
-/// Whether a key may have another value when a run goes on.
+/// Whether a key may change when a run resumes.
 pub fn may_change(key: &str) -> bool {
     MAY_CHANGE.iter().any(|&known| key == known || (known.ends_with('.') && key.starts_with(known)))
 }
 
 impl ConfigChange {
-    /// As one reads it: `key = now, was before`.
-    pub fn in_words(&self) -> String {
-        let said = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
-        format!("`{}` = {}, was {}", self.key, said(&self.is), said(&self.was))
+    /// For the user: `key = new, was old`.
+    pub fn description(&self) -> String {
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
+        format!("`{}` = {}, was {}", self.key, shown(&self.is), shown(&self.was))
     }
 }
 
 impl RunFolder {
-    /// Adds changes to `changes.jsonl`, a line each, with the iterations that were done before them.
+    /// Appends changes to `changes.jsonl`, one line each, with the number of iterations done before them.
     pub fn write_changes(&self, iteration: u64, changes: &[ConfigChange]) -> Result<(), RunError> {
         if changes.is_empty() {
             return Ok(());
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use arpo_core::config::Config;
 
-    /// A key that is renamed must not silently become one that stops a run.
+    /// A renamed key must not silently become one that prevents resuming.
     #[test]
     fn every_key_is_one_of_the_configuration() {
         let config: toml::Table = Config::default().to_toml().parse().unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_not_changed_by_chance() {
+    fn keys_that_affect_results_may_not_change() {
         assert!(may_change("iterations") && may_change("checkpoints.keep") && may_change("collect.desktops"));
         for key in ["seed", "collect.tasks", "collect.order", "optimiser.learning_rate", "model.base"] {
             assert!(!may_change(key), "{key}");

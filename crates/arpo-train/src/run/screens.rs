@@ -1,6 +1,6 @@
 //! Screenshots by digest: `screens/ab/abcd….png`, each once, however many episodes and checkpoints refer to it.
 //!
-//! They are written at once but brought to the disk only when a checkpoint refers to them, because most leave the replay
+//! They are written at once but synced to the disk only when a checkpoint refers to them, because most leave the replay
 //! buffer before that.
 
 use super::RunError;
@@ -19,33 +19,33 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct ScreenStore {
     folder: PathBuf,
-    /// Names files that are being written.
+    /// Counter for temporary file names.
     written: AtomicU64,
-    /// Digests known to be on the disk, not only in the system's memory.
+    /// Digests that have been synced to the disk.
     synced: Mutex<BTreeSet<String>>,
 }
 
 impl ScreenStore {
-    /// The screenshots below a folder, which need not be there yet.
+    /// The screenshots below a folder, which need not exist yet.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf(), written: AtomicU64::new(0), synced: Mutex::default() }
     }
 
-    /// Stores a screenshot under its digest, unless it is there.
+    /// Stores a screenshot under its digest, unless it is already stored.
     pub fn put(&self, digest: &str, screen: &RgbImage) -> Result<(), RunError> {
         let path = self.path(digest)?;
         if path.exists() {
             return Ok(());
         }
-        let shelf = path.parent().unwrap_or(&self.folder);
-        make_folder(shelf)?;
+        let subfolder = path.parent().unwrap_or(&self.folder);
+        make_folder(subfolder)?;
         let mut png = Vec::new();
         let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Fast, FilterType::Adaptive);
         screen
             .write_with_encoder(encoder)
             .map_err(|error| RunError::file(&path, format!("the screenshot cannot be written: {error}")))?;
         let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let hidden = shelf.join(format!(".{digest}-{number}.writing"));
+        let hidden = subfolder.join(format!(".{digest}-{number}.writing"));
         let written = fs::write(&hidden, png).and_then(|()| fs::rename(&hidden, &path));
         written.map_err(|error| {
             let _ = fs::remove_file(&hidden);
@@ -67,38 +67,39 @@ impl ScreenStore {
         Ok(decoded.into_rgb8())
     }
 
-    /// Where a screenshot lies, or would.
+    /// The path of a screenshot.
     pub fn path(&self, digest: &str) -> Result<PathBuf, RunError> {
         let plain = digest.len() > 2 && digest.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !plain {
-            let problem = format!("`{digest}` is no digest: expected letters and digits, at least 3");
+            let problem = format!("`{digest}` is not a digest: expected letters and digits, at least 3");
             return Err(RunError::file(&self.folder, problem));
         }
         Ok(self.folder.join(&digest[..2]).join(format!("{digest}.png")))
     }
 
-    /// Brings screenshots to the disk.
+    /// Syncs screenshots to the disk.
     pub(super) fn sync(&self, digests: &BTreeSet<String>) -> Result<(), RunError> {
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut shelves = BTreeSet::new();
+        let mut subfolders = BTreeSet::new();
         for digest in digests.difference(&synced.clone()) {
             let path = self.path(digest)?;
             sync(&path)?;
-            shelves.extend(path.parent().map(Path::to_path_buf));
+            subfolders.extend(path.parent().map(Path::to_path_buf));
             synced.insert(digest.clone());
         }
-        if !shelves.is_empty() {
-            shelves.insert(self.folder.clone());
+        if !subfolders.is_empty() {
+            subfolders.insert(self.folder.clone());
         }
-        shelves.iter().try_for_each(|shelf| sync(shelf))
+        subfolders.iter().try_for_each(|subfolder| sync(subfolder))
     }
 
-    /// Removes what nobody refers to, and what a killed process left half-written. Returns how many screenshots went.
+    /// Removes all screenshots but these, and half-written files of a killed process. Returns the number of removed
+    /// screenshots.
     pub(super) fn evict_except(&self, kept: &BTreeSet<String>) -> Result<usize, RunError> {
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
         let mut evicted = 0;
-        for shelf in entries(&self.folder)?.into_iter().filter(|shelf| shelf.is_dir()) {
-            for path in entries(&shelf)? {
+        for subfolder in entries(&self.folder)?.into_iter().filter(|subfolder| subfolder.is_dir()) {
+            for path in entries(&subfolder)? {
                 let digest = path.file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
                 if kept.contains(&*digest) {
                     continue;

@@ -1,5 +1,6 @@
-//! Stopping from outside. The first Ctrl-C asks the run to end within seconds: episodes and the update under way are
-//! given up, the last whole state is saved. The second says what ending at once would lose, the third ends at once.
+//! Stopping on request. The first Ctrl-C makes the run end within seconds: running episodes and the current update are
+//! abandoned, the last complete state is saved. The second prints what would be lost by ending at once, the third ends
+//! at once.
 
 use super::RunError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -8,29 +9,29 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a shell reports of a program that Ctrl-C has ended.
+/// The exit code of a program that was ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// Whether the run has been asked to stop.
+/// Whether a stop has been requested.
 #[derive(Debug, Clone, Default)]
 pub struct StopSwitch {
-    asked: Arc<AtomicBool>,
-    /// Of whoever this one belongs to.
-    above: Vec<Arc<AtomicBool>>,
+    requested: Arc<AtomicBool>,
+    /// The flags of the switches that this one was derived from.
+    parents: Vec<Arc<AtomicBool>>,
     at_stake: Arc<Mutex<String>>,
 }
 
 impl StopSwitch {
-    /// Listens to Ctrl-C and to the system's request to end (`SIGINT`, `SIGTERM`) from now on.
+    /// A switch that `SIGINT` (Ctrl-C) and `SIGTERM` turn on from now on.
     pub fn listening() -> Result<Self, RunError> {
         let switch = Self::default();
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(RunError::Signal)?;
-        let heard = switch.clone();
+        let handler = switch.clone();
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
                 for (before, _) in signals.forever().enumerate() {
-                    heard.hear(before);
+                    handler.on_signal(before);
                 }
             })
             .map_err(RunError::Signal)?;
@@ -40,43 +41,43 @@ impl StopSwitch {
     /// Another switch that is on whenever this one is, and can be turned on by itself.
     #[must_use]
     pub fn within(&self) -> Self {
-        let above = self.above.iter().chain([&self.asked]).map(Arc::clone).collect();
-        Self { above, ..Self::default() }
+        let parents = self.parents.iter().chain([&self.requested]).map(Arc::clone).collect();
+        Self { parents, ..Self::default() }
     }
 
-    /// The run should end as soon as it can.
-    pub fn asked(&self) -> bool {
-        self.above.iter().chain([&self.asked]).any(|flag| flag.load(Ordering::Relaxed))
+    /// Whether the run should end as soon as possible.
+    pub fn requested(&self) -> bool {
+        self.parents.iter().chain([&self.requested]).any(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Asks from within: a limit of time, a test.
-    pub fn ask(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+    /// Requests a stop from within the program: a time limit, a test.
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::Relaxed);
     }
 
-    /// Remembers what would be lost if the program ended now; empty for nothing.
+    /// Sets what would be lost if the program ended now; empty for nothing.
     pub fn at_stake(&self, what: impl Into<String>) {
         *self.at_stake.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
 
-    /// A signal, and how many came before it.
-    fn hear(&self, before: usize) {
-        let line = self.answer(before);
-        // whoever sent the signal may have closed the terminal
+    /// Handles a signal; `before` is the number of earlier ones.
+    fn on_signal(&self, before: usize) {
+        let line = self.message(before);
+        // the terminal may have been closed
         let _ = writeln!(std::io::stderr(), "{line}");
         if before >= 2 {
             std::process::exit(INTERRUPTED);
         }
-        self.ask();
+        self.request();
     }
 
-    fn answer(&self, before: usize) -> String {
+    fn message(&self, before: usize) -> String {
         let stake = self.at_stake.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lost =
             if stake.is_empty() { "nothing would be lost".into() } else { format!("{stake} would be lost") };
         match before {
-            0 => "stopping: what is under way is given up, the last whole state is saved".into(),
-            1 => format!("still stopping; if it ended now, {lost}: Ctrl-C once more ends it at once"),
+            0 => "stopping: running episodes are abandoned, the last complete state is saved".into(),
+            1 => format!("still stopping; if it ended now, {lost}: press Ctrl-C again to end it at once"),
             _ => "ended".into(),
         }
     }

@@ -1,5 +1,5 @@
-//! What a checkpoint of a training run is made of: the model in Hugging Face's layout, the optimiser's state, and
-//! whatever else the trainer says it needs, as JSON.
+//! The contents of a training checkpoint: the model in Hugging Face's layout, the optimiser's state, and the trainer's
+//! state as JSON.
 
 use super::checkpoints::NewCheckpoint;
 use super::{RunError, RunFolder};
@@ -17,74 +17,77 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use tch::{Device, Kind};
 
-/// The model, in Hugging Face's layout: a folder of a checkpoint.
+/// The folder of the model, in Hugging Face's layout.
 pub const MODEL: &str = "model";
 
-/// The optimiser's state: a file of a checkpoint.
+/// The file of the optimiser's state.
 pub const OPTIMISER: &str = "optimiser.safetensors";
 
-/// What the trainer remembers: a file of a checkpoint.
+/// The file of the trainer's state.
 pub const STATE: &str = "state.json";
 
-/// What has been learnt.
+/// A model with its optimiser, to be saved.
 #[derive(Debug, Clone, Copy)]
-pub struct Learnt<'a> {
+pub struct TrainedModel<'a> {
     /// The model's dimensions.
     pub config: &'a ModelConfig,
     /// Its parameters.
     pub weights: &'a Weights,
     /// Tokenizer, image processor and the like, by file name.
     pub side_files: &'a BTreeMap<String, Vec<u8>>,
-    /// The optimiser, made for these weights.
+    /// The optimiser of these weights.
     pub optimiser: &'a AdamW,
 }
 
-/// A checkpoint read back.
+/// The model of a checkpoint, read back.
 #[derive(Debug)]
-pub struct Restored<S> {
+pub struct RestoredModel {
     /// The model's dimensions.
     pub config: ModelConfig,
-    /// Its parameters, with room for gradients.
+    /// Its parameters, with gradients allocated.
     pub weights: Weights,
     /// Tokenizer, image processor and the like, by file name.
     pub side_files: BTreeMap<String, Vec<u8>>,
-    /// The optimiser where it was.
+    /// The restored optimiser.
     pub optimiser: AdamW,
-    /// What the trainer remembered.
-    pub state: S,
+}
+
+impl TrainedModel<'_> {
+    /// Writes model and optimiser into the folder of a checkpoint.
+    pub fn save(&self, folder: &Path) -> Result<(), TrainError> {
+        checkpoint::save(&folder.join(MODEL), self.config, self.weights, self.side_files)?;
+        Ok(self.optimiser.save(self.weights, &folder.join(OPTIMISER))?)
+    }
 }
 
 impl RunFolder {
-    /// Writes a checkpoint of a training run. The state must not hold numbers that JSON cannot write: what is infinite or
-    /// no number would be read back as nothing.
+    /// Writes a training checkpoint: `save_model` writes model and optimiser, this method the state, which must not hold
+    /// NaN or infinity, because JSON cannot.
     pub fn save_training<S: Serialize>(
         &self,
         new: NewCheckpoint,
-        learnt: Learnt,
+        save_model: impl FnOnce(&Path) -> Result<(), TrainError>,
         state: &S,
     ) -> Result<std::path::PathBuf, TrainError> {
         self.save_checkpoint(new, |folder| {
-            let Learnt { config, weights, side_files, optimiser } = learnt;
-            checkpoint::save(&folder.join(MODEL), config, weights, side_files)?;
-            optimiser.save(weights, &folder.join(OPTIMISER))?;
+            save_model(folder)?;
             Ok(write_state(&folder.join(STATE), state)?)
         })
     }
 }
 
-/// Reads a checkpoint of a training run. Parameters become `kind` on `device`; give the kind they were saved in for a run
-/// that goes on exactly.
-pub fn load_training<S: DeserializeOwned>(
+/// Reads model and optimiser of a checkpoint. Parameters are converted to `kind` on `device`; for a run that continues
+/// exactly, this must be the kind they were saved in.
+pub fn load_model(
     checkpoint: &Path,
     (kind, device): (Kind, Device),
     trained: impl Fn(&ParameterLayout) -> bool,
     optimiser: OptimiserConfig,
-) -> Result<Restored<S>, TrainError> {
-    let state = read_state(&checkpoint.join(STATE))?;
+) -> Result<RestoredModel, TrainError> {
     let model = checkpoint::load(&checkpoint.join(MODEL), kind, device)?;
     let weights = model.weights.with_gradients(trained);
     let optimiser = AdamW::load(&checkpoint.join(OPTIMISER), &weights, optimiser)?;
-    Ok(Restored { config: model.config, weights, side_files: model.side_files, optimiser, state })
+    Ok(RestoredModel { config: model.config, weights, side_files: model.side_files, optimiser })
 }
 
 fn write_state(path: &Path, state: &impl Serialize) -> Result<(), RunError> {
@@ -95,9 +98,10 @@ fn write_state(path: &Path, state: &impl Serialize) -> Result<(), RunError> {
     file.write_all(b"\n").and_then(|()| file.flush()).map_err(RunError::io(path, "written"))
 }
 
-/// What the trainer remembered, alone.
-pub fn read_state<S: DeserializeOwned>(path: &Path) -> Result<S, RunError> {
-    let file = File::open(path).map_err(RunError::io(path, "read"))?;
+/// The trainer's state in a checkpoint.
+pub fn load_state<S: DeserializeOwned>(checkpoint: &Path) -> Result<S, RunError> {
+    let path = checkpoint.join(STATE);
+    let file = File::open(&path).map_err(RunError::io(&path, "read"))?;
     serde_json::from_reader(BufReader::new(file))
-        .map_err(|error| RunError::file(path, format!("not the state of a training run: {error}")))
+        .map_err(|error| RunError::file(&path, format!("not the state of a training run: {error}")))
 }

@@ -1,9 +1,8 @@
-//! A model that knows nothing yet: its dimensions, a tokenizer learnt from what the oracle reads and says, and how it
-//! sees.
+//! An untrained model: its dimensions, a tokenizer trained on the oracle's prompts and responses, and an image processor.
 
 use crate::TrainError;
 use crate::agent::pocket_style;
-use crate::demonstrations::{oracle_episode, words};
+use crate::demonstrations::{oracle_episode, response_text};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Suite;
 use arpo_model::config::{self, ModelConfig};
@@ -11,7 +10,7 @@ use arpo_tokenizer::train;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Oracle episodes whose text the tokenizer learns from.
+/// Oracle episodes whose text the tokenizer is trained on.
 const TOKENIZER_EPISODES: u64 = 3000;
 
 /// The dimensions and side files of a fresh model for a suite.
@@ -33,7 +32,7 @@ fn side_files(suite: Suite, config: &ModelConfig) -> Result<BTreeMap<String, Vec
         texts.extend(
             desktop.widgets().iter().map(|widget| format!("find {}\n{}", widget.label, widget.label)),
         );
-        texts.extend(episode.actions.iter().map(words));
+        texts.extend(episode.actions.iter().map(response_text));
     }
     let mut files = train::train(texts.into_iter(), config.text.vocabulary as usize)?;
     let processor = json!({

@@ -1,6 +1,6 @@
-//! Supervised training in two phases, as a model of a million parameters needs it: first questions about screens, dense
-//! and many, then whole episodes of the oracle with some questions kept in. Episodes alone teach the form of an answer
-//! and not where things are.
+//! Supervised training in two phases, as a model of a million parameters needs them: first many grounding questions about
+//! screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a model learns the form of
+//! a response but not where things are.
 
 pub mod fresh;
 pub mod run;
@@ -9,8 +9,8 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::collect::{CollectOptions, Collector, GroupPlan};
 use crate::demonstrations::{Demonstration, episode, grounding};
-use crate::episode::{EpisodePlan, PlayedEpisode};
-use crate::pictures::Pictures;
+use crate::episode::{CompletedEpisode, EpisodePlan};
+use crate::images::BatchImages;
 use crate::policy::EnginePolicy;
 use arpo_core::config::Config;
 use arpo_core::random::{Purpose, stream};
@@ -28,16 +28,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Batches made ahead of the learner.
+/// Batches prepared ahead of the learner.
 const AHEAD: usize = 3;
 
 /// Demonstrations are numbered from here; evaluation uses other numbers.
 const FIRST_DEMONSTRATION: u64 = 1 << 32;
 
-/// How supervised training goes.
+/// Options of supervised training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SupervisedOptions {
-    /// Whose tasks.
+    /// The suite of the tasks.
     pub suite: Suite,
     /// Updates on questions only.
     pub grounding_updates: u64,
@@ -49,20 +49,20 @@ pub struct SupervisedOptions {
     pub episodes: usize,
     /// Share of updates on questions in the second phase.
     pub grounding_share: f64,
-    /// How often an application's tasks are shown, where it is not once; 0 leaves it out.
+    /// Weights of applications, 1 by default: how often their tasks are shown; 0 leaves an application out.
     pub weights: BTreeMap<String, u32>,
-    /// After the warm-up.
+    /// Learning rate after the warm-up.
     pub learning_rate: f64,
-    /// Updates until then.
+    /// Updates of the warm-up.
     pub warm_up: u64,
-    /// Turns of an evaluated episode at most.
+    /// Most turns of an evaluated episode.
     pub max_steps: usize,
-    /// Names every draw.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl SupervisedOptions {
-    /// What contradicts itself.
+    /// An error if options contradict each other.
     pub fn check(&self) -> Result<(), String> {
         let templates = self.suite.templates();
         let shown = |name: &&String| templates.iter().any(|template| application(template) == name.as_str());
@@ -78,18 +78,18 @@ impl SupervisedOptions {
         Ok(())
     }
 
-    /// As a run folder keeps them.
+    /// As TOML, for the run folder.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("options hold only what TOML can say")
+        toml::to_string(self).expect("options can be written as TOML")
     }
 
-    /// Templates in turn, as often as their application's weight says.
+    /// Templates in turn, repeated by the weight of their application.
     fn templates(&self) -> Vec<String> {
-        let often = |name: String| {
+        let repeated = |name: String| {
             let times = self.weights.get(application(&name)).copied().unwrap_or(1);
             std::iter::repeat_n(name, times as usize)
         };
-        self.suite.templates().into_iter().flat_map(often).collect()
+        self.suite.templates().into_iter().flat_map(repeated).collect()
     }
 }
 
@@ -98,21 +98,21 @@ fn application(template: &str) -> &str {
     template.split('-').next().unwrap_or_default()
 }
 
-/// What one update learns from.
+/// The demonstrations of one update.
 #[derive(Debug)]
-pub struct Batch {
-    /// Sorted by length, so that equal ones are computed together.
+pub struct DemonstrationBatch {
+    /// Sorted by length, so that equally long ones are computed together.
     demonstrations: Vec<Demonstration>,
-    pictures: Pictures,
+    images: BatchImages,
 }
 
-/// Makes the batches of updates from `first` on, ahead of the learner, on threads of its own. It ends when the receiver
-/// is gone.
+/// Prepares the batches of updates from `first` on, ahead of the learner, on other threads. It ends when the receiver is
+/// dropped.
 pub fn batches(
     agent: Arc<Agent>,
     options: SupervisedOptions,
     first: u64,
-) -> Receiver<Result<Batch, TrainError>> {
+) -> Receiver<Result<DemonstrationBatch, TrainError>> {
     let (sender, receiver) = sync_channel(AHEAD);
     std::thread::spawn(move || {
         for update in first..options.updates {
@@ -124,19 +124,24 @@ pub fn batches(
     receiver
 }
 
-fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Batch, TrainError> {
+fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
     let mut rng = stream(options.seed, Purpose::Batches, update, 0);
-    let asks = update < options.grounding_updates || rng.random_bool(options.grounding_share);
-    let count = if asks { options.screens } else { options.episodes } as u64;
-    // far apart, so that no update shows what another does
+    let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
+    let count = if is_grounding { options.screens } else { options.episodes } as u64;
+    // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
     let templates = options.templates();
     let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
-        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Options(error.clone()))?;
+        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
         let template = &templates[(number % templates.len() as u64) as usize];
         let task = options.suite.further_task_of(template, number);
-        let task = task.ok_or_else(|| TrainError::Options(format!("no template is called {template}")))?;
-        if asks { grounding(agent, desktop, &task, number) } else { episode(agent, desktop, &task, number) }
+        let task =
+            task.ok_or_else(|| TrainError::Configuration(format!("no template is called {template}")))?;
+        if is_grounding {
+            grounding(agent, desktop, &task, number)
+        } else {
+            episode(agent, desktop, &task, number)
+        }
     };
     let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
     let mut demonstrations =
@@ -144,28 +149,28 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Batc
     demonstrations.retain(|one| !one.assembled.spans.is_empty());
     demonstrations.sort_by_key(|one| one.assembled.tokens.len());
     let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
-    let pictures = Pictures::new(&agent.processor, &screens)?;
-    Ok(Batch { demonstrations, pictures })
+    let images = BatchImages::new(&agent.processor, &screens)?;
+    Ok(DemonstrationBatch { demonstrations, images })
 }
 
-/// One update: the mean log-probability of the demonstrated tokens goes up. Returns minus that mean.
+/// One update on the negative mean log-probability of the demonstrated tokens, which it returns.
 pub fn update(
     updater: &mut Updater,
     options: &SupervisedOptions,
     number: u64,
-    batch: &Batch,
+    batch: &DemonstrationBatch,
 ) -> Result<f64, TrainError> {
     let device = updater.learner().model().device();
-    let pictures = batch.pictures.on(device);
+    let images = batch.images.on(device);
     let trained: Vec<Vec<bool>> = batch.demonstrations.iter().map(|one| one.assembled.trained()).collect();
     let episodes: Vec<Episode> = (0..trained.len())
         .map(|at| Episode {
             tokens: &batch.demonstrations[at].assembled.tokens,
-            pictures: batch.pictures.shown(at),
+            images: batch.images.shown(at),
             trained: &trained[at],
         })
         .collect();
-    let micro_batch = MicroBatch { episodes: &episodes, pictures: &pictures };
+    let micro_batch = MicroBatch { episodes: &episodes, images: &images };
     let warm = ((number + 1) as f64 / options.warm_up.max(1) as f64).min(1.0);
     let report = updater.update(&[micro_batch], options.learning_rate * warm, |_, scores| {
         let count: usize = scores.logp.iter().map(Vec::len).sum();
@@ -176,16 +181,16 @@ pub fn update(
     Ok(report.loss)
 }
 
-/// Desktops of an evaluation.
+/// Most desktops of an evaluation.
 const EVALUATION_DESKTOPS: usize = 64;
 
-/// Plays further tasks of the suite that no demonstration shows; their scores are the agent's success.
+/// Evaluates the agent on further tasks of the suite that are in no demonstration.
 pub fn evaluate(
     policy: &mut EnginePolicy,
     suite: Suite,
     count: usize,
     max_steps: usize,
-) -> Result<Vec<(String, PlayedEpisode)>, TrainError> {
+) -> Result<Vec<(String, CompletedEpisode)>, TrainError> {
     let plan = |number: u64| {
         let task = Arc::new(suite.further_task(number));
         let id = EpisodeId::new(0, &task.id, 0);

@@ -1,13 +1,13 @@
-//! A supervised run from its beginning or from its last checkpoint, to its end: learn, judge, save.
+//! A supervised run, new or resumed: learn, evaluate, save.
 
-use super::{Batch, SupervisedOptions, batches, evaluate, fresh, update};
+use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, update};
 use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
-use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
+use crate::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::stop::StopSwitch;
-use crate::run::training_state::{Learnt, Restored, load_training};
+use crate::run::training_state::{RestoredModel, TrainedModel, load_model, load_state};
 use crate::run::{RunFolder, Start};
 use arpo_core::config::OptimiserConfig;
 use arpo_core::statistics::{Success, success};
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tch::{Device, Kind};
 
-/// When a run is judged, saved and stopped.
+/// When a run is evaluated, saved and stopped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Updates between evaluations, which are also when the run is saved.
+    /// Updates between evaluations; the run is saved at each evaluation.
     pub every: u64,
     /// Tasks in an evaluation.
     pub tasks: usize,
@@ -39,46 +39,46 @@ pub struct Schedule {
     pub limit: Option<Duration>,
 }
 
-/// What is remembered besides weights and optimiser.
+/// The state of a run besides weights and optimiser.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Remembered {
+struct SupervisedState {
     updates: u64,
     seconds: f64,
 }
 
-/// Something to show.
+/// An event of a supervised run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum SupervisedEvent {
-    /// The run begins or goes on.
+    /// The run starts or resumes.
     Started {
-        /// Numbers learnt.
+        /// Trained parameters.
         parameters: i64,
         /// Updates made before.
         updates: u64,
     },
-    /// Something a person should know: a damaged checkpoint.
+    /// A message for the user: a damaged checkpoint, for example.
     Notice {
         /// One line.
         message: String,
     },
     /// An update was made.
     Updated {
-        /// How many there are now.
+        /// Updates made.
         updates: u64,
         /// Minus the mean log-probability of the demonstrated tokens.
         loss: f64,
     },
-    /// The model was judged, and the run saved.
-    Judged {
+    /// The model was evaluated, and the run saved.
+    Evaluated {
         /// Updates made.
         updates: u64,
         /// Seconds of training, those before a resume included.
         seconds: f64,
         /// Mean loss since the last time.
         loss: f64,
-        /// On tasks that no demonstration shows; none while only questions are learnt.
+        /// On tasks that are in no demonstration; `None` during the phase with questions only.
         success: Option<Success>,
         /// The same by application.
         applications: BTreeMap<String, f64>,
@@ -90,10 +90,10 @@ struct Run {
     side_files: BTreeMap<String, Vec<u8>>,
     updater: Updater,
     policy: EnginePolicy,
-    remembered: Remembered,
+    state: SupervisedState,
 }
 
-/// Trains; returns where the model lies.
+/// Trains; returns the path of the model.
 pub fn train(
     options: &SupervisedOptions,
     schedule: &Schedule,
@@ -101,56 +101,58 @@ pub fn train(
     start: Start,
     device: Device,
     stop: &StopSwitch,
-    tell: &mut dyn FnMut(SupervisedEvent),
+    observer: &mut dyn FnMut(SupervisedEvent),
 ) -> Result<PathBuf, TrainError> {
     if device != Device::Cpu {
-        // exact enough to learn with, and several times as fast
-        arpo_torch::shim::multiply_f32_as_tf32().map_err(TrainError::Options)?;
+        // TF32 is accurate enough for training and several times as fast
+        arpo_torch::shim::allow_tf32().map_err(TrainError::Internal)?;
     }
-    let (mut run, agent) = Run::start(options, folder, start, device, tell)?;
-    let first = run.remembered.updates;
-    tell(SupervisedEvent::Started {
+    let (mut run, agent) = Run::start(options, folder, start, device, observer)?;
+    let first = run.state.updates;
+    observer(SupervisedEvent::Started {
         parameters: run.updater.learner().model().weights().count(),
         updates: first,
     });
     let began = Instant::now();
-    let seconds_before = run.remembered.seconds;
-    let made = batches(Arc::clone(&agent), options.clone(), first);
+    let seconds_before = run.state.seconds;
+    let prepared = batches(Arc::clone(&agent), options.clone(), first);
     let mut losses = vec![];
     for number in first..options.updates {
-        let batch: Batch = made.recv().map_err(|error| TrainError::Options(error.to_string()))??;
+        let batch: DemonstrationBatch =
+            prepared.recv().map_err(|error| TrainError::Internal(error.to_string()))??;
         let loss = update(&mut run.updater, options, number, &batch)?;
         losses.push(loss);
         let updates = number + 1;
-        run.remembered = Remembered { updates, seconds: seconds_before + began.elapsed().as_secs_f64() };
-        tell(SupervisedEvent::Updated { updates, loss });
+        run.state = SupervisedState { updates, seconds: seconds_before + began.elapsed().as_secs_f64() };
+        observer(SupervisedEvent::Updated { updates, loss });
         let over = updates == options.updates
-            || stop.asked()
-            || schedule.limit.is_some_and(|limit| run.remembered.seconds >= limit.as_secs_f64());
+            || stop.requested()
+            || schedule.limit.is_some_and(|limit| run.state.seconds >= limit.as_secs_f64());
         if !over && !updates.is_multiple_of(schedule.every) {
             continue;
         }
-        let judged =
-            if updates > options.grounding_updates { Some(run.judge(options, schedule)?) } else { None };
+        let evaluated =
+            if updates > options.grounding_updates { Some(run.evaluate(options, schedule)?) } else { None };
         run.save(folder)?;
-        let reached = judged.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
-        tell(SupervisedEvent::Judged {
+        let reached =
+            evaluated.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
+        observer(SupervisedEvent::Evaluated {
             updates,
-            seconds: run.remembered.seconds,
-            loss: crate::lesson::mean(losses.drain(..)),
-            success: judged.as_ref().map(|(all, _)| *all),
-            applications: judged.map(|(_, applications)| applications).unwrap_or_default(),
+            seconds: run.state.seconds,
+            loss: crate::batch::mean(losses.drain(..)),
+            success: evaluated.as_ref().map(|(all, _)| *all),
+            applications: evaluated.map(|(_, applications)| applications).unwrap_or_default(),
         });
         if over || reached {
             break;
         }
     }
-    // what is shipped: half the size, and as good
+    // f16 for distribution: half the size, and as good
     let weights = run.updater.learner().model().weights().to_kind(Kind::Half);
     let model = folder.path().join("model");
     if model.exists() {
         std::fs::remove_dir_all(&model)
-            .map_err(|error| TrainError::Options(format!("{}: {error}", model.display())))?;
+            .map_err(|error| TrainError::Io(format!("{}: {error}", model.display())))?;
     }
     checkpoint::save(&model, &run.config, &weights, &run.side_files)?;
     Ok(model)
@@ -175,17 +177,17 @@ impl Run {
             notice(SupervisedEvent::Notice { message });
         }
         let latest = latest.checkpoint;
-        let (config, side_files, weights, optimiser, remembered) = if let Some(checkpoint) = latest {
-            let place = (Kind::Float, device);
-            let restored = load_training::<Remembered>(&checkpoint.path, place, |_| true, optimiser)?;
-            let Restored { config, side_files, weights, optimiser, state } = restored;
+        let (config, side_files, weights, optimiser, state) = if let Some(checkpoint) = latest {
+            let state: SupervisedState = load_state(&checkpoint.path)?;
+            let restored = load_model(&checkpoint.path, (Kind::Float, device), |_| true, optimiser)?;
+            let RestoredModel { config, side_files, weights, optimiser } = restored;
             (config, side_files, weights, optimiser, state)
         } else {
             let (config, side_files) = fresh::model(options.suite)?;
             tch::manual_seed(options.seed as i64);
-            let weights = Weights::fresh(&config, Kind::Float, device).with_gradients(|_| true);
+            let weights = Weights::from_scratch(&config, Kind::Float, device).with_gradients(|_| true);
             let optimiser = AdamW::new(&weights, optimiser);
-            (config, side_files, weights, optimiser, Remembered::default())
+            (config, side_files, weights, optimiser, SupervisedState::default())
         };
         let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), pocket_style())?);
         let policy = policy(&config, &weights, &agent);
@@ -194,24 +196,24 @@ impl Run {
             forbidden: agent.forbidden.clone(),
             activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
             logit_rows: 1 << 16,
-            length_step: 16,
-            share_beginnings: false,
+            pad_to_multiple: 16,
+            share_prefixes: false,
         };
         let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
         let updater = Updater::new(learner, optimiser, Some(folder.incidents()));
-        Ok((Self { config, side_files, updater, policy, remembered }, agent))
+        Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
     /// Success on further tasks, in all and by application.
-    fn judge(
+    fn evaluate(
         &mut self,
         options: &SupervisedOptions,
         schedule: &Schedule,
     ) -> Result<(Success, BTreeMap<String, f64>), TrainError> {
-        self.policy.refresh(PolicyVersion(self.remembered.updates))?;
-        let played = evaluate(&mut self.policy, options.suite, schedule.tasks, options.max_steps)?;
+        self.policy.publish(WeightUpdate::InPlace, PolicyVersion(self.state.updates))?;
+        let episodes = super::evaluate(&mut self.policy, options.suite, schedule.tasks, options.max_steps)?;
         let mut by_application: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for (application, episode) in &played {
+        for (application, episode) in &episodes {
             by_application.entry(application.clone()).or_default().push(episode.trajectory.score);
         }
         let all: Vec<f64> = by_application.values().flatten().copied().collect();
@@ -220,15 +222,14 @@ impl Run {
     }
 
     fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
-        let new =
-            NewCheckpoint { step: self.remembered.updates, best: false, screens: &BTreeSet::new(), keep: 2 };
-        let learnt = Learnt {
+        let new = NewCheckpoint { step: self.state.updates, best: false, screens: &BTreeSet::new(), keep: 2 };
+        let model = TrainedModel {
             config: &self.config,
             weights: self.updater.learner().model().weights(),
             side_files: &self.side_files,
             optimiser: self.updater.optimiser(),
         };
-        folder.save_training(new, learnt, &self.remembered)?;
+        folder.save_training(new, |folder| model.save(folder), &self.state)?;
         Ok(())
     }
 }
@@ -237,10 +238,10 @@ fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>) -> Engine
     let options = EngineOptions {
         cache_bytes: 512 << 20,
         feature_bytes: 64 << 20,
-        fixed_vision: false,
+        frozen_vision: false,
         page_tokens: 16,
-        most_running: 256,
-        prompt_tokens: 1 << 15,
+        max_running: 256,
+        max_prefill_tokens: 1 << 15,
         forbidden: agent.forbidden.clone(),
     };
     let model = Model::new(config.clone(), weights.share());

@@ -1,41 +1,37 @@
-//! Judging an agent: rollouts of tasks without learning from them, by task and by application.
+//! Evaluating an agent: rollouts that are not trained on, by task and by application.
 
-use super::setup::world_seed;
 use crate::TrainError;
-use crate::collect::{CollectEvent, CollectReport, Collector, GroupPlan};
-use crate::episode::{EpisodePlan, PlayedEpisode};
+use crate::collect::{CollectEvent, CollectReport, Collector, GroupPlan, GroupSize, Planner, Worlds};
+use crate::episode::CompletedEpisode;
 use crate::policy::Policy;
 use arpo_core::config::Config;
-use arpo_core::random::{Purpose, stream};
 use arpo_core::statistics::{Success, pass_at, success};
 use arpo_core::task::{Task, TaskId};
-use arpo_core::trajectory::EpisodeId;
-use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is played to judge an agent.
+/// The plan of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Examination {
-    /// Names every draw.
+pub struct EvaluationPlan {
+    /// Random seed.
     pub seed: u64,
-    /// Which examination of the run it is: each draws anew.
+    /// Which evaluation of the run it is: each has its own seeds.
     pub number: u64,
     /// Rollouts of each task.
     pub samples: usize,
-    /// Turns at most.
+    /// Most turns.
     pub max_steps: usize,
-    /// Desktops that a task is met on, in turn.
+    /// Worlds of a task, used in turn.
     pub worlds: u64,
-    /// Rollouts that may be repeated because a desktop failed, for each task.
+    /// Spare rollouts per task, for those whose desktop fails.
     pub refills: usize,
-    /// Faults are played on purpose.
+    /// Faults are injected.
     pub faulty: bool,
 }
 
-impl Examination {
-    /// As a run is configured: the `number`-th of it, with so many rollouts of each task.
+impl EvaluationPlan {
+    /// The run's evaluation of this number, with this many rollouts of each task.
     pub fn of(config: &Config, number: u64, samples: usize) -> Self {
         Self {
             seed: config.seed,
@@ -49,8 +45,8 @@ impl Examination {
     }
 }
 
-/// Examinations draw from streams of their own, which no iteration reaches.
-const EXAMINATIONS: u64 = 1 << 40;
+/// First step number of evaluations, beyond those of iterations, so that they never share random streams.
+const EVALUATION_STREAMS: u64 = 1 << 40;
 
 /// A task's rollouts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,62 +55,62 @@ pub struct TaskScores {
     pub task: TaskId,
     /// Its application.
     pub application: String,
-    /// One for each rollout that came to its own end.
+    /// The score of each completed rollout.
     pub scores: Vec<f64>,
-    /// Why the task cannot be set up or judged, if so: none of the agent's failures.
+    /// Why the task cannot be set up or evaluated, if so: not a failure of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unplayable: Option<String>,
 }
 
 impl TaskScores {
-    /// Before any rollout.
+    /// No rollouts yet.
     pub fn none(task: &Task) -> Self {
         let (task, application) = (task.id.clone(), task.application.clone());
         Self { task, application, scores: vec![], unplayable: None }
     }
 
-    /// Mean score; none without a rollout.
+    /// Mean score; `None` without rollouts.
     pub fn mean(&self) -> Option<f64> {
         (!self.scores.is_empty()).then(|| self.scores.iter().sum::<f64>() / self.scores.len() as f64)
     }
 }
 
-/// What an examination found.
+/// The result of an evaluation.
 #[derive(Debug, Clone)]
-pub struct Examined {
-    /// By task, in the order they were given.
+pub struct EvaluationResult {
+    /// By task, in the given order.
     pub tasks: Vec<TaskScores>,
     /// The episodes, in the same order.
-    pub episodes: Vec<Vec<PlayedEpisode>>,
-    /// How the collecting went.
+    pub episodes: Vec<Vec<CompletedEpisode>>,
+    /// Statistics of the collection.
     pub report: CollectReport,
 }
 
-/// Plays every task so many times.
-pub fn examine(
+/// Evaluates every task.
+pub fn evaluate(
     collector: &mut Collector,
     policy: &mut dyn Policy,
     tasks: &[Arc<Task>],
-    examination: &Examination,
+    plan: &EvaluationPlan,
     progress: &mut (dyn FnMut(CollectEvent) + Send),
-) -> Result<Examined, TrainError> {
-    examine_some(collector, policy, tasks, |_| true, examination, progress)
+) -> Result<EvaluationResult, TrainError> {
+    evaluate_some(collector, policy, tasks, |_| true, plan, progress)
 }
 
-/// Plays those of the tasks that are wanted, each with the draws that it has among all.
-pub fn examine_some(
+/// Evaluates the wanted tasks, each with the same random streams as in an evaluation of all tasks.
+pub fn evaluate_some(
     collector: &mut Collector,
     policy: &mut dyn Policy,
     tasks: &[Arc<Task>],
     wanted: impl Fn(&Task) -> bool,
-    examination: &Examination,
+    plan: &EvaluationPlan,
     progress: &mut (dyn FnMut(CollectEvent) + Send),
-) -> Result<Examined, TrainError> {
-    let played: Vec<(usize, &Arc<Task>)> =
+) -> Result<EvaluationResult, TrainError> {
+    let chosen: Vec<(usize, &Arc<Task>)> =
         tasks.iter().enumerate().filter(|(_, task)| wanted(task)).collect();
-    let plans = played.iter().map(|&(number, task)| plan(task, number as u64, examination)).collect();
+    let plans = chosen.iter().map(|&(number, task)| group_plan(task, number as u64, plan)).collect();
     let collected = collector.collect(policy, plans, progress)?;
-    let found = played
+    let found = chosen
         .iter()
         .zip(&collected.groups)
         .map(|((_, task), group)| TaskScores {
@@ -124,29 +120,17 @@ pub fn examine_some(
         })
         .collect();
     let episodes = collected.groups.into_iter().map(|group| group.episodes).collect();
-    Ok(Examined { tasks: found, episodes, report: collected.report })
+    Ok(EvaluationResult { tasks: found, episodes, report: collected.report })
 }
 
-fn plan(task: &Arc<Task>, number: u64, examination: &Examination) -> GroupPlan {
-    let step = EXAMINATIONS + examination.number;
-    let episode = |sample: usize| {
-        let place = number << 32 | sample as u64;
-        let sampling_seed = stream(examination.seed, Purpose::Sampling, step, place).next_u64();
-        let world = sample as u64 % examination.worlds;
-        EpisodePlan {
-            id: EpisodeId::new(step, &task.id, sample),
-            task: Arc::clone(task),
-            world_seed: world_seed(world, sampling_seed, examination.faulty),
-            sampling_seed,
-            max_steps: examination.max_steps,
-        }
+fn group_plan(task: &Arc<Task>, number: u64, plan: &EvaluationPlan) -> GroupPlan {
+    let planner = Planner {
+        seed: plan.seed,
+        step: EVALUATION_STREAMS + plan.number,
+        worlds: Worlds::InTurn { of: plan.worlds },
+        faulty: plan.faulty,
     };
-    let all = examination.samples + examination.refills;
-    GroupPlan {
-        task: Arc::clone(task),
-        episodes: (0..examination.samples).map(episode).collect(),
-        spares: (examination.samples..all).map(episode).collect(),
-    }
+    planner.group(task, number, GroupSize::new(plan.samples, plan.refills, plan.max_steps))
 }
 
 /// Success over all rollouts.
@@ -164,8 +148,8 @@ pub fn by_application(tasks: &[TaskScores]) -> BTreeMap<String, Success> {
     scores.into_iter().map(|(application, scores)| (application, success(&scores))).collect()
 }
 
-/// The share of tasks of which at least one of `k` rollouts succeeds, estimated without bias; `None` if no task has so
-/// many rollouts.
+/// pass@k, averaged over tasks: the unbiased estimate of the share of tasks of which at least one of `k` rollouts
+/// succeeds; `None` if no task has `k` rollouts.
 pub fn mean_pass_at(k: usize, tasks: &[TaskScores], success_above: f64) -> Option<f64> {
     let passes: Vec<f64> = tasks
         .iter()
@@ -177,7 +161,7 @@ pub fn mean_pass_at(k: usize, tasks: &[TaskScores], success_above: f64) -> Optio
     (!passes.is_empty()).then(|| passes.iter().sum::<f64>() / passes.len() as f64)
 }
 
-/// How many tasks have which share of successes: never, up to a fifth, ... always.
+/// Numbers of tasks by mean score: 0, up to 0.2, ... 1.
 pub fn histogram(tasks: &[TaskScores]) -> [(&'static str, usize); 7] {
     let mut bins =
         [("0", 0), ("to .2", 0), ("to .4", 0), ("to .6", 0), ("to .8", 0), ("below 1", 0), ("1", 0)];

@@ -1,5 +1,5 @@
-//! The evaluations of a run, task by task, in its folder: `evaluations/000020.json` for the one after 20 iterations, and all
-//! of them side by side in `evaluations/table.txt`.
+//! The evaluations of a run by task, in its folder: `evaluations/000020.json` for the one after 20 iterations, and all of
+//! them side by side in `evaluations/table.txt`.
 
 use super::evaluation::TaskScores;
 use crate::run::{RunError, RunFolder};
@@ -22,7 +22,7 @@ pub struct EvaluationFile {
     pub sets: Vec<EvaluatedSet>,
 }
 
-/// What was found on a set of tasks.
+/// The result on a set of tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluatedSet {
@@ -34,7 +34,7 @@ pub struct EvaluatedSet {
     pub tasks: Vec<TaskScores>,
 }
 
-/// Writes an evaluation down, and the table of all so far.
+/// Writes an evaluation, and the table of all so far.
 pub(super) fn write(folder: &RunFolder, evaluation: &EvaluationFile) -> Result<(), RunError> {
     let text = serde_json::to_vec_pretty(evaluation)
         .map_err(|error| RunError::file(&folder.path().join(FOLDER), error.to_string()))?;
@@ -45,8 +45,8 @@ pub(super) fn write(folder: &RunFolder, evaluation: &EvaluationFile) -> Result<(
     Ok(())
 }
 
-/// Removes evaluations after an iteration: of a run that goes on from there they will come out again.
-pub(super) fn forget_after(folder: &RunFolder, iteration: u64) -> Result<(), RunError> {
+/// Removes evaluations after an iteration: a run that resumes there repeats them.
+pub(super) fn remove_after(folder: &RunFolder, iteration: u64) -> Result<(), RunError> {
     for (of, path) in files(folder.path())? {
         if of > iteration {
             fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
@@ -82,19 +82,19 @@ fn files(run: &Path) -> Result<Vec<(u64, PathBuf)>, RunError> {
     Ok(found)
 }
 
-/// A row for each task, a column for each evaluation; `-` where it was not played, `x` where it cannot be.
+/// A row for each task, a column for each evaluation; `-` if the task was not evaluated, `x` if it cannot be.
 fn table(all: &[EvaluationFile]) -> String {
     let mut rows: BTreeMap<(usize, &str, &str), Vec<String>> = BTreeMap::new();
     let mut sets: Vec<&str> = vec![];
     for (column, evaluation) in all.iter().enumerate() {
         for set in &evaluation.sets {
             let known = sets.iter().position(|name| *name == set.name);
-            let place = known.unwrap_or_else(|| {
+            let index = known.unwrap_or_else(|| {
                 sets.push(&set.name);
                 sets.len() - 1
             });
             for scores in &set.tasks {
-                let row = rows.entry((place, &scores.application, scores.task.as_str())).or_default();
+                let row = rows.entry((index, &scores.application, scores.task.as_str())).or_default();
                 row.resize(column, "-".into());
                 row.push(match (scores.mean(), &scores.unplayable) {
                     (Some(mean), _) => format!("{mean:.2}"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn evaluations_are_beside_each_other() {
+    fn evaluations_are_columns() {
         let text = table(&[evaluation(0, &[0.0, 1.0], true), evaluation(20, &[1.0, 1.0], false)]);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["set", "application", "task", "0", "20"]);

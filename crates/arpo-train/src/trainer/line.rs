@@ -1,28 +1,28 @@
-//! The line that an iteration leaves in `metrics.jsonl`. Names are grouped by what they are about; everything that
-//! depends on the clock or the machine is under `time/`, so that the rest of two runs with the same seed can be compared.
+//! An iteration's line in `metrics.jsonl`. Names are grouped by topic; everything that depends on the clock or the
+//! machine is under `time/`, so that the rest can be compared between runs with the same seed.
 
+use crate::batch::{BatchReport, mean};
 use crate::collect::CollectReport;
 use crate::learn::LearnReport;
-use crate::lesson::{LessonReport, mean};
 use crate::memory::resident_mib;
 use crate::run::events::Evaluation;
 use arpo_env::faults::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What an iteration is told from.
+/// The data of an iteration's metrics.
 #[derive(Debug)]
 pub(super) struct Iteration<'a> {
     pub(super) number: u64,
-    pub(super) lesson: &'a LessonReport,
+    pub(super) batch: &'a BatchReport,
     pub(super) learnt: &'a LearnReport,
     pub(super) collected: &'a CollectReport,
-    /// Mean score of each task that was played.
+    /// Mean score of each collected task.
     pub(super) tasks: &'a BTreeMap<String, f64>,
     /// Policy versions between the sampler's weights and the learner's, before the updates.
     pub(super) staleness: u64,
     pub(super) stored: usize,
-    /// Faults that were played on purpose since the line before.
+    /// Faults injected since the previous line.
     pub(super) faults: &'a BTreeMap<Fault, u64>,
     pub(super) evaluation: Option<&'a Evaluation>,
     pub(super) seconds: Seconds,
@@ -37,32 +37,32 @@ pub(super) struct Seconds {
     pub(super) evaluate: f64,
 }
 
-/// The line.
+/// The line of an iteration.
 pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
-    let Iteration { lesson, learnt, collected, seconds, .. } = iteration;
+    let Iteration { batch, learnt, collected, seconds, .. } = iteration;
     let statistics = &learnt.statistics;
-    let ages = lesson.replay_ages.iter().map(|&age| age as f64);
+    let ages = batch.replay_ages.iter().map(|&age| age as f64);
     let mut line = Map::new();
     let mut put = |name: &str, value: Value| {
         line.insert(name.to_owned(), value);
     };
     put("iteration", json!(iteration.number));
-    put("reward/score", json!(lesson.score));
-    put("reward/mean", json!(lesson.reward));
-    put("reward/std", json!(lesson.reward_std));
-    put("reward/format", json!(lesson.format));
-    put("groups/all", json!(lesson.groups));
-    put("groups/spread", json!(lesson.spread));
-    put("groups/informative", json!(lesson.informative));
-    put("groups/invalid", json!(lesson.groups - lesson.informative));
-    put("groups/all_failed", json!(lesson.all_failed));
-    put("groups/all_solved", json!(lesson.all_solved));
-    put("replay/injected", json!(lesson.replay_ages.len()));
+    put("reward/score", json!(batch.score));
+    put("reward/mean", json!(batch.reward));
+    put("reward/std", json!(batch.reward_std));
+    put("reward/format", json!(batch.format));
+    put("groups/all", json!(batch.groups));
+    put("groups/spread", json!(batch.spread));
+    put("groups/informative", json!(batch.informative));
+    put("groups/invalid", json!(batch.groups - batch.informative));
+    put("groups/all_failed", json!(batch.all_failed));
+    put("groups/all_solved", json!(batch.all_solved));
+    put("replay/injected", json!(batch.replay_ages.len()));
     put("replay/age", json!(mean(ages)));
     put("replay/stored", json!(iteration.stored));
-    put("episode/turns", json!(lesson.turns));
-    put("episode/tokens", json!(lesson.tokens));
-    put("episode/trained_tokens", json!(lesson.trained_tokens));
+    put("episode/turns", json!(batch.turns));
+    put("episode/tokens", json!(batch.tokens));
+    put("episode/trained_tokens", json!(batch.trained_tokens));
     put("loss/value", json!(learnt.loss));
     put("loss/clip_fraction", json!(statistics.clip_fraction_higher()));
     put("loss/clip_fraction_dual", json!(statistics.clip_fraction_lower()));

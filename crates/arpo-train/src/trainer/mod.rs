@@ -1,152 +1,128 @@
-//! `arpo train`: collect, learn, judge, save, and again.
+//! `arpo train`: collect, learn, evaluate, save, repeat. The trainer coordinates three ports (environments, rollout
+//! policy, learner) and does not depend on their implementations.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | what a run is made of | [`setup`] |
-//! | which tasks it trains on and is evaluated on | `task_lists`, `task_sets` |
-//! | what it remembers | [`state`] |
-//! | who plays, and when | `player` |
-//! | how an agent is judged | [`evaluation`], [`evaluation_files`] |
-//! | what it leaves in `metrics.jsonl` | `line` |
-//! | one iteration | `iteration` |
+//! | how a configuration becomes running parts | [`parts`], [`setup`] |
+//! | which tasks a run trains on and is evaluated on | `task_sets` |
+//! | its saved state | [`state`] |
+//! | the rollout worker's thread | `rollout_worker` |
+//! | how an agent is evaluated | [`evaluation`], [`evaluation_files`] |
+//! | its lines in `metrics.jsonl` | `line` |
+//! | one iteration | `iteration`, `collecting`, `evaluating` |
 
+mod collecting;
+mod evaluating;
 pub mod evaluation;
 pub mod evaluation_files;
 mod iteration;
 mod line;
-pub mod osworld;
-mod player;
+pub mod parts;
+mod rollout_worker;
 pub mod setup;
 pub mod state;
-mod task_lists;
 mod task_sets;
 
 use crate::TrainError;
-use crate::agent::Agent;
-use crate::base_model;
-use crate::memory::guarded;
-use crate::memory_plan::{MemoryPlan, Work};
+use crate::learner::Learner;
+use crate::memory_plan::MemoryPlan;
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::folder::config_changes;
 use crate::run::metrics::{self, MetricsLog};
 use crate::run::resume::may_change;
 use crate::run::stop::StopSwitch;
-use crate::run::training_state::{Learnt, MODEL, load_training};
+use crate::run::training_state::load_state;
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
-use arpo_core::config::{CollectMode, Config, Layer, OptimiserConfig, resolve};
+use arpo_core::config::{CollectMode, Config, Layer, resolve};
 use arpo_core::task::TaskId;
-use arpo_engine::KnownFeatures;
 use arpo_env::faults::{Fault, FaultCounts};
-use arpo_model::checkpoint::Weights;
-use arpo_model::checkpoint::layout::ParameterLayout;
-use arpo_model::config::ModelConfig;
-use arpo_model::learner::Learner;
-use arpo_model::learner::adamw::AdamW;
-use arpo_model::learner::step::Updater;
-use arpo_torch::kernels;
-use iteration::{Pending, Played};
-use player::Player;
-use setup::Loaded;
+use collecting::{CollectedIteration, Pending};
+use parts::Parts;
+use rollout_worker::{RolloutWorker, WorkerOptions};
 use state::RunState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use task_sets::{TaskSet, TaskSets};
-use tch::{Device, Tensor};
 
-/// What is done before the first iteration, and what would help.
-const MAKING_ROOM: &str = "making room to learn";
-const NOTHING_ELSE: &str = "nothing else on the device";
-
-/// A run under way.
+/// A training run.
 pub struct Trainer<'a> {
     config: &'a Config,
     folder: &'a RunFolder,
     stop: &'a StopSwitch,
-    tell: &'a mut dyn FnMut(RunEvent),
-    dimensions: ModelConfig,
-    side_files: BTreeMap<String, Vec<u8>>,
-    agent: Arc<Agent>,
+    observer: &'a mut dyn FnMut(RunEvent),
     tasks: TaskSets,
-    updater: Updater,
-    reference: Option<Learner>,
-    /// What the player makes of screens, if the vision tower is not trained.
-    features: Option<KnownFeatures>,
-    player: Player,
+    learner: Box<dyn Learner>,
+    worker: RolloutWorker,
     faults: Arc<FaultCounts>,
-    /// Those that a line of metrics has told of.
-    faults_told: BTreeMap<Fault, u64>,
+    /// Faults already reported in the metrics.
+    faults_reported: BTreeMap<Fault, u64>,
     state: RunState,
     screens: Screens,
     metrics: MetricsLog,
-    /// Plans that are being played, oldest first.
+    /// Iterations that are being collected, oldest first.
     pending: VecDeque<Pending>,
-    /// What came for a later iteration while an earlier one was waited for.
-    early: VecDeque<(u64, Played)>,
+    /// Later iterations whose collection ended before an earlier one's.
+    finished_ahead: VecDeque<(u64, CollectedIteration)>,
     resumed_at: Option<u64>,
-    /// Iterations behind the newest checkpoint.
+    /// Iterations done at the newest checkpoint.
     saved_at: Option<u64>,
-    /// Tasks that cannot be played and were told of.
+    /// Tasks that cannot be set up or evaluated and have been reported.
     unplayable: BTreeSet<TaskId>,
-    /// Memory of the device that is not to be used.
-    #[expect(dead_code, reason = "held, not looked at")]
-    held_back: Option<Tensor>,
     plan: MemoryPlan,
     began: Instant,
 }
 
-/// Trains as the configuration says, in a folder, until the end or until it is asked to stop.
+/// Trains in a folder, as configured, until the end or until a stop is requested.
 pub fn train(
     config: &Config,
     folder: &RunFolder,
     start: Start,
     stop: &StopSwitch,
-    tell: &mut dyn FnMut(RunEvent),
+    observer: &mut dyn FnMut(RunEvent),
 ) -> Result<RunEnded, TrainError> {
-    let mut trainer = Trainer::new(config, folder, start, stop, tell)?;
-    trainer.announce();
-    let interrupted = match trainer.iterate_to_the_end() {
-        Err(TrainError::Interrupted) => true,
-        other => other.map(|()| false)?,
-    };
-    if interrupted {
-        trainer.save_where_it_stands()?;
-    }
-    stop.at_stake("");
-    if let Err(error) = trainer.player.close() {
-        (trainer.tell)(RunEvent::Notice(Notice { message: error.to_string() }));
-    }
-    let curve = trainer.draw_curve()?;
-    let ended = trainer.ended(interrupted, curve);
-    (trainer.tell)(RunEvent::RunEnded(ended.clone()));
-    Ok(ended)
+    Trainer::new(config, folder, start, stop, observer)?.run()
 }
 
-/// Tells and writes down what a configuration has otherwise than the one a run began with. What is left of an iteration was
-/// planned with that one, so it is learnt from no further if results change.
-fn changed(
+/// The same for a new run with the given parts.
+pub fn train_with(
+    parts: Parts,
+    config: &Config,
+    folder: &RunFolder,
+    stop: &StopSwitch,
+    observer: &mut dyn FnMut(RunEvent),
+) -> Result<RunEnded, TrainError> {
+    let tasks = TaskSets::new(config)?;
+    let state = tasks.first_state(config)?;
+    folder.write_config(&config.to_toml())?;
+    Trainer::with_parts(config, folder, tasks, state, parts, stop, observer)?.run()
+}
+
+/// Reports and records how a configuration differs from the run's previous one. An unfinished iteration was planned with
+/// the previous one, so its remaining updates are dropped if the change affects results.
+fn record_changes(
     config: &Config,
     folder: &RunFolder,
     mut state: RunState,
-    tell: &mut dyn FnMut(RunEvent),
+    observer: &mut dyn FnMut(RunEvent),
 ) -> Result<RunState, TrainError> {
     let stored = folder.config()?.unwrap_or_default();
     let was = Layer::toml("config.toml", &stored).and_then(|layer| resolve(&[layer]));
-    let was = was.map_err(|error| TrainError::Options(error.to_string()))?;
+    let was = was.map_err(|error| TrainError::Configuration(error.to_string()))?;
     let changes = config_changes(&was.to_toml(), &config.to_toml());
     for change in &changes {
-        tell(RunEvent::Notice(Notice { message: change.in_words() }));
+        observer(RunEvent::Notice(Notice { message: change.description() }));
     }
     folder.write_changes(state.iteration, &changes)?;
     if changes.iter().any(|change| !may_change(&change.key))
         && let Some(unfinished) = &mut state.unfinished
     {
-        let message = format!("what was left of iteration {} is not learnt from", state.iteration + 1);
-        tell(RunEvent::Notice(Notice { message }));
+        let message = format!("the remaining updates of iteration {} are dropped", state.iteration + 1);
+        observer(RunEvent::Notice(Notice { message }));
         unfinished.samples.clear();
     }
     Ok(state)
@@ -158,145 +134,135 @@ impl<'a> Trainer<'a> {
         folder: &'a RunFolder,
         start: Start,
         stop: &'a StopSwitch,
-        tell: &'a mut dyn FnMut(RunEvent),
+        observer: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
         let tasks = TaskSets::new(config)?;
         let latest = if start == Start::Resume { folder.resume_point()? } else { Latest::default() };
         for message in latest.skipped {
-            tell(RunEvent::Notice(Notice { message }));
+            observer(RunEvent::Notice(Notice { message }));
         }
-        // a checkpoint knows its model: the base need not be there any more
-        let dimensions = match &latest.checkpoint {
-            Some(checkpoint) => arpo_model::config::read(&checkpoint.path.join(MODEL))?,
-            None => base_model::dimensions(&config.model.base)?,
+        let state = match &latest.checkpoint {
+            None => tasks.first_state(config)?,
+            Some(checkpoint) => load_state::<RunState>(&checkpoint.path)?,
         };
-        let plan = setup::checked_memory(config, &dimensions, Work::Training)?;
-        let held_back = setup::held_back(config, setup::place(config)?.1)?;
-        let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
-        let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
-        let (loaded, optimiser, state) = match &latest.checkpoint {
-            None => {
-                let loaded = setup::load(config)?;
-                let (weights, optimiser) = guarded(MAKING_ROOM, NOTHING_ELSE, || {
-                    let weights = loaded.weights.with_gradients(trained);
-                    let optimiser = AdamW::new(&weights, optimiser_config);
-                    Ok((weights, optimiser))
-                })?;
-                let loaded = Loaded { weights, ..loaded };
-                let state = tasks.first_state(config)?;
-                (loaded, optimiser, state)
-            }
-            Some(checkpoint) => {
-                let place = setup::place(config)?;
-                let restored = load_training::<RunState>(&checkpoint.path, place, trained, optimiser_config)?;
-                restored.state.replay.check().map_err(|error| TrainError::Options(error.to_string()))?;
-                let agent = Arc::new(setup::agent(config, &restored.config, &restored.side_files)?);
-                let loaded = Loaded {
-                    config: restored.config,
-                    weights: restored.weights,
-                    side_files: restored.side_files,
-                    agent,
-                };
-                (loaded, restored.optimiser, restored.state)
-            }
-        };
-        let state = if start == Start::Resume { changed(config, folder, state, tell)? } else { state };
+        state.replay.check().map_err(|error| TrainError::Configuration(error.to_string()))?;
+        let checkpoint = latest.checkpoint.as_ref();
+        let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
+        let state =
+            if start == Start::Resume { record_changes(config, folder, state, observer)? } else { state };
         folder.write_config(&config.to_toml())?;
-        evaluation_files::forget_after(folder, state.iteration)?;
-        if stop.asked() {
+        evaluation_files::remove_after(folder, state.iteration)?;
+        if stop.requested() {
             return Err(TrainError::Interrupted);
         }
-        let Loaded { config: dimensions, weights, side_files, agent } = loaded;
-        let side_files = setup::side_files_of(config, side_files);
-        let shares = config.collect.mode == CollectMode::Synchronous;
-        let played_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
-        let policy = setup::policy_within(&plan, config, &dimensions, &played_with, &agent, state.version());
-        let features = config.model.freeze_vision.then(|| policy.engine().features());
-        let faults = Arc::new(FaultCounts::default());
-        let player = Player::start(setup::collector(config, &faults)?, policy, shares, stop)?;
-        let reference = setup::reference(config, &agent)?;
-        let learner = setup::learner(config, &dimensions, weights, &agent);
+        let resumed_at = checkpoint.map(|checkpoint| checkpoint.step);
+        let mut trainer = Self::with_parts(config, folder, tasks, state, parts, stop, observer)?;
+        (trainer.resumed_at, trainer.saved_at, trainer.began) = (resumed_at, resumed_at, began);
+        Ok(trainer)
+    }
+
+    /// A run in this state, with these parts.
+    fn with_parts(
+        config: &'a Config,
+        folder: &'a RunFolder,
+        tasks: TaskSets,
+        state: RunState,
+        parts: Parts,
+        stop: &'a StopSwitch,
+        observer: &'a mut dyn FnMut(RunEvent),
+    ) -> Result<Self, TrainError> {
+        let Parts { collector, faults, policy, learner, plan } = parts;
+        let options = WorkerOptions {
+            temperature: config.collect.temperature,
+            releases_memory: config.collect.mode == CollectMode::Synchronous,
+        };
+        let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
         Ok(Self {
             config,
             folder,
             stop,
-            tell,
-            dimensions,
-            side_files,
-            agent,
+            observer,
             tasks,
-            updater: Updater::new(learner, optimiser, Some(folder.incidents())).with_skipped(state.skipped),
-            reference,
-            features,
-            player,
+            learner,
+            worker: RolloutWorker::start(collector, policy, options, stop)?,
             faults,
-            faults_told: BTreeMap::new(),
-            screens: Screens::with_store(
-                Arc::clone(folder.screens()),
-                (config.replay.screens_gib * f64::from(1 << 30)) as usize,
-            ),
+            faults_reported: BTreeMap::new(),
+            screens: Screens::with_store(Arc::clone(folder.screens()), budget),
             metrics: folder.metrics_at(state.metrics)?,
-            pending: VecDeque::new(),
-            early: VecDeque::new(),
-            held_back,
-            plan,
-            resumed_at: latest.checkpoint.as_ref().map(|checkpoint| checkpoint.step),
-            saved_at: latest.checkpoint.map(|checkpoint| checkpoint.step),
-            unplayable: BTreeSet::new(),
             state,
-            began,
+            pending: VecDeque::new(),
+            finished_ahead: VecDeque::new(),
+            resumed_at: None,
+            saved_at: None,
+            unplayable: BTreeSet::new(),
+            plan,
+            began: Instant::now(),
         })
     }
 
-    fn weights(&self) -> &Weights {
-        self.updater.learner().model().weights()
+    fn run(mut self) -> Result<RunEnded, TrainError> {
+        self.announce();
+        let interrupted = match self.iterate_to_the_end() {
+            Err(TrainError::Interrupted) => true,
+            other => other.map(|()| false)?,
+        };
+        if interrupted {
+            self.save_unfinished()?;
+        }
+        self.stop.at_stake("");
+        if let Err(error) = self.worker.close() {
+            (self.observer)(RunEvent::Notice(Notice { message: error.to_string() }));
+        }
+        let curve = self.draw_curve()?;
+        let ended = self.ended(interrupted, curve);
+        (self.observer)(RunEvent::RunEnded(ended.clone()));
+        Ok(ended)
     }
 
     fn announce(&mut self) {
+        let info = self.learner.info();
         let started = RunStarted {
             folder: self.folder.path().to_path_buf(),
             resumed_at: self.resumed_at,
             iterations: self.config.iterations,
             method: self.method(),
-            parameters: self.weights().count() as u64,
-            device: format!("{:?}", self.updater.learner().model().device()).to_lowercase(),
+            parameters: info.parameters,
+            device: info.device,
             tasks: self.tasks.count(self.config),
             desktops: self.config.collect.desktops,
             seed: self.config.seed,
         };
-        (self.tell)(RunEvent::RunStarted(started));
-        if self.updater.learner().model().device() != Device::Cpu
-            && let Some(message) = kernels::slower()
-        {
-            (self.tell)(RunEvent::Notice(Notice { message }));
+        (self.observer)(RunEvent::RunStarted(started));
+        for message in info.notices {
+            (self.observer)(RunEvent::Notice(Notice { message }));
         }
     }
 
     fn iterate_to_the_end(&mut self) -> Result<(), TrainError> {
-        self.judge_before_the_first()?;
+        self.evaluate_before_training()?;
         while self.state.iteration < self.config.iterations {
-            if self.stop.asked() {
+            if self.stop.requested() {
                 return Err(TrainError::Interrupted);
             }
-            self.say_what_is_at_stake();
+            self.update_at_stake();
             self.iterate()?;
         }
         Ok(())
     }
 
-    fn say_what_is_at_stake(&self) {
+    fn update_at_stake(&self) {
         let since = self.saved_at.map_or("the beginning".to_owned(), |step| format!("iteration {step}"));
         self.stop.at_stake(format!("everything since the checkpoint of {since}"));
     }
 
-    /// Saves a run that was stopped, unless that is done or there is nothing yet.
-    fn save_where_it_stands(&mut self) -> Result<(), TrainError> {
+    /// Saves a stopped run, unless it is already saved or has not begun.
+    fn save_unfinished(&mut self) -> Result<(), TrainError> {
         let begun = self.state.evaluations.count > 0 || self.state.iteration > 0;
-        let moved = self.saved_at != Some(self.state.iteration) || self.state.unfinished.is_some();
-        if moved && (begun || self.state.unfinished.is_some()) {
-            self.say_what_is_at_stake();
-            // an update that was given up may have been counted, and will be again
+        let unsaved = self.saved_at != Some(self.state.iteration) || self.state.unfinished.is_some();
+        if unsaved && (begun || self.state.unfinished.is_some()) {
+            self.update_at_stake();
+            // not `learner.skipped()`: an interrupted update may be counted there, and is counted again when repeated
             let skipped = self.state.unfinished.as_ref().map_or(0, |iteration| iteration.updates.skipped());
             self.state.skipped += skipped as u64;
             self.save(false)?;
@@ -314,18 +280,13 @@ impl<'a> Trainer<'a> {
             screens: &screens,
             keep: self.config.checkpoints.keep,
         };
-        let learnt = Learnt {
-            config: &self.dimensions,
-            weights: self.updater.learner().model().weights(),
-            side_files: &self.side_files,
-            optimiser: self.updater.optimiser(),
-        };
-        let path = self.folder.save_training(new, learnt, &self.state)?;
+        let learner = &self.learner;
+        let path = self.folder.save_training(new, |folder| learner.save(folder), &self.state)?;
         self.saved_at = Some(self.state.iteration);
         Ok(path)
     }
 
-    /// Success over iterations as a picture; none if nothing was evaluated.
+    /// Plots success over iterations; `None` with fewer than two evaluations.
     fn draw_curve(&self) -> Result<Option<PathBuf>, TrainError> {
         if self.state.evaluations.count < 2 {
             return Ok(None);
@@ -334,7 +295,7 @@ impl<'a> Trainer<'a> {
         let curve = |set: TaskSet| {
             let key = format!("evaluation/{}", set.key());
             let (low, high) = (format!("{key}/low"), format!("{key}/high"));
-            Series::of_metrics_with_band(set.words(), &lines, "iteration", &key, (&low, &high))
+            Series::of_metrics_with_band(set.legend(), &lines, "iteration", &key, (&low, &high))
         };
         let series = TaskSet::ALL.map(curve).into_iter().filter(|series| !series.points.is_empty()).collect();
         let title = format!("{}, seed {}", self.method(), self.config.seed);

@@ -1,9 +1,9 @@
-//! What a run remembers besides the weights: enough to go on as if it had never stopped.
+//! The state of a run besides the weights: enough to resume as if it had never stopped.
 
 use crate::TrainError;
+use crate::batch::{BatchReport, Sample};
 use crate::collect::CollectReport;
 use crate::learn::Updates;
-use crate::lesson::{LessonReport, Sample};
 use crate::run::screens::ScreenStore;
 use crate::screens::Screens;
 use arpo_core::effort::Effort;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What a run remembers.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunState {
@@ -29,13 +29,13 @@ pub struct RunState {
     pub skipped: u64,
     /// Which tasks come next.
     pub sampler: TaskSampler,
-    /// Tasks drawn for iterations to come, which are being played or whose desktops get ready.
+    /// Tasks drawn for later iterations, which are being collected or prepared.
     #[serde(default)]
     pub planned: VecDeque<PlannedTasks>,
     /// Tasks that an endless run has drawn.
     #[serde(default)]
     pub visits: u64,
-    /// What tasks took.
+    /// Successes and episode lengths by task.
     pub effort: Effort,
     /// Stored successes.
     pub replay: ReplayBuffer,
@@ -43,65 +43,65 @@ pub struct RunState {
     pub metrics: u64,
     /// Evaluations so far.
     pub evaluations: Evaluations,
-    /// Episodes played.
+    /// Completed episodes.
     pub episodes: usize,
     /// Episodes that a desktop's failure ended.
     pub environment_errors: usize,
-    /// The iteration that the run was stopped in, if its episodes were all played.
+    /// The iteration in which the run was stopped, if all its episodes were collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<Box<Unfinished>>,
 }
 
-/// An iteration whose episodes are played, and of whose updates or evaluation something is left.
+/// An iteration whose episodes are collected but whose updates or evaluation are not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unfinished {
-    /// What it learns from.
+    /// Its training batch.
     pub samples: Vec<Sample>,
-    /// Its updates, as far as they are made.
+    /// The progress of its updates.
     pub updates: Updates,
-    /// How its samples came about.
-    pub lesson: LessonReport,
-    /// How its episodes were collected.
+    /// Statistics of its batch.
+    pub batch: BatchReport,
+    /// Statistics of its collection.
     pub collected: CollectReport,
-    /// Mean score of each task that was played.
+    /// Mean score of each collected task.
     pub tasks: BTreeMap<String, f64>,
     /// Policy versions between the sampler's weights and the learner's, before the updates.
     pub staleness: u64,
-    /// Faults played on purpose while its episodes were collected.
+    /// Faults injected while its episodes were collected.
     pub faults: BTreeMap<Fault, u64>,
-    /// Time until its episodes were played.
+    /// Time until its episodes were collected.
     pub collect_seconds: f64,
     /// Time spent on its updates.
     pub learn_seconds: f64,
 }
 
-/// The tasks of an iteration to come.
+/// The tasks of a later iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedTasks {
-    /// Whose.
+    /// The iteration.
     pub iteration: u64,
     /// In the order of their groups.
     pub tasks: Vec<TaskId>,
 }
 
-/// The evaluations that are told of in the end.
+/// The evaluations reported at the end of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluations {
-    /// How many there were.
+    /// Number of evaluations.
     pub count: u64,
     /// The first.
     pub first: Vec<(String, Success)>,
     /// The last.
     pub last: Vec<(String, Success)>,
-    /// The one with the highest success on the first of its sets, and the iterations before it.
+    /// The one with the highest success on the first of its sets, and the iterations done before it.
     pub best: Option<(u64, Vec<(String, Success)>)>,
 }
 
 impl Evaluations {
-    /// Remembers an evaluation; true if none before was better.
+    /// Records an evaluation; true if it is the best so far.
     pub fn record(&mut self, iteration: u64, found: &[(String, Success)]) -> bool {
         let mean = |found: &[(String, Success)]| found.first().map_or(0.0, |(_, success)| success.mean);
         if self.count == 0 {
@@ -118,7 +118,7 @@ impl Evaluations {
 }
 
 impl RunState {
-    /// At the beginning.
+    /// The initial state.
     pub fn new(tasks: impl IntoIterator<Item = TaskId>, seed: u64) -> Self {
         Self {
             iteration: 0,
@@ -137,18 +137,18 @@ impl RunState {
         }
     }
 
-    /// The weights' version: one more with every iteration.
+    /// The version of the weights: the number of iterations done.
     pub fn version(&self) -> PolicyVersion {
         PolicyVersion(self.iteration)
     }
 
-    /// The trajectories it holds: stored successes, and what an unfinished iteration learns from.
+    /// The trajectories it holds: stored successes, and the batch of an unfinished iteration.
     pub fn stored(&self) -> impl Iterator<Item = &Trajectory> {
         let samples = self.unfinished.iter().flat_map(|unfinished| &unfinished.samples);
         self.replay.iter().chain(samples.map(|sample| &sample.member.trajectory)).map(Arc::as_ref)
     }
 
-    /// Puts the screenshots of its trajectories where a checkpoint finds them; their digests.
+    /// Puts the screenshots of its trajectories into the store; returns their digests.
     pub fn save_screens(
         &self,
         screens: &Screens,

@@ -1,9 +1,8 @@
-//! The tasks of a run under way: which come next, and the sets that the agent is evaluated on.
+//! The tasks of a run: which come next, and the sets that the agent is evaluated on.
 
-use super::setup;
 use super::state::RunState;
-use super::task_lists::generated_names;
 use crate::TrainError;
+use crate::environments::{self, task_lists};
 use arpo_core::config::{Config, EvaluateWhen};
 use arpo_core::endless::visited;
 use arpo_core::task::{Task, TaskId};
@@ -23,10 +22,10 @@ pub(super) enum TaskSet {
 }
 
 impl TaskSet {
-    /// As curves show them.
+    /// In the order of the plot.
     pub(super) const ALL: [Self; 3] = [Self::Training, Self::Unseen, Self::HeldOut];
 
-    /// In metrics, events and tables.
+    /// Its name in metrics, events and tables.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Training => "training",
@@ -35,8 +34,8 @@ impl TaskSet {
         }
     }
 
-    /// In the legend of a curve.
-    pub(super) fn words(self) -> &'static str {
+    /// Its name in the legend of the plot.
+    pub(super) fn legend(self) -> &'static str {
         match self {
             Self::Training => "training tasks",
             Self::Unseen => "unseen tasks",
@@ -44,8 +43,9 @@ impl TaskSet {
         }
     }
 
-    /// The number of its examination after so many iterations: no two share their draws.
-    pub(super) fn examination(self, iteration: u64) -> u64 {
+    /// The number of its evaluation after this many iterations. The numbers are distinct, so that no two evaluations share
+    /// random streams.
+    pub(super) fn evaluation_number(self, iteration: u64) -> u64 {
         const UNSEEN: u64 = 1 << 39;
         match self {
             Self::Training => iteration << 1,
@@ -60,51 +60,52 @@ impl TaskSet {
 pub(super) struct TaskSets {
     /// Tasks by name.
     listed: BTreeMap<TaskId, Arc<Task>>,
-    /// Makes the tasks that are generated, when they are needed.
+    /// Generates tasks on demand.
     templates: Option<Suite>,
-    /// What the agent is evaluated on, and when. The best model is the one that does best on the first.
+    /// The sets that the agent is evaluated on, and when. The first set selects the best model.
     evaluated: Vec<(TaskSet, EvaluateWhen, Vec<Arc<Task>>)>,
 }
 
 impl TaskSets {
-    /// The tasks that a configuration means.
+    /// The tasks of a configuration.
     pub(super) fn new(config: &Config) -> Result<Self, TrainError> {
         let generated = config.tasks.are_generated();
-        let listed = if generated { vec![] } else { setup::training_tasks(config)? };
+        let listed = if generated { vec![] } else { task_lists::training_tasks(config)? };
         let nothing_trained = config.tasks.endless && config.tasks.generated == 0;
-        let mut training = if nothing_trained { vec![] } else { setup::evaluated_training_tasks(config)? };
+        let mut training =
+            if nothing_trained { vec![] } else { task_lists::evaluated_training_tasks(config)? };
         training.sort_by(|one, other| one.id.cmp(&other.id));
         training.dedup_by(|one, other| one.id == other.id);
         let unseen = if config.evaluation.unseen == EvaluateWhen::Never {
             vec![]
         } else {
-            setup::unseen_tasks(config)?
+            task_lists::unseen_tasks(config)?
         };
         let mut evaluated = vec![
             (TaskSet::Training, EvaluateWhen::Always, training),
             (TaskSet::Unseen, config.evaluation.unseen, unseen),
-            (TaskSet::HeldOut, config.evaluation.held_out, setup::held_out_tasks(config)),
+            (TaskSet::HeldOut, config.evaluation.held_out, task_lists::held_out_tasks(config)?),
         ];
         if generated && config.evaluation.unseen == EvaluateWhen::Always {
             evaluated.swap(0, 1);
         }
         evaluated.retain(|(_, _, tasks)| !tasks.is_empty());
-        let templates = setup::suite(config).filter(|_| generated);
+        let templates = if generated { environments::source(config)?.templates() } else { None };
         let listed = listed.into_iter().map(|task| (task.id.clone(), task)).collect();
         Ok(Self { listed, templates, evaluated })
     }
 
-    /// What a run remembers at its beginning.
+    /// The state of a new run.
     pub(super) fn first_state(&self, config: &Config) -> Result<RunState, TrainError> {
         let names = match self.templates {
             Some(_) if config.tasks.endless => vec![],
-            Some(_) => generated_names(config)?,
+            Some(_) => task_lists::generated_names(config)?,
             None => self.listed.keys().cloned().collect(),
         };
         Ok(RunState::new(names, config.seed))
     }
 
-    /// How many are trained on; 0 if every visit has a new one.
+    /// Number of training tasks; 0 if every visit has a new one.
     pub(super) fn count(&self, config: &Config) -> usize {
         match self.templates {
             Some(_) if config.tasks.endless => 0,
@@ -135,7 +136,7 @@ impl TaskSets {
         }
     }
 
-    /// The sets of an evaluation, the first being the one that the best model is chosen by.
+    /// The sets of an evaluation; the first one selects the best model.
     pub(super) fn evaluated(&self, at_an_end: bool) -> Vec<(TaskSet, Vec<Arc<Task>>)> {
         let due = |when: EvaluateWhen| match when {
             EvaluateWhen::Always => true,
@@ -164,7 +165,7 @@ mod tests {
         tasks.evaluated(at_an_end).iter().map(|(set, tasks)| (set.key(), tasks.len())).collect()
     }
 
-    /// The first set is the one that the best model is chosen by.
+    /// The first set selects the best model.
     #[test]
     fn sets_and_when_they_are_due() {
         let all = [("training", 64), ("unseen", 64), ("held_out", 64)];
@@ -181,12 +182,12 @@ mod tests {
         assert_eq!(sets(&never, true), [("training", 5), ("held_out", 64)]);
     }
 
-    /// What was drawn before there were unseen tasks is still drawn, and nothing is drawn twice.
+    /// Numbers from before unseen tasks existed stay the same, and all numbers are distinct.
     #[test]
-    fn examinations_have_draws_of_their_own() {
-        assert_eq!((TaskSet::Training.examination(7), TaskSet::HeldOut.examination(7)), (14, 15));
+    fn evaluations_have_distinct_numbers() {
+        assert_eq!((TaskSet::Training.evaluation_number(7), TaskSet::HeldOut.evaluation_number(7)), (14, 15));
         let iterations = [0, 1, 2, 3, 899, 1 << 20];
-        let numbers = iterations.map(|iteration| TaskSet::ALL.map(|set| set.examination(iteration)));
+        let numbers = iterations.map(|iteration| TaskSet::ALL.map(|set| set.evaluation_number(iteration)));
         assert_eq!(numbers.iter().flatten().collect::<BTreeSet<_>>().len(), 3 * iterations.len());
     }
 
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_was_saved_draws_the_same_tasks() {
+    fn a_saved_state_draws_the_same_tasks() {
         for settings in [&["tasks.generated=20"][..], &["tasks.endless=true"]] {
             let config = config("endless", settings);
             let tasks = TaskSets::new(&config).unwrap();
@@ -219,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Tasks that an endless run evaluates as trained are those it visits first.
+    /// The training tasks that an endless run is evaluated on are those it visits first.
     #[test]
     fn an_endless_run_trains_on_what_it_is_evaluated_on() {
         let config = config("endless", &["tasks.endless=true", "tasks.generated=16", "seed=5"]);

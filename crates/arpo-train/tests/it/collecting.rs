@@ -1,12 +1,12 @@
-//! Collecting on toy desktops: the orders, what fails and how it goes on.
+//! Collecting on toy desktops: the orders, failures and recovery.
 
-use crate::toy::{Deed, Occasion, collect, factory, groups, options, policy, trajectories};
+use crate::toy::{Behaviour, CallContext, collect, factory, groups, options, policy, trajectories};
 use arpo_core::config::Order;
 use arpo_core::trajectory::{Outcome, PolicyVersion, Trajectory};
 use arpo_train::TrainError;
 use arpo_train::collect::{CollectEvent, CollectOptions, Collector, DesktopFailure, FailureKind};
 use arpo_train::episode::{History, TranscriptSlice};
-use arpo_train::policy::{Answer, Policy, Question, ScriptedPolicy, Ticket};
+use arpo_train::policy::{GenerationRequest, Policy, RequestId, Response, ScriptedPolicy};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 const ORDERS: [Order; 3] = [Order::Rounds, Order::Arrival, Order::LockStep];
 
-/// A few thousandths of a second, different for every call.
-fn dawdle(now: &Occasion) -> Deed {
+/// A delay of a few milliseconds, different for every call.
+fn delayed(now: &CallContext) -> Behaviour {
     let mixed = now.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(u32::from(now.steps) * 7) >> 40;
-    Deed::After(Duration::from_micros((mixed + now.place as u64 * 977) % 3000))
+    Behaviour::After(Duration::from_micros((mixed + now.slot as u64 * 977) % 3000))
 }
 
 #[test]
-fn the_same_is_collected_whatever_the_order_the_desktops_and_their_times() {
-    let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), groups(3, 5, 0)).unwrap();
+fn episodes_do_not_depend_on_order_desktops_or_timing() {
+    let expected = collect(factory(|_| Behaviour::Well), 1, options(Order::Rounds), groups(3, 5, 0)).unwrap();
     let trajectories_of = trajectories(&expected);
     let sizes: Vec<usize> = trajectories_of.iter().map(Vec::len).collect();
     assert_eq!(sizes, [5, 5, 5]);
@@ -35,7 +35,7 @@ fn the_same_is_collected_whatever_the_order_the_desktops_and_their_times() {
     assert!(outcomes(|one| matches!(one, Outcome::Unparsable { .. })) > 0);
     for order in ORDERS {
         for desktops in [1, 3, 8, 40] {
-            let collected = collect(factory(dawdle), desktops, options(order), groups(3, 5, 0)).unwrap();
+            let collected = collect(factory(delayed), desktops, options(order), groups(3, 5, 0)).unwrap();
             assert_eq!(trajectories(&collected), trajectories_of, "{order:?} on {desktops}");
         }
     }
@@ -43,39 +43,39 @@ fn the_same_is_collected_whatever_the_order_the_desktops_and_their_times() {
     assert_eq!((expected.report.episodes, expected.report.steps, expected.report.lost), (15, steps, 0));
 }
 
-/// As in the released code, if that is wanted: the desktop is judged, whatever the last words were.
+/// As in the released code, optionally: the desktop is evaluated even if the last response is unparsable.
 #[test]
-fn an_episode_that_ends_without_an_action_is_judged_if_wanted() {
-    let unparsable = |judge_unparsable: bool| {
-        let options = CollectOptions { judge_unparsable, ..options(Order::Arrival) };
-        let collected = collect(factory(|_| Deed::Well), 4, options, groups(3, 5, 0)).unwrap();
+fn an_episode_with_an_unparsable_end_is_evaluated_if_configured() {
+    let unparsable = |evaluate_unparsable: bool| {
+        let options = CollectOptions { evaluate_unparsable, ..options(Order::Arrival) };
+        let collected = collect(factory(|_| Behaviour::Well), 4, options, groups(3, 5, 0)).unwrap();
         let of = |one: &Trajectory| matches!(one.outcome, Outcome::Unparsable { .. }) && !one.well_formed;
         trajectories(&collected).into_iter().flatten().filter(of).collect::<Vec<_>>()
     };
-    let [given_up, judged] = [false, true].map(unparsable);
-    assert!(!judged.is_empty() && judged.len() == given_up.len());
-    assert!(given_up.iter().all(|one| one.score == 0.0) && judged.iter().any(|one| one.score > 0.0));
+    let [unscored, evaluated] = [false, true].map(unparsable);
+    assert!(!evaluated.is_empty() && evaluated.len() == unscored.len());
+    assert!(unscored.iter().all(|one| one.score == 0.0) && evaluated.iter().any(|one| one.score > 0.0));
 }
 
 /// A policy whose every response reaches the limit of tokens.
 struct CutOff(ScriptedPolicy);
 
 impl Policy for CutOff {
-    fn ask(&mut self, question: Question) -> Result<(), TrainError> {
-        self.0.ask(question)
+    fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
+        self.0.submit(request)
     }
 
-    fn unanswered(&self) -> usize {
-        self.0.unanswered()
+    fn pending(&self) -> usize {
+        self.0.pending()
     }
 
-    fn advance(&mut self) -> Result<Vec<(Ticket, Answer)>, TrainError> {
-        let answers = self.0.advance()?.into_iter();
-        Ok(answers.map(|(ticket, answer)| (ticket, Answer { complete: false, ..answer })).collect())
+    fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
+        let responses = self.0.step()?.into_iter();
+        Ok(responses.map(|(id, response)| (id, Response { complete: false, ..response })).collect())
     }
 
-    fn abandon(&mut self) {
-        self.0.abandon();
+    fn cancel_all(&mut self) {
+        self.0.cancel_all();
     }
 
     fn version(&self) -> PolicyVersion {
@@ -87,31 +87,31 @@ impl Policy for CutOff {
     }
 }
 
-/// A response that reached the limit of tokens is read as far as it goes.
+/// A response that reached the token limit is parsed as far as it goes.
 #[test]
-fn a_response_that_was_cut_off_is_read_if_it_can_be() {
-    let played = |words: &'static str| {
-        let script = move |_: &History| Ok(words.to_owned());
+fn a_response_that_was_cut_off_is_parsed_if_possible() {
+    let trajectory = |text: &'static str| {
+        let script = move |_: &History| Ok(text.to_owned());
         let mut policy = CutOff(ScriptedPolicy::new(script, Duration::ZERO));
-        let mut collector = Collector::new(factory(|_| Deed::Well), 1, options(Order::Rounds));
+        let mut collector = Collector::new(factory(|_| Behaviour::Well), 1, options(Order::Rounds));
         let collected = collector.collect(&mut policy, groups(1, 2, 0), &mut |_| {}).unwrap();
         trajectories(&collected).remove(0).remove(0)
     };
-    let read = played("Action: finished()");
-    assert_eq!((read.outcome, read.steps.len()), (Outcome::Finished {}, 1));
-    let Outcome::Unparsable { reason } = played("Thought: and so on").outcome else { panic!("read") };
+    let parsed = trajectory("Action: finished()");
+    assert_eq!((parsed.outcome, parsed.steps.len()), (Outcome::Finished {}, 1));
+    let Outcome::Unparsable { reason } = trajectory("Thought: and so on").outcome else { panic!("parsed") };
     assert_eq!(reason, "too long: no end within 18 tokens; the response has no \"Action:\"");
 }
 
-/// What the policy is asked together, in rounds, is decided by the episodes alone.
+/// In rounds, the batches of requests depend on the episodes alone.
 #[test]
-fn rounds_ask_in_the_same_order_however_desktops_are_timed() {
-    let asked = |rule: fn(&Occasion) -> Deed| {
+fn rounds_request_in_the_same_order_whatever_the_timing() {
+    let requested = |rule: fn(&CallContext) -> Behaviour| {
         let log = Arc::new(Mutex::new(vec![]));
         let seen = Arc::clone(&log);
         let script = move |history: &arpo_train::episode::History| {
-            seen.lock().unwrap().push((history.plan.id.clone(), history.answers.len()));
-            let ends = history.answers.len() as u64 >= history.plan.sampling_seed % 4;
+            seen.lock().unwrap().push((history.plan.id.clone(), history.responses.len()));
+            let ends = history.responses.len() as u64 >= history.plan.sampling_seed % 4;
             Ok(if ends { "Action: finished()" } else { "Action: wait()" }.to_owned())
         };
         let mut policy = arpo_train::policy::ScriptedPolicy::new(script, Duration::ZERO);
@@ -119,23 +119,23 @@ fn rounds_ask_in_the_same_order_however_desktops_are_timed() {
         let collected = collector.collect(&mut policy, groups(3, 5, 0), &mut |_| {}).unwrap();
         (log.lock().unwrap().clone(), collected.report.passes)
     };
-    let expected = asked(|_| Deed::Well);
+    let expected = requested(|_| Behaviour::Well);
     assert!(expected.0.len() > 15);
     for _ in 0..3 {
-        assert_eq!(asked(dawdle), expected);
+        assert_eq!(requested(delayed), expected);
     }
 }
 
 #[test]
-fn a_desktop_that_hangs_is_given_up_and_replaced() {
+fn a_desktop_that_hangs_is_abandoned_and_replaced() {
     for (call, order) in [("reset", Order::Rounds), ("step", Order::Arrival), ("evaluate", Order::LockStep)] {
         let hangs = AtomicUsize::new(0);
-        // whichever desktop is asked first: on a busy machine one of them may get nothing to do
-        let rule = move |now: &Occasion| {
+        // the desktop that is called first: on a busy machine a fixed one might get no call at all
+        let rule = move |now: &CallContext| {
             if now.call == call && hangs.fetch_add(1, Ordering::Relaxed) == 0 {
-                Deed::Hang
+                Behaviour::Hang
             } else {
-                Deed::Well
+                Behaviour::Well
             }
         };
         let limit = Duration::from_secs(1);
@@ -149,9 +149,9 @@ fn a_desktop_that_hangs_is_given_up_and_replaced() {
             "{call}"
         );
         let lost: Vec<_> = collected.groups.iter().flat_map(|group| &group.lost).collect();
-        let outcome = &lost[0].played.trajectory.outcome;
+        let outcome = &lost[0].episode.trajectory.outcome;
         assert!(
-            matches!(outcome, Outcome::EnvironmentError { reason } if reason.starts_with("overrun: desktop ") && reason.contains(" did not answer within")),
+            matches!(outcome, Outcome::EnvironmentError { reason } if reason.starts_with("overrun: desktop ") && reason.contains(" did not respond within")),
             "{outcome:?}"
         );
     }
@@ -161,11 +161,12 @@ fn a_desktop_that_hangs_is_given_up_and_replaced() {
 fn without_any_desktop_it_ends_with_a_clear_error() {
     for order in ORDERS {
         for call in ["start", "reset"] {
-            let rule = move |now: &Occasion| if now.call == call { Deed::Break } else { Deed::Well };
+            let rule =
+                move |now: &CallContext| if now.call == call { Behaviour::Break } else { Behaviour::Well };
             let error = collect(factory(rule), 2, options(order), groups(2, 4, 50)).unwrap_err().to_string();
             assert_eq!(
                 error,
-                "none of 2 desktops can be had any more; the last failure: the environment broke: as the test says"
+                "all 2 desktops are quarantined; the last failure: the environment broke: as the test says"
             );
         }
     }
@@ -174,17 +175,17 @@ fn without_any_desktop_it_ends_with_a_clear_error() {
 #[test]
 fn one_healthy_desktop_is_enough() {
     for order in ORDERS {
-        let rule = |now: &Occasion| match (now.place, now.call) {
-            (0, "start") | (1, "reset") => Deed::Break,
-            (3, "step") => Deed::Panic,
-            _ => Deed::Well,
+        let rule = |now: &CallContext| match (now.slot, now.call) {
+            (0, "start") | (1, "reset") => Behaviour::Break,
+            (3, "step") => Behaviour::Panic,
+            _ => Behaviour::Well,
         };
         let mut collector = Collector::new(factory(rule), 4, options(order));
         let collected = collector.collect(&mut policy(), groups(2, 4, 9), &mut |_| {}).unwrap();
         let report = &collected.report;
         assert_eq!(report.episodes, 8, "{order:?}");
         assert!(report.quarantined <= 3 && report.partial_groups == 0, "{report:?}");
-        // the next collection gives each of them another chance, and goes on
+        // the next collection tries each of them again and works as well
         let again = collector.collect(&mut policy(), groups(2, 4, 9), &mut |_| {}).unwrap();
         assert_eq!(again.report.episodes, 8, "{order:?}");
         assert_eq!(trajectories(&again).len(), 2);
@@ -192,15 +193,15 @@ fn one_healthy_desktop_is_enough() {
 }
 
 #[test]
-fn desktops_that_keep_failing_are_no_more_replaced() {
+fn desktops_that_keep_failing_are_quarantined() {
     let starts = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&starts);
-    let rule = move |now: &Occasion| {
-        if now.place == 1 && now.call == "start" {
+    let rule = move |now: &CallContext| {
+        if now.slot == 1 && now.call == "start" {
             seen.fetch_add(1, Ordering::Relaxed);
-            return Deed::Break;
+            return Behaviour::Break;
         }
-        Deed::After(Duration::from_millis(2))
+        Behaviour::After(Duration::from_millis(2))
     };
     let mut collector = Collector::new(factory(rule), 2, options(Order::Rounds));
     let report = collector.collect(&mut policy(), groups(2, 8, 0), &mut |_| {}).unwrap().report;
@@ -218,8 +219,8 @@ fn lost_episodes_are_refilled_and_then_the_group_stays_smaller() {
     bad.push(plans[0].spares[0].world_seed);
     for order in ORDERS {
         let bad = bad.clone();
-        let rule = move |now: &Occasion| {
-            if now.steps == 1 && bad.contains(&now.seed) { Deed::Break } else { Deed::Well }
+        let rule = move |now: &CallContext| {
+            if now.steps == 1 && bad.contains(&now.seed) { Behaviour::Break } else { Behaviour::Well }
         };
         let options = CollectOptions { quarantine_after: 100, ..options(order) };
         let collected = collect(factory(rule), 3, options, plans.clone()).unwrap();
@@ -230,62 +231,66 @@ fn lost_episodes_are_refilled_and_then_the_group_stays_smaller() {
         };
         assert_eq!(ids(1), ["2:task 1:0", "2:task 1:1", "2:task 1:2", "2:task 1:3"]);
         let lost = collected.groups[0].lost.len();
-        // an episode whose first answer ends it does not come to the step that fails
+        // an episode whose first response ends it never reaches the step that fails
         assert!(lost >= 2, "{lost}");
         assert_eq!(report.refilled, lost.min(2));
         assert_eq!(ids(0).len(), 4 + report.refilled - lost);
         assert_eq!(report.partial_groups, usize::from(lost > 2));
         for one in &collected.groups[0].lost {
             assert_eq!(one.kind, FailureKind::Broken);
-            assert_eq!(one.played.trajectory.check(), Ok(()));
-            assert_eq!(one.played.screens.len(), one.played.trajectory.steps.len());
-            assert!(!one.played.trajectory.outcome.is_trainable());
+            assert_eq!(one.episode.trajectory.check(), Ok(()));
+            assert_eq!(one.episode.screens.len(), one.episode.trajectory.steps.len());
+            assert!(!one.episode.trajectory.outcome.is_trainable());
         }
     }
 }
 
 #[test]
-fn every_kind_of_failure_is_told_apart() {
-    for (call, deed, kind) in [
-        ("step", Deed::Break, FailureKind::Broken),
-        ("reset", Deed::Panic, FailureKind::Panic),
-        ("step", Deed::Black, FailureKind::BlackScreen),
-        ("reset", Deed::Black, FailureKind::BlackScreen),
-        ("step", Deed::Small, FailureKind::WrongSize),
-        ("reset", Deed::Small, FailureKind::WrongSize),
-        ("evaluate", Deed::Break, FailureKind::Evaluator),
-        ("evaluate", Deed::BadScore, FailureKind::Evaluator),
+fn every_kind_of_failure_is_distinguished() {
+    for (call, behaviour, kind) in [
+        ("step", Behaviour::Break, FailureKind::Broken),
+        ("reset", Behaviour::Panic, FailureKind::Panic),
+        ("step", Behaviour::Black, FailureKind::BlackScreen),
+        ("reset", Behaviour::Black, FailureKind::BlackScreen),
+        ("step", Behaviour::Small, FailureKind::WrongSize),
+        ("reset", Behaviour::Small, FailureKind::WrongSize),
+        ("evaluate", Behaviour::Break, FailureKind::Evaluator),
+        ("evaluate", Behaviour::BadScore, FailureKind::Evaluator),
     ] {
         let happened = AtomicUsize::new(0);
-        let rule = move |now: &Occasion| {
-            if now.call == call && happened.fetch_add(1, Ordering::Relaxed) == 1 { deed } else { Deed::Well }
-        };
-        let mut told = vec![];
-        let mut collector = Collector::new(factory(rule), 2, options(Order::Arrival));
-        let mut tell = |event| {
-            if let CollectEvent::Failed(DesktopFailure { kind, .. }) = event {
-                told.push(kind);
+        let rule = move |now: &CallContext| {
+            if now.call == call && happened.fetch_add(1, Ordering::Relaxed) == 1 {
+                behaviour
+            } else {
+                Behaviour::Well
             }
         };
-        let collected = collector.collect(&mut policy(), groups(2, 4, 1), &mut tell).unwrap();
+        let mut reported = vec![];
+        let mut collector = Collector::new(factory(rule), 2, options(Order::Arrival));
+        let mut observer = |event| {
+            if let CollectEvent::Failed(DesktopFailure { kind, .. }) = event {
+                reported.push(kind);
+            }
+        };
+        let collected = collector.collect(&mut policy(), groups(2, 4, 1), &mut observer).unwrap();
         assert_eq!(collected.report.failures, BTreeMap::from([(kind, 1)]));
         assert_eq!((collected.report.episodes, collected.report.replacements), (8, 1));
-        assert_eq!(told, [kind]);
+        assert_eq!(reported, [kind]);
     }
 }
 
 #[test]
 fn a_bad_task_loses_its_group_and_no_desktop() {
     for order in ORDERS {
-        let rule = |now: &Occasion| {
-            if now.task == "task 1" && now.call == "reset" { Deed::BadTask } else { Deed::Well }
+        let rule = |now: &CallContext| {
+            if now.task == "task 1" && now.call == "reset" { Behaviour::BadTask } else { Behaviour::Well }
         };
         let collected = collect(factory(rule), 2, options(order), groups(3, 4, 4)).unwrap();
         let sizes: Vec<usize> = collected.groups.iter().map(|group| group.episodes.len()).collect();
         assert_eq!(sizes, [4, 0, 4]);
         assert_eq!(collected.groups[1].bad_task.as_deref(), Some("task task 1: silly"));
         assert_eq!((collected.report.replacements, collected.report.refilled), (0, 0));
-        assert!(collected.groups[1].lost.len() <= 2, "what had not begun is not tried");
+        assert!(collected.groups[1].lost.len() <= 2, "the remaining episodes are dropped");
     }
 }
 
@@ -294,9 +299,9 @@ fn desktops_beyond_the_running_episodes_are_reset_ahead() {
     for order in [Order::Rounds, Order::Arrival] {
         let log = Arc::new(Mutex::new(vec![]));
         let seen = Arc::clone(&log);
-        let rule = move |now: &Occasion| {
+        let rule = move |now: &CallContext| {
             seen.lock().unwrap().push((now.call, now.seed));
-            Deed::Well
+            Behaviour::Well
         };
         let plans = groups(1, 4, 0);
         let seeds: Vec<u64> = plans[0].episodes.iter().map(|plan| plan.world_seed).collect();
@@ -305,8 +310,8 @@ fn desktops_beyond_the_running_episodes_are_reset_ahead() {
         assert_eq!(collected.report.episodes, 4);
         let log = log.lock().unwrap();
         let at = |call: &str, seed: u64| log.iter().position(|one| *one == (call, seed));
-        // the second was reset before the first was judged, and acted only after the first had; by arrival it depends on
-        // how threads are timed which is ready first, but only one acts at a time
+        // the second was reset before the first was evaluated, and acted only after the first had; by arrival, thread
+        // timing decides which is ready first, but only one acts at a time
         let last = |seed: u64| log.iter().rposition(|one| *one == ("step", seed));
         let acts_before = |one: u64, other: u64| match (last(one), at("step", other)) {
             (Some(one), Some(other)) => one < other,
@@ -318,54 +323,54 @@ fn desktops_beyond_the_running_episodes_are_reset_ahead() {
         }
         assert!(acts_before(seeds[0], seeds[1]) || acts_before(seeds[1], seeds[0]), "{order:?}");
         let resets = log.iter().filter(|one| one.0 == "reset").count();
-        assert_eq!(resets, 4, "each prepared desktop is used for what it was prepared for");
+        assert_eq!(resets, 4, "each prepared desktop is used for its planned episode");
     }
 }
 
 #[test]
-fn a_policy_that_fails_ends_the_collection_and_the_next_is_whole() {
-    let mut collector = Collector::new(factory(dawdle), 3, options(Order::Arrival));
+fn a_policy_that_fails_ends_the_collection_and_the_next_is_complete() {
+    let mut collector = Collector::new(factory(delayed), 3, options(Order::Arrival));
     let mut count = 0;
     let script = move |_: &arpo_train::episode::History| {
         count += 1;
         if count == 4 {
-            Err(TrainError::Options("no more ideas".into()))
+            Err(TrainError::Internal("the script failed".into()))
         } else {
             Ok("Action: wait()".into())
         }
     };
     let mut failing = arpo_train::policy::ScriptedPolicy::new(script, Duration::ZERO);
     let error = collector.collect(&mut failing, groups(2, 4, 0), &mut |_| {}).unwrap_err();
-    assert_eq!(error.to_string(), "no more ideas");
+    assert_eq!(error.to_string(), "internal error: the script failed");
     let collected = collector.collect(&mut policy(), groups(2, 4, 0), &mut |_| {}).unwrap();
-    let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), groups(2, 4, 0)).unwrap();
+    let expected = collect(factory(|_| Behaviour::Well), 1, options(Order::Rounds), groups(2, 4, 0)).unwrap();
     assert_eq!(trajectories(&collected), trajectories(&expected));
 }
 
-/// The policy is on the caller's thread, all else on another.
+/// The policy runs on the caller's thread, the session on another.
 #[test]
 fn a_panic_on_either_thread_reaches_the_caller() {
     let panicking = |script: fn() -> String, progress: fn(CollectEvent)| {
         let script = move |_: &arpo_train::episode::History| Ok(script());
         let mut policy = arpo_train::policy::ScriptedPolicy::new(script, Duration::ZERO);
-        let mut collector = Collector::new(factory(|_| Deed::Well), 2, options(Order::Rounds));
+        let mut collector = Collector::new(factory(|_| Behaviour::Well), 2, options(Order::Rounds));
         let collected = std::panic::catch_unwind(AssertUnwindSafe(|| {
             collector.collect(&mut policy, groups(1, 2, 0), &mut { progress })
         }));
         *collected.unwrap_err().downcast::<&str>().unwrap()
     };
-    assert_eq!(panicking(|| panic!("no more words"), |_| {}), "no more words");
-    assert_eq!(panicking(|| "Action: wait()".into(), |_| panic!("nowhere to tell it")), "nowhere to tell it");
+    assert_eq!(panicking(|| panic!("in the policy"), |_| {}), "in the policy");
+    assert_eq!(panicking(|| "Action: wait()".into(), |_| panic!("in the observer")), "in the observer");
 }
 
 #[test]
-fn desktops_are_reset_for_the_next_collection_while_nobody_waits() {
+fn desktops_are_reset_in_advance_for_the_next_collection() {
     for order in ORDERS {
         let log = Arc::new(Mutex::new(vec![]));
         let seen = Arc::clone(&log);
-        let rule = move |now: &Occasion| {
+        let rule = move |now: &CallContext| {
             seen.lock().unwrap().push((now.call, now.seed));
-            Deed::Well
+            Behaviour::Well
         };
         let mut collector = Collector::new(factory(rule), 3, options(order));
         collector.prepare(&groups(2, 2, 0));
@@ -375,16 +380,16 @@ fn desktops_are_reset_for_the_next_collection_while_nobody_waits() {
         collector.prepare(&next);
         collector.prepare(&next);
         let resets = || log.lock().unwrap().iter().filter(|one| one.0 == "reset").count();
-        // as many as are free: one that starts late is not, so this is not waited for without end
-        let patience = Instant::now() + Duration::from_secs(1);
-        while resets() < 3 && Instant::now() < patience {
+        // only free desktops are reset, and one that starts late is not free: so this wait has a limit
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while resets() < 3 && Instant::now() < deadline {
             std::thread::yield_now();
         }
         let collected = collector.collect(&mut policy(), next.clone(), &mut |_| {}).unwrap();
         assert_eq!((resets(), collected.report.episodes), (4, 4), "{order:?}");
-        let expected = collect(factory(|_| Deed::Well), 1, options(Order::Rounds), next).unwrap();
+        let expected = collect(factory(|_| Behaviour::Well), 1, options(Order::Rounds), next).unwrap();
         assert_eq!(trajectories(&collected), trajectories(&expected));
-        // what was prepared and is not asked for is let go
+        // desktops prepared for episodes that are not collected are released
         collector.prepare(&groups(1, 3, 0));
         let other = collector.collect(&mut policy(), groups(4, 2, 0), &mut |_| {}).unwrap();
         assert_eq!(other.report.episodes, 8, "{order:?}");

@@ -19,10 +19,10 @@ fn folder() -> PathBuf {
         .join("qwen2_5_vl_tiny")
 }
 
-fn numbers(bytes: &[u8], name: &str) -> Vec<i64> {
+fn values(bytes: &[u8], name: &str) -> Vec<i64> {
     let file = SafeTensors::deserialize(bytes).unwrap();
     let view = file.tensor(name).unwrap();
-    view.data().chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
+    view.data().chunks_exact(8).map(|value| i64::from_le_bytes(value.try_into().unwrap())).collect()
 }
 
 #[test]
@@ -60,19 +60,19 @@ fn the_golden_conversation_becomes_its_tokens_and_its_mask() {
         })
         .collect();
     let expected = fs::read(folder.join("expected.safetensors")).unwrap();
-    let grids: Vec<Grid> = numbers(&expected, "image_grid_thw")
+    let grids: Vec<Grid> = values(&expected, "image_grid_thw")
         .chunks(3)
         .map(|thw| Grid { height: thw[1] as usize, width: thw[2] as usize })
         .collect();
     let assembled = assemble(&agent, &messages, &responses, &grids, false).unwrap();
     let tokens: Vec<i64> = assembled.tokens.iter().map(|&token| i64::from(token)).collect();
-    assert_eq!(tokens, numbers(&expected, "input_ids"));
+    assert_eq!(tokens, values(&expected, "input_ids"));
     assert_eq!(assembled.spans.len(), responses.len());
     for (span, response) in assembled.spans.iter().zip(&responses) {
         assert_eq!(&assembled.tokens[span.start..span.end], response);
     }
 
-    // a response cut off before its end still gets its message closed, which is not the agent's doing
+    // a response that was cut off still gets its message closed, by a token that is not the agent's
     let mut cut = responses.clone();
     cut[0].pop();
     let closed = assemble(&agent, &messages, &cut, &grids, false).unwrap();

@@ -1,11 +1,11 @@
-//! Collecting on embedded desktops, with the oracle for a policy: without faults and through them.
+//! Collecting on embedded desktops with the oracle as policy, without and with faults.
 
 use arpo_core::config::{FaultsConfig, Order};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::faults::{Fault, FaultCounts, FaultyDesktop};
-use arpo_env::tasks::{Part, Suite};
-use arpo_train::collect::{CollectOptions, Collector, FailureKind, GroupPlan, PlanOptions};
+use arpo_env::tasks::{Split, Suite};
+use arpo_train::collect::{CollectOptions, Collector, FailureKind, GroupPlan, GroupSize, Planner, Worlds};
 use arpo_train::policy::ScriptedPolicy;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,10 @@ use std::time::Duration;
 const SUITE: Suite = Suite::Pocket;
 
 fn plans(tasks: usize, group_size: usize, refills: usize) -> Vec<GroupPlan> {
-    let options = PlanOptions { seed: 3, iteration: 1, group_size, refills, max_steps: 15 };
-    let tasks = SUITE.tasks(Part::Train)[..tasks].iter().enumerate();
-    tasks.map(|(number, task)| GroupPlan::new(Arc::new(task.clone()), number, &options)).collect()
+    let planner = Planner { seed: 3, step: 1, worlds: Worlds::Own, faulty: false };
+    let size = GroupSize::new(group_size, refills, 15);
+    let tasks = SUITE.tasks(Split::Train)[..tasks].iter().enumerate();
+    tasks.map(|(number, task)| planner.group(&Arc::new(task.clone()), number as u64, size)).collect()
 }
 
 fn oracle() -> ScriptedPolicy {
@@ -27,7 +28,7 @@ fn embedded() -> Result<EmbeddedDesktop, EnvironmentError> {
 }
 
 #[test]
-fn the_oracle_solves_what_it_is_asked() {
+fn the_oracle_solves_its_tasks() {
     for order in [Order::Rounds, Order::Arrival] {
         let factory = |_| Ok(Box::new(embedded()?) as Box<dyn Environment>);
         let mut collector = Collector::new(Arc::new(factory), 7, crate::toy::options(order));
@@ -46,7 +47,7 @@ fn the_oracle_solves_what_it_is_asked() {
 }
 
 #[test]
-fn collecting_goes_on_through_faults_and_counts_every_one() {
+fn collecting_survives_faults_and_counts_every_one() {
     let faults = FaultsConfig {
         crash: 0.01,
         hang: 0.003,
@@ -70,11 +71,11 @@ fn collecting_goes_on_through_faults_and_counts_every_one() {
         let mut collector = Collector::new(Arc::new(factory), 8, options);
         let mut plans = plans(24, 4, 4);
         for plan in plans.iter_mut().flat_map(|group| group.episodes.iter_mut().chain(&mut group.spares)) {
-            plan.world_seed &= u64::from(u32::MAX); // the world's half, which is all that a faulty desktop hands on
+            plan.world_seed &= u64::from(u32::MAX); // the lower half, which is all that a faulty desktop passes on
         }
-        let played = collector.collect(&mut oracle(), plans, &mut |_| {}).unwrap();
-        let report = &played.report;
-        let injected = |fault| counts.played().get(&fault).copied().unwrap_or(0);
+        let result = collector.collect(&mut oracle(), plans, &mut |_| {}).unwrap();
+        let report = &result.report;
+        let injected = |fault| counts.injected().get(&fault).copied().unwrap_or(0);
         let failed = |kind| report.failures.get(&kind).copied().unwrap_or(0);
         for (fault, kind) in [
             (Fault::Crash, FailureKind::Broken),
@@ -83,18 +84,18 @@ fn collecting_goes_on_through_faults_and_counts_every_one() {
             (Fault::TruncatedScreen, FailureKind::WrongSize),
             (Fault::EvaluatorError, FailureKind::Evaluator),
         ] {
-            assert!(injected(fault) > 0, "{fault:?}: a test without it shows nothing");
+            assert!(injected(fault) > 0, "{fault:?} was never injected");
             assert_eq!(injected(fault), failed(kind), "{fault:?}");
         }
         assert!(injected(Fault::Slow) > 0);
         let all: u64 = report.failures.values().sum();
         assert_eq!(all, report.lost as u64);
         assert_eq!(report.episodes + report.lost, 24 * 4 + report.refilled);
-        assert!(played.groups.iter().flat_map(|group| &group.episodes).all(|one| {
+        assert!(result.groups.iter().flat_map(|group| &group.episodes).all(|one| {
             one.trajectory.outcome.is_trainable() && (one.trajectory.score - 1.0).abs() < 1e-9
         }));
-        collected.push((report.failures.clone(), crate::toy::trajectories(&played)));
+        collected.push((report.failures.clone(), crate::toy::trajectories(&result)));
     }
-    // the same faults meet the same episodes in any order
+    // the same faults hit the same episodes in any order
     assert_eq!(collected[0], collected[1]);
 }

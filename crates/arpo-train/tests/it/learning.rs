@@ -5,20 +5,20 @@ use arpo_core::trajectory::{Outcome, PolicyVersion};
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::tasks::{Part, Suite};
+use arpo_env::tasks::{Split, Suite};
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
-use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch, Picture};
+use arpo_model::learner::{Episode, ImageInput, Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::vision::pixels;
 use arpo_tokenizer::train;
 use arpo_train::agent::{Agent, pocket_style};
-use arpo_train::collect::{CollectOptions, Collector, GroupPlan, PlanOptions};
-use arpo_train::episode::PlayedEpisode;
-use arpo_train::policy::EnginePolicy;
+use arpo_train::collect::{CollectOptions, Collector, GroupSize, Planner, Worlds};
+use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::engine::ResponseOptions;
+use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
 use arpo_train::supervised::{self, SupervisedOptions};
 use image::RgbImage;
 use std::collections::BTreeMap;
@@ -37,10 +37,10 @@ fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
     let options = EngineOptions {
         cache_bytes: 32 << 20,
         feature_bytes: 8 << 20,
-        fixed_vision: false,
+        frozen_vision: false,
         page_tokens: 16,
-        most_running: 16,
-        prompt_tokens: 4096,
+        max_running: 16,
+        max_prefill_tokens: 4096,
         forbidden: agent.forbidden.clone(),
     };
     Engine::new(
@@ -57,40 +57,42 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
         forbidden: agent.forbidden.clone(),
         activation_bytes: u64::MAX,
         logit_rows: 4096,
-        length_step: 8,
-        share_beginnings: false,
+        pad_to_multiple: 8,
+        share_prefixes: false,
     };
     Learner::new(Model::new(config, weights), options)
 }
 
-fn scored(learner: &Learner, agent: &Agent, episode: &PlayedEpisode) -> Vec<f32> {
+fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
     let screens: Vec<&RgbImage> = episode.screens.iter().map(AsRef::as_ref).collect();
     let patches = agent.processor.process_all(&screens).unwrap();
-    let pictures = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
-    let pictures: Vec<Picture> =
-        pictures.map(|(pixels, patches)| Picture::of_pixels(pixels, patches.grid)).collect();
-    let shown: Vec<usize> = (0..pictures.len()).collect();
+    let images = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
+    let images: Vec<ImageInput> =
+        images.map(|(pixels, patches)| ImageInput::of_pixels(pixels, patches.grid)).collect();
+    let shown: Vec<usize> = (0..images.len()).collect();
     let slice = episode.trajectory.views().next().unwrap();
     let tokens: Vec<u32> = slice.tokens.iter().map(|token| token.0).collect();
     let trained = episode.trajectory.action_mask(&slice);
-    let one = Episode { tokens: &tokens, pictures: &shown, trained: &trained };
-    learner.scores(&MicroBatch { episodes: &[one], pictures: &pictures }).unwrap().logp.remove(0)
+    let one = Episode { tokens: &tokens, images: &shown, trained: &trained };
+    learner.scores(&MicroBatch { episodes: &[one], images: &images }).unwrap().logp.remove(0)
 }
 
-/// What a fresh model plays, in rounds on so many desktops; and a learner with its weights.
-fn played(desktops: usize) -> (Vec<PlayedEpisode>, Learner, Arc<Agent>) {
+/// Episodes of an untrained model, in rounds on this many desktops; and a learner with its weights.
+fn collected(desktops: usize) -> (Vec<CompletedEpisode>, Learner, Arc<Agent>) {
     tch::manual_seed(1);
     let config = config::pocket();
     let agent = Arc::new(agent(&config));
-    let weights = Weights::fresh(&config, Kind::Float, Device::Cpu);
+    let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu);
     let engine = engine(&config, &weights, &agent);
     let responses = ResponseOptions { temperature: 1.0, max_tokens: 6 };
     let mut policy = EnginePolicy::new(engine, PolicyVersion(3), Arc::clone(&agent), responses);
-    policy.refresh(PolicyVersion(4)).unwrap();
-    let plan = PlanOptions { seed: 1, iteration: 0, group_size: 3, refills: 0, max_steps: 3 };
-    let tasks = &Suite::Pocket.tasks(Part::Train)[..2];
+    policy.publish(WeightUpdate::InPlace, PolicyVersion(4)).unwrap();
+    let planner = Planner { seed: 1, step: 0, worlds: Worlds::Own, faulty: false };
+    let size = GroupSize::new(3, 0, 3);
+    let tasks = &Suite::Pocket.tasks(Split::Train)[..2];
     let plans = tasks.iter().enumerate();
-    let plans = plans.map(|(number, task)| GroupPlan::new(Arc::new(task.clone()), number, &plan)).collect();
+    let plans =
+        plans.map(|(number, task)| planner.group(&Arc::new(task.clone()), number as u64, size)).collect();
     let factory = |_| Ok(Box::new(EmbeddedDesktop::new(Suite::Pocket.screen())?) as Box<dyn Environment>);
     let options = CollectOptions::from(&Config::default());
     let mut collector = Collector::new(Arc::new(factory), desktops, options);
@@ -101,13 +103,13 @@ fn played(desktops: usize) -> (Vec<PlayedEpisode>, Learner, Arc<Agent>) {
 
 #[test]
 fn episodes_are_what_the_engine_sampled() {
-    let (episodes, learner, agent) = played(6);
+    let (episodes, learner, agent) = collected(6);
     assert_eq!(episodes.len(), 6);
     for episode in &episodes {
         let trajectory = &episode.trajectory;
         assert_eq!(episode.screens.len(), trajectory.steps.len());
         assert_eq!(trajectory.policy_version, PolicyVersion(4));
-        // a model that has learnt nothing says nothing that is an action
+        // an untrained model generates no valid action
         assert!(matches!(trajectory.outcome, Outcome::Unparsable { .. }) && trajectory.score == 0.0);
         let again = scored(&learner, &agent, episode);
         assert_eq!(again.len(), trajectory.sampler_logp.len());
@@ -116,14 +118,14 @@ fn episodes_are_what_the_engine_sampled() {
 }
 
 #[test]
-fn rounds_of_the_engine_are_the_same_again_to_the_bit() {
+fn rounds_of_the_engine_are_bit_identical() {
     let trajectories = |desktops| {
-        let (episodes, ..) = played(desktops);
+        let (episodes, ..) = collected(desktops);
         episodes.into_iter().map(|episode| episode.trajectory).collect::<Vec<_>>()
     };
     let first = trajectories(4);
     assert_eq!(first, trajectories(4));
-    // another number of desktops computes other batches: the same words, numbers up to rounding
+    // another number of desktops means other batches: the same tokens, log-probabilities up to rounding
     for (one, other) in first.iter().zip(trajectories(2)) {
         assert_eq!(one.slices, other.slices);
         let near = one.sampler_logp.iter().zip(&other.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3);
@@ -132,12 +134,12 @@ fn rounds_of_the_engine_are_the_same_again_to_the_bit() {
 }
 
 #[test]
-fn imitation_makes_the_imitated_likelier_and_is_the_same_again() {
+fn imitation_reduces_the_loss_and_is_reproducible() {
     let learn = || {
         tch::manual_seed(1);
         let config = config::pocket();
         let agent = Arc::new(agent(&config));
-        let weights = Weights::fresh(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
+        let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
         let learner = learner(config, weights, &agent);
         let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
         let mut updater = Updater::new(learner, optimiser, None);

@@ -1,10 +1,11 @@
-//! Conversations become the tokens transformers makes of them, episodes are collected whatever fails and are what the
-//! engine sampled, and imitation makes what is imitated likelier.
+//! Conversations are tokenised as by transformers, episodes are collected despite failures and match what the engine
+//! sampled, and imitation reduces its loss.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod batches;
 mod collecting;
+mod coordinator;
 mod dialogue;
 mod embedded;
 mod learning;

@@ -1,4 +1,4 @@
-//! Checkpoints that were cut off, damaged or in the way: the run goes on from the newest good one, and says so.
+//! Incomplete and damaged checkpoints: the run resumes from the newest intact one and reports the others.
 
 use crate::run_folder::Temporary;
 use arpo_train::run::checkpoints::{Latest, NewCheckpoint, best_step, latest_good};
@@ -46,7 +46,7 @@ fn step(latest: &Latest) -> Option<u64> {
 }
 
 #[test]
-fn the_last_few_are_kept_and_the_best_ones_model_besides() {
+fn the_last_few_checkpoints_and_the_best_model_are_kept() {
     let temporary = Temporary::new("keep");
     let folder = temporary.started();
     for number in 1..=5 {
@@ -57,7 +57,7 @@ fn the_last_few_are_kept_and_the_best_ones_model_besides() {
     assert_eq!(names(&folder.best()), ["best.json", "model"]);
     assert_eq!(fs::read_to_string(folder.best().join("model/config.json")).unwrap(), "model 2");
     assert_eq!(best_step(&folder.best()), Some(2));
-    // a better one takes its place
+    // a better one replaces it
     save_with(&folder, 6, true, 2, &[]);
     assert_eq!(fs::read_to_string(folder.best().join("model/config.json")).unwrap(), "model 6");
     assert_eq!(step(&folder.resume_point().unwrap()), Some(6));
@@ -65,7 +65,7 @@ fn the_last_few_are_kept_and_the_best_ones_model_besides() {
 }
 
 #[test]
-fn a_damaged_one_falls_back_to_the_one_before_and_says_so() {
+fn a_damaged_checkpoint_is_reported_and_the_previous_one_used() {
     type Damage = fn(&Path);
     let damages: [(&str, Damage, &str); 6] = [
         ("half", |path| fs::remove_file(path.join("manifest.json")).unwrap(), "manifest.json cannot be read"),
@@ -82,7 +82,7 @@ fn a_damaged_one_falls_back_to_the_one_before_and_says_so() {
                 let manifest = fs::read(path.join("manifest.json")).unwrap();
                 fs::write(path.join("manifest.json"), &manifest[..manifest.len() / 2]).unwrap();
             },
-            "manifest.json is no manifest",
+            "manifest.json is not a manifest",
         ),
         (
             "moved",
@@ -108,7 +108,7 @@ fn a_damaged_one_falls_back_to_the_one_before_and_says_so() {
         assert_eq!(folder.resume_point().unwrap(), seen);
         let kept = ["damaged-step-000003", "step-000001", "step-000002"];
         assert_eq!(names(&folder.checkpoints()), kept, "nothing is destroyed");
-        // the run goes on and comes to the same step again
+        // the run continues and reaches the same step again
         save(&folder, 3);
         assert_eq!(step(&folder.resume_point().unwrap()), Some(3));
     }
@@ -124,12 +124,12 @@ fn any_flipped_byte_is_found() {
         [path.join("state.json"), path.join("model/config.json"), folder.screens().path("abcdef").unwrap()];
     for file in files {
         let good = fs::read(&file).unwrap();
-        for place in 0..good.len() {
+        for index in 0..good.len() {
             let mut bad = good.clone();
-            bad[place] ^= 1;
+            bad[index] ^= 1;
             fs::write(&file, bad).unwrap();
             let seen = latest_good(folder.path()).unwrap();
-            assert_eq!((step(&seen), seen.skipped.len()), (None, 1), "byte {place} of {}", file.display());
+            assert_eq!((step(&seen), seen.skipped.len()), (None, 1), "byte {index} of {}", file.display());
         }
         fs::write(&file, good).unwrap();
     }
@@ -137,7 +137,7 @@ fn any_flipped_byte_is_found() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_put_right() {
+fn leftovers_of_a_killed_process_are_cleaned_up() {
     let temporary = Temporary::new("leftovers");
     let folder = temporary.started();
     save_with(&folder, 1, true, 10, &["abcdef"]);
@@ -149,10 +149,10 @@ fn what_a_killed_process_left_is_put_right() {
     write(&checkpoints.join(".step-000003.writing/model/config.json"), "mod");
     write(&run.join("screens/12/.123456-0.writing"), "half");
     write(&run.join(".config.toml.writing"), "se");
-    // killed between taking the old one away and putting the new one there
+    // killed between moving the old one away and renaming the new one
     fs::rename(run.join("best"), run.join(".best.replaced")).unwrap();
     write(&run.join(".best.writing/model/config.json"), "model 2");
-    // killed after the new one was there
+    // killed after the new one was renamed
     write(&checkpoints.join(".step-000002.replaced/state.json"), "old");
     let folder = RunFolder::start(&run, Start::Resume).unwrap();
     assert_eq!(step(&folder.resume_point().unwrap()), Some(2));
@@ -165,7 +165,7 @@ fn what_a_killed_process_left_is_put_right() {
 }
 
 #[test]
-fn a_best_one_that_was_not_yet_kept_as_such_is_on_resume() {
+fn a_best_model_that_was_not_linked_yet_is_linked_on_resume() {
     let temporary = Temporary::new("best-late");
     let folder = temporary.started();
     save_with(&folder, 1, true, 10, &[]);
@@ -193,7 +193,7 @@ fn a_checkpoint_that_cannot_be_written_destroys_nothing() {
         Err(full(draft))
     });
     assert!(failed.unwrap_err().to_string().ends_with("no space"));
-    // nor one that refers to a screenshot that is not there
+    // nor does one that refers to a missing screenshot
     let missing = BTreeSet::from(["nowhere".to_owned()]);
     let new = NewCheckpoint { screens: &missing, ..new };
     assert!(folder.save_checkpoint(new, |_| Ok::<(), RunError>(())).is_err());
@@ -206,15 +206,15 @@ fn a_checkpoint_that_cannot_be_written_destroys_nothing() {
 fn screenshots_stay_as_long_as_a_checkpoint_refers_to_them() {
     let temporary = Temporary::new("evicted");
     let folder = temporary.started();
-    let there = |digest: &str| folder.screens().path(digest).unwrap().is_file();
+    let stored = |digest: &str| folder.screens().path(digest).unwrap().is_file();
     save_with(&folder, 1, false, 2, &["aaa111", "aaa222"]);
     folder.screens().put("ccc333", &RgbImage::new(2, 2)).unwrap();
     save_with(&folder, 2, false, 2, &["aaa222", "bbb333"]);
-    assert!(!there("ccc333"), "nobody refers to it");
-    assert!(there("aaa111"), "the checkpoint before does");
+    assert!(!stored("ccc333"), "no checkpoint refers to it");
+    assert!(stored("aaa111"), "the previous checkpoint refers to it");
     save_with(&folder, 3, false, 2, &["bbb333"]);
-    assert!(!there("aaa111") && there("aaa222") && there("bbb333"));
+    assert!(!stored("aaa111") && stored("aaa222") && stored("bbb333"));
     save_with(&folder, 4, false, 2, &["bbb333"]);
-    assert!(!there("aaa222") && there("bbb333"));
+    assert!(!stored("aaa222") && stored("bbb333"));
     assert_eq!(step(&folder.resume_point().unwrap()), Some(4));
 }

@@ -1,4 +1,4 @@
-//! Who may write to a run folder, what it must hold, and metrics that are cut back on resume.
+//! The lock of a run folder, what the folder must hold, and metrics that are truncated on resume.
 
 use arpo_core::trajectory::ImageRef;
 use arpo_train::run::folder::config_changes;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder of this test's own, removed at its end.
+/// A temporary folder of a test, removed at its end.
 pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Temporary {
@@ -43,7 +43,7 @@ fn error(path: &Path, start: Start) -> String {
 }
 
 #[test]
-fn a_folder_is_one_process_own() {
+fn a_folder_is_locked_by_one_process() {
     let temporary = Temporary::new("lock");
     let run = temporary.run();
     let folder = temporary.started();
@@ -60,14 +60,14 @@ fn a_folder_is_one_process_own() {
 }
 
 #[test]
-fn what_is_no_run_folder_stays_as_it_is() {
+fn a_folder_that_is_not_a_run_stays_unchanged() {
     let temporary = Temporary::new("other");
     let file = temporary.0.join("letter.txt");
     fs::write(&file, "dear").unwrap();
     let name = temporary.0.display();
     assert_eq!(
         error(&temporary.0, Start::New),
-        format!("{name}: not empty: expected a new or empty folder, or --resume to go on with the run in it")
+        format!("{name}: not empty: expected a new or empty folder, or --resume to continue the run in it")
     );
     assert_eq!(
         error(&temporary.0, Start::Resume),
@@ -75,14 +75,14 @@ fn what_is_no_run_folder_stays_as_it_is() {
     );
     assert_eq!(fs::read_dir(&temporary.0).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(&file).unwrap(), "dear");
-    // a folder cannot be made below a file
+    // a folder cannot be created below a file
     let below = file.join("run");
     let message = error(&below, Start::New);
     assert!(message.starts_with(&format!("{}: cannot be created: ", below.display())), "{message}");
 }
 
 #[test]
-fn a_run_killed_before_it_began_is_none_and_not_in_the_way_of_a_new_one() {
+fn a_run_killed_before_its_first_file_does_not_block_a_new_one() {
     let temporary = Temporary::new("before");
     let (run, name) = (temporary.run(), temporary.run().display().to_string());
     let no_run = format!("{name}: holds no run: expected a folder with the config.toml of one");
@@ -103,12 +103,12 @@ fn a_run_killed_before_it_began_is_none_and_not_in_the_way_of_a_new_one() {
 fn changes_of_the_configuration_are_named() {
     let was = "seed = 7\n[loss]\nclip = 0.2\nkl = \"k3\"\n";
     let changes = config_changes(was, "seed = 8\n[loss]\nclip = 0.2\n[new]\nkey = true\n");
-    let said: Vec<String> = changes
+    let described: Vec<String> = changes
         .iter()
         .map(|change| format!("{} {:?} {:?}", change.key, change.was.as_deref(), change.is.as_deref()))
         .collect();
     assert_eq!(
-        said,
+        described,
         [r#"loss.kl Some("\"k3\"") None"#, r#"new.key None Some("true")"#, r#"seed Some("7") Some("8")"#]
     );
     assert!(config_changes(was, was).is_empty());
@@ -184,7 +184,7 @@ fn screenshots_come_back_as_they_were() {
     let screen = RgbImage::from_fn(31, 17, |x, y| Rgb([x as u8 * 8, y as u8 * 15, (x * y) as u8]));
     let named = |width| ImageRef { digest: "abc123".into(), width, height: 17 };
     folder.screens().put("abc123", &screen).unwrap();
-    // the name is the content: a second time nothing is written
+    // the digest identifies the content: a second time nothing is written
     folder.screens().put("abc123", &RgbImage::new(1, 1)).unwrap();
     assert_eq!(folder.screens().get(&named(31)).unwrap(), screen);
     assert!(folder.path().join("screens/ab/abc123.png").is_file());

@@ -1,7 +1,7 @@
-//! What only processes show: a lock that goes with its holder, checkpoints that outlive being killed at any moment, and
-//! Ctrl-C once and twice.
+//! Tests with several processes: a lock that ends with its holder, checkpoints that survive a kill at any moment, and
+//! repeated Ctrl-C.
 //!
-//! The tests start this program again with one of the ignored tests, which do what the other process does.
+//! The tests start this program again with one of the ignored tests, which contain the code of the other process.
 
 use crate::run_folder::Temporary;
 use arpo_train::run::checkpoints::{NewCheckpoint, best_step};
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Tells the other process what to work on.
+/// Passes the folder to the other process.
 const FOLDER: &str = "ARPO_TEST_RUN_FOLDER";
 
-/// No wait here is longer.
+/// The longest wait.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Another process, ended at the latest with the test.
+/// Another process, killed at the end of the test if it still runs.
 struct Other {
     child: Child,
-    said: BufReader<PipeReader>,
+    output: BufReader<PipeReader>,
 }
 
 impl Other {
@@ -39,15 +39,15 @@ impl Other {
             .stderr(writer)
             .spawn()
             .unwrap();
-        Self { child, said: BufReader::new(reader) }
+        Self { child, output: BufReader::new(reader) }
     }
 
-    /// Waits until it says something; the process has a deadline of its own.
+    /// Waits until it prints a word; the process has a deadline of its own.
     fn wait_for(&mut self, word: &str) {
         let mut line = String::new();
         while !line.contains(word) {
             line.clear();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "ended without a word of {word}");
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "ended without printing {word}");
         }
     }
 
@@ -81,7 +81,7 @@ fn holds_a_folder() {
 }
 
 #[test]
-fn the_lock_goes_with_a_killed_process() {
+fn the_lock_ends_with_a_killed_process() {
     let temporary = Temporary::new("killed");
     let mut other = Other::start("run_processes::holds_a_folder", &temporary.run());
     other.wait_for("holding");
@@ -93,13 +93,13 @@ fn the_lock_goes_with_a_killed_process() {
     RunFolder::start(&temporary.run(), Start::New).unwrap();
 }
 
-/// A run that goes on, or begins if it was killed before it could.
-fn go_on(folder: &Path) -> RunFolder {
+/// Resumes a run, or starts it anew if it was killed before its first file.
+fn resume(folder: &Path) -> RunFolder {
     let begun = folder.join("config.toml").exists();
     RunFolder::start(folder, if begun { Start::Resume } else { Start::New }).unwrap()
 }
 
-/// Iterations behind the run, and where its metrics end.
+/// Iterations done, and the position of the metrics.
 fn point_of(folder: &RunFolder) -> (u64, u64) {
     let latest = folder.resume_point().unwrap();
     assert!(latest.skipped.is_empty(), "{:?}", latest.skipped);
@@ -112,7 +112,7 @@ fn point_of(folder: &RunFolder) -> (u64, u64) {
 #[test]
 #[ignore = "the other process of a test"]
 fn saves_until_killed() {
-    let folder = go_on(&folder_of_other());
+    let folder = resume(&folder_of_other());
     if folder.config().unwrap().is_none() {
         folder.write_config("seed = 1\n").unwrap();
     }
@@ -120,7 +120,7 @@ fn saves_until_killed() {
     let mut log = folder.metrics_at(position).unwrap();
     for step in done + 1..done + 10_000 {
         log.append(&json!({"iteration": step})).unwrap();
-        // each refers to three screenshots, two of which the one before has too
+        // each refers to three screenshots, two of which the previous one also refers to
         let screens: BTreeSet<String> = (step..step + 3).map(|number| format!("{number:08}")).collect();
         for digest in &screens {
             folder.screens().put(digest, &RgbImage::new(8, 8)).unwrap();
@@ -139,7 +139,7 @@ fn saves_until_killed() {
 }
 
 #[test]
-fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
+fn a_run_killed_at_any_moment_resumes_from_its_last_checkpoint() {
     let temporary = Temporary::new("any-moment");
     let mut before = 0;
     for round in 0..12 {
@@ -147,17 +147,17 @@ fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
         if round > 0 {
             other.wait_for("saved");
         }
-        // before, while and after things are written, however fast the machine is
+        // before, during and after a write, however fast the machine is
         std::thread::sleep(Duration::from_micros(1700 * round * round));
         other.signal("-KILL");
         other.exit_code();
         let mut rest = String::new();
-        other.said.read_to_string(&mut rest).unwrap();
-        let said = rest.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse().ok());
+        other.output.read_to_string(&mut rest).unwrap();
+        let printed = rest.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse().ok());
 
-        let folder = go_on(&temporary.run());
+        let folder = resume(&temporary.run());
         let (step, position) = point_of(&folder);
-        assert!(step >= said.unwrap_or(0) && step >= before, "{step} after {said:?} and {before}");
+        assert!(step >= printed.unwrap_or(0) && step >= before, "{step} after {printed:?} and {before}");
         if step > 0 {
             drop(folder.metrics_at(position).unwrap());
             let lines = metrics::read(&folder.metrics_file()).unwrap();
@@ -173,15 +173,15 @@ fn killed_at_any_moment_the_run_goes_on_from_its_last_checkpoint() {
 
 #[test]
 #[ignore = "the other process of a test"]
-fn works_until_asked_to_stop() {
+fn works_until_stopped() {
     let switch = StopSwitch::listening().unwrap();
     switch.at_stake("the work of a test");
     println!("working");
     let started = Instant::now();
-    while !switch.asked() && started.elapsed() < DEADLINE {
+    while !switch.requested() && started.elapsed() < DEADLINE {
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(switch.asked());
+    assert!(switch.requested());
     println!("saving");
     if folder_of_other().ends_with("slow") {
         std::thread::sleep(DEADLINE);
@@ -189,9 +189,9 @@ fn works_until_asked_to_stop() {
 }
 
 #[test]
-fn the_first_request_lets_the_run_end_by_itself() {
+fn the_first_signal_lets_the_run_end_by_itself() {
     for signal in ["-INT", "-TERM"] {
-        let mut other = Other::start("run_processes::works_until_asked_to_stop", "quick".as_ref());
+        let mut other = Other::start("run_processes::works_until_stopped", "quick".as_ref());
         other.wait_for("working");
         other.signal(signal);
         other.wait_for("saving");
@@ -200,8 +200,8 @@ fn the_first_request_lets_the_run_end_by_itself() {
 }
 
 #[test]
-fn the_second_request_is_told_what_would_be_lost_and_the_third_ends_it_at_once() {
-    let mut other = Other::start("run_processes::works_until_asked_to_stop", "slow".as_ref());
+fn the_second_signal_prints_what_would_be_lost_and_the_third_ends_at_once() {
+    let mut other = Other::start("run_processes::works_until_stopped", "slow".as_ref());
     other.wait_for("working");
     other.signal("-INT");
     other.wait_for("saving");

@@ -8,12 +8,12 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::config;
 use arpo_model::learner::adamw::AdamW;
 use arpo_train::run::checkpoints::NewCheckpoint;
-use arpo_train::run::training_state::{Learnt, load_training};
+use arpo_train::run::training_state::{TrainedModel, load_model, load_state};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tch::{Device, Kind, Tensor, no_grad};
 
-/// As a trainer may have it.
+/// The state of a trainer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
     iteration: u64,
@@ -24,14 +24,14 @@ struct State {
 
 fn update(optimiser: &mut AdamW, weights: &Weights) {
     for (_, _, gradient) in weights.trained() {
-        let numbers = Tensor::arange(gradient.numel() as i64, (Kind::Float, Device::Cpu)).sin() * 0.01;
-        no_grad(|| gradient.shallow_clone().copy_(&numbers.view_as(gradient)));
+        let values = Tensor::arange(gradient.numel() as i64, (Kind::Float, Device::Cpu)).sin() * 0.01;
+        no_grad(|| gradient.shallow_clone().copy_(&values.view_as(gradient)));
     }
     optimiser.update(weights, 1e-3);
 }
 
 #[test]
-fn everything_comes_back() {
+fn a_training_checkpoint_is_restored() {
     let temporary = Temporary::new("training");
     let folder = temporary.started();
     let model = config::pocket();
@@ -48,24 +48,23 @@ fn everything_comes_back() {
     };
     let none = BTreeSet::new();
     let new = NewCheckpoint { step: 12, best: true, screens: &none, keep: 2 };
-    let learnt = Learnt { config: &model, weights: &weights, side_files: &side_files, optimiser: &optimiser };
-    folder.save_training(new, learnt, &state).unwrap();
+    let trained =
+        TrainedModel { config: &model, weights: &weights, side_files: &side_files, optimiser: &optimiser };
+    folder.save_training(new, |folder| trained.save(folder), &state).unwrap();
 
     let found = folder.resume_point().unwrap().checkpoint.unwrap();
     let mut restored =
-        load_training::<State>(&found.path, (kind, Device::Cpu), everything, OptimiserConfig::default())
-            .unwrap();
-    assert_eq!((restored.state.clone(), &restored.side_files), (state, &side_files));
+        load_model(&found.path, (kind, Device::Cpu), everything, OptimiserConfig::default()).unwrap();
+    assert_eq!((load_state::<State>(&found.path).unwrap(), &restored.side_files), (state, &side_files));
     update(&mut optimiser, &weights);
     update(&mut restored.optimiser, &restored.weights);
     assert_eq!(restored.optimiser.updates(), 2);
     for ((layout, one), (_, other)) in weights.iter().zip(restored.weights.iter()) {
         assert!(one.equal(other), "{}", layout.name);
     }
-    // the best one's model loads by itself
+    // the model in `best` can be loaded on its own
     arpo_model::checkpoint::load(&folder.best().join("model"), kind, Device::Cpu).unwrap();
 
-    let wrong =
-        load_training::<u64>(&found.path, (kind, Device::Cpu), everything, OptimiserConfig::default());
+    let wrong = load_state::<u64>(&found.path);
     assert!(wrong.unwrap_err().to_string().contains("state.json: not the state of a training run"));
 }

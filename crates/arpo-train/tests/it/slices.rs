@@ -2,12 +2,13 @@
 
 use arpo_core::config::{Config, Layer, resolve};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
-use arpo_env::tasks::{Part, Suite};
-use arpo_train::collect::{GroupPlan, PlanOptions};
-use arpo_train::episode::{History, PlayedEpisode};
-use arpo_train::layout::Layout;
+use arpo_env::tasks::{Split, Suite};
+use arpo_model::learner::adamw::AdamW;
+use arpo_model::learner::step::Updater;
+use arpo_train::collect::{GroupSize, Planner, Worlds};
+use arpo_train::episode::{CompletedEpisode, History};
+use arpo_train::learner::{Learner, LocalLearner, Scorer};
 use arpo_train::policy::scripted::Script;
-use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup::{self, Loaded};
 use std::sync::Arc;
@@ -26,60 +27,56 @@ fn config_of(preset: &str, max_screenshots: usize) -> Config {
     resolve(&layers).unwrap()
 }
 
-/// Somebody who looks around, the same way for the same seed: other words and other screens at most turns.
+/// A script that clicks around, determined by the seed: responses and screens change at most turns.
 fn wanderer() -> Script {
     Box::new(|history: &History| {
-        let at = history.answers.len() as u64 * 37 + history.plan.sampling_seed % 1000;
+        let at = history.responses.len() as u64 * 37 + history.plan.sampling_seed % 1000;
         Ok(format!("Action: click(start_box='({},{})')", at * 13 % 168, at * 29 % 140))
     })
 }
 
-/// Episodes of so many turns, as the engine computes them.
-fn played(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<PlayedEpisode> {
+/// Episodes of this many turns, as the engine computes them.
+fn collected(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<CompletedEpisode> {
     let Loaded { config: dimensions, weights, agent, .. } = loaded;
     let policy = setup::policy(config, dimensions, weights, agent, PolicyVersion(0));
     let mut policy = policy.dictated(wanderer());
-    let options = PlanOptions { seed: 1, iteration: 0, group_size: count, refills: 0, max_steps: turns };
-    let task = Arc::new(Suite::Pocket.tasks(Part::Train)[0].clone());
+    let planner = Planner { seed: 1, step: 0, worlds: Worlds::Own, faulty: false };
+    let task = Arc::new(Suite::Pocket.tasks(Split::Train)[0].clone());
     let mut collector = setup::collector(config, &Arc::default()).unwrap();
-    let plans = vec![GroupPlan::new(task, 0, &options)];
+    let plans = vec![planner.group(&task, 0, GroupSize::new(count, 0, turns))];
     let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
     collected.groups.into_iter().flat_map(|group| group.episodes).collect()
 }
 
-fn scores(config: &Config, loaded: Loaded, played: &[PlayedEpisode]) -> Vec<Vec<f32>> {
+fn scores(config: &Config, loaded: Loaded, episodes: &[CompletedEpisode]) -> Vec<Vec<f32>> {
     let mut screens = Screens::default();
-    for one in played {
+    for one in episodes {
         screens.add(&one.trajectory, &one.screens);
     }
     let agent = Arc::clone(&loaded.agent);
-    let learner = setup::learner(config, &loaded.config, loaded.weights, &loaded.agent);
-    let layout = Layout {
-        screens: &screens,
-        processor: &agent.processor,
-        features: None,
-        micro_batch_tokens: config.model.micro_batch_tokens,
-        stop: &StopSwitch::default(),
-    };
-    let trajectories: Vec<&Trajectory> = played.iter().map(|one| &one.trajectory).collect();
-    layout.scores(&learner, &trajectories).unwrap()
+    let optimiser = AdamW::new(&loaded.weights, config.optimiser.clone());
+    let model = setup::learner(config, &loaded.config, loaded.weights, &agent);
+    let updater = Updater::new(model, optimiser, None);
+    let mut learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens);
+    let trajectories: Vec<&Trajectory> = episodes.iter().map(|one| &one.trajectory).collect();
+    learner.log_probs(Scorer::Policy, &trajectories, &screens).unwrap()
 }
 
 #[test]
 fn every_token_of_a_long_episode_is_scored_as_it_was_sampled() {
     let config = config(5);
     let loaded = setup::load(&config).unwrap();
-    let played = played(&config, 40, 2, &loaded);
+    let episodes = collected(&config, 40, 2, &loaded);
     let image_token = loaded.agent.image_token;
-    let again = scores(&config, loaded, &played);
-    for (one, again) in played.iter().zip(&again) {
+    let again = scores(&config, loaded, &episodes);
+    for (one, again) in episodes.iter().zip(&again) {
         let trajectory = &one.trajectory;
         assert_eq!((trajectory.steps.len(), trajectory.check()), (40, Ok(())));
         // five, then two more at a time
         let cuts: Vec<(usize, usize)> =
             trajectory.slices.iter().map(|slice| (slice.first_live, slice.end)).collect();
         assert_eq!((cuts.len(), &cuts[..3], cuts[18]), (19, &[(0, 5), (2, 7), (4, 9)][..], (36, 40)));
-        // every said token is trained exactly once
+        // every generated token is trained exactly once
         let trained: usize = trajectory
             .views()
             .map(|slice| trajectory.action_mask(&slice).into_iter().filter(|trained| *trained).count())
@@ -94,18 +91,18 @@ fn every_token_of_a_long_episode_is_scored_as_it_was_sampled() {
         let mean = differences.iter().sum::<f32>() / differences.len() as f32;
         let largest = differences.iter().copied().fold(0.0, f32::max);
         assert!(mean < 1e-5 && largest < 1e-3, "{mean} {largest}");
-        assert!(trajectory.sampler_logp.iter().any(|&logp| logp < -1.0), "words the model is not sure of");
+        assert!(trajectory.sampler_logp.iter().any(|&logp| logp < -1.0), "some tokens are unlikely");
     }
-    assert_ne!(played[0].trajectory.slices, played[1].trajectory.slices);
+    assert_ne!(episodes[0].trajectory.slices, episodes[1].trajectory.slices);
 }
 
-/// A window that holds the whole episode changes nothing in it, to the bit; a hundred turns work in any window.
+/// A window that holds the whole episode does not change it by a bit; a hundred turns work with any window.
 #[test]
 fn an_episode_that_fits_is_one_slice_and_long_ones_fit_any_window() {
-    let whole: Vec<Vec<PlayedEpisode>> = [8, 9, 32]
+    let whole: Vec<Vec<CompletedEpisode>> = [8, 9, 32]
         .map(|most| {
             let config = config(most);
-            played(&config, 8, 2, &setup::load(&config).unwrap())
+            collected(&config, 8, 2, &setup::load(&config).unwrap())
         })
         .into();
     for other in &whole[1..] {
@@ -117,24 +114,24 @@ fn an_episode_that_fits_is_one_slice_and_long_ones_fit_any_window() {
     for (most, turns, slices) in [(1, 12, 12), (20, 100, 9)] {
         let config = config(most);
         let loaded = setup::load(&config).unwrap();
-        let played = played(&config, turns, 1, &loaded);
-        let trajectory = &played[0].trajectory;
+        let episodes = collected(&config, turns, 1, &loaded);
+        let trajectory = &episodes[0].trajectory;
         assert_eq!((trajectory.steps.len(), trajectory.slices.len()), (turns, slices));
-        let again = scores(&config, loaded, &played).remove(0);
+        let again = scores(&config, loaded, &episodes).remove(0);
         assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
     }
 }
 
-/// In every preset that can be computed on a CPU, with a window that advances and with one that need not.
+/// In every preset that runs on a CPU, with a window that advances and with one that does not.
 #[test]
 fn sampler_and_learner_agree_in_every_preset() {
     for preset in ["quick", "paper", "released"] {
         for most in [2, 15] {
             let config = config_of(preset, most);
             let loaded = setup::load(&config).unwrap();
-            let played = played(&config, 5, 1, &loaded);
-            let again = scores(&config, loaded, &played).remove(0);
-            let sampled = &played[0].trajectory.sampler_logp;
+            let episodes = collected(&config, 5, 1, &loaded);
+            let again = scores(&config, loaded, &episodes).remove(0);
+            let sampled = &episodes[0].trajectory.sampler_logp;
             let sum: f32 = again.iter().zip(sampled).map(|(a, b)| (a - b).abs()).sum();
             let mean = sum / sampled.len() as f32;
             assert!(sampled.len() > 40 && mean < 1e-4, "{preset}, {most} screenshots: {mean}");

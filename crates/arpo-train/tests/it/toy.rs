@@ -1,12 +1,13 @@
-//! A desktop that does what a test says, and what is collected on it.
+//! A desktop whose behaviour a test defines, and helpers for collecting on it.
 
 use arpo_core::action::Action;
 use arpo_core::config::Order;
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::Trajectory;
-use arpo_env::environment::{Environment, EnvironmentError, Screen, Stepped, ends_episode};
+use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult, ends_episode};
 use arpo_train::TrainError;
-use arpo_train::collect::{CollectOptions, Collected, Collector, DesktopFactory, GroupPlan, PlanOptions};
+use arpo_train::collect::{CollectOptions, Collected, Collector, GroupPlan, GroupSize, Planner, Worlds};
+use arpo_train::environments::EnvironmentSource;
 use arpo_train::episode::History;
 use arpo_train::policy::ScriptedPolicy;
 use image::{Rgb, RgbImage};
@@ -16,17 +17,17 @@ use std::time::{Duration, Instant};
 
 /// A call that is about to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Occasion {
-    pub(crate) place: usize,
+pub(crate) struct CallContext {
+    pub(crate) slot: usize,
     pub(crate) call: &'static str,
     pub(crate) task: String,
     pub(crate) seed: u64,
     pub(crate) steps: u8,
 }
 
-/// What happens then.
+/// How a desktop behaves in a call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Deed {
+pub(crate) enum Behaviour {
     Well,
     After(Duration),
     Hang,
@@ -38,38 +39,38 @@ pub(crate) enum Deed {
     BadScore,
 }
 
-pub(crate) type Rule = dyn Fn(&Occasion) -> Deed + Send + Sync;
+pub(crate) type Rule = dyn Fn(&CallContext) -> Behaviour + Send + Sync;
 
 struct Toy {
     rule: Arc<Rule>,
-    now: Occasion,
+    now: CallContext,
 }
 
 impl Toy {
-    fn deed(&mut self, call: &'static str) -> Result<Deed, EnvironmentError> {
+    fn behaviour(&mut self, call: &'static str) -> Result<Behaviour, EnvironmentError> {
         self.now.call = call;
-        let deed = (self.rule)(&self.now);
-        match deed {
-            Deed::After(time) => sleep(time),
-            Deed::Hang => sleep(Duration::from_hours(1)),
-            Deed::Break => return Err(EnvironmentError::Broken { reason: "as the test says".into() }),
-            Deed::Panic => panic!("as the test says"),
-            Deed::BadTask => {
+        let behaviour = (self.rule)(&self.now);
+        match behaviour {
+            Behaviour::After(time) => sleep(time),
+            Behaviour::Hang => sleep(Duration::from_hours(1)),
+            Behaviour::Break => return Err(EnvironmentError::Broken { reason: "as the test says".into() }),
+            Behaviour::Panic => panic!("as the test says"),
+            Behaviour::BadTask => {
                 return Err(EnvironmentError::BadTask {
                     task: self.now.task.clone(),
                     reason: "silly".into(),
                 });
             }
-            Deed::Well | Deed::Black | Deed::Small | Deed::BadScore => {}
+            Behaviour::Well | Behaviour::Black | Behaviour::Small | Behaviour::BadScore => {}
         }
-        Ok(deed)
+        Ok(behaviour)
     }
 
-    fn screen(&self, deed: Deed) -> Screen {
+    fn screen(&self, behaviour: Behaviour) -> Screen {
         let grey = (self.now.seed % 100) as u8 + 2 * self.now.steps + 1;
-        let image = match deed {
-            Deed::Black => RgbImage::new(8, 6),
-            Deed::Small => RgbImage::from_pixel(8, 3, Rgb([grey; 3])),
+        let image = match behaviour {
+            Behaviour::Black => RgbImage::new(8, 6),
+            Behaviour::Small => RgbImage::from_pixel(8, 3, Rgb([grey; 3])),
             _ => RgbImage::from_pixel(8, 6, Rgb([grey; 3])),
         };
         Screen { image: Arc::new(image) }
@@ -79,19 +80,19 @@ impl Toy {
 impl Environment for Toy {
     fn reset(&mut self, task: &Task, seed: u64, _: Instant) -> Result<Screen, EnvironmentError> {
         (self.now.task, self.now.seed, self.now.steps) = (task.id.to_string(), seed, 0);
-        let deed = self.deed("reset")?;
-        Ok(self.screen(deed))
+        let behaviour = self.behaviour("reset")?;
+        Ok(self.screen(behaviour))
     }
 
-    fn step(&mut self, action: &Action, _: Instant) -> Result<Stepped, EnvironmentError> {
-        let deed = self.deed("step")?;
+    fn step(&mut self, action: &Action, _: Instant) -> Result<StepResult, EnvironmentError> {
+        let behaviour = self.behaviour("step")?;
         self.now.steps += 1;
-        Ok(Stepped { screen: self.screen(deed), terminated: ends_episode(action), truncated: false })
+        Ok(StepResult { screen: self.screen(behaviour), terminated: ends_episode(action), truncated: false })
     }
 
     fn evaluate(&mut self, _: Instant) -> Result<f64, EnvironmentError> {
-        let deed = self.deed("evaluate")?;
-        Ok(if matches!(deed, Deed::BadScore) { f64::NAN } else { (self.now.seed % 2) as f64 })
+        let behaviour = self.behaviour("evaluate")?;
+        Ok(if matches!(behaviour, Behaviour::BadScore) { f64::NAN } else { (self.now.seed % 2) as f64 })
     }
 
     fn screen_size(&self) -> Option<(u32, u32)> {
@@ -99,17 +100,19 @@ impl Environment for Toy {
     }
 }
 
-pub(crate) fn factory(rule: impl Fn(&Occasion) -> Deed + Send + Sync + 'static) -> Arc<DesktopFactory> {
+pub(crate) fn factory(
+    rule: impl Fn(&CallContext) -> Behaviour + Send + Sync + 'static,
+) -> Arc<dyn EnvironmentSource> {
     let rule: Arc<Rule> = Arc::new(rule);
-    Arc::new(move |place| {
-        let now = Occasion { place, call: "start", task: String::new(), seed: 0, steps: 0 };
+    Arc::new(move |slot| {
+        let now = CallContext { slot, call: "start", task: String::new(), seed: 0, steps: 0 };
         let mut toy = Toy { rule: Arc::clone(&rule), now };
-        toy.deed("start")?;
-        Ok(Box::new(toy))
+        toy.behaviour("start")?;
+        Ok(Box::new(toy) as Box<dyn Environment>)
     })
 }
 
-/// Generous, so that only what never ends is late; a test with hangs sets its own.
+/// Generous deadlines, so that only a call that hangs overruns; a test with hangs sets its own.
 pub(crate) fn options(order: Order) -> CollectOptions {
     let minute = Duration::from_mins(1);
     CollectOptions {
@@ -121,13 +124,14 @@ pub(crate) fn options(order: Order) -> CollectOptions {
         evaluate: minute,
         back_off: Duration::from_millis(1),
         quarantine_after: 3,
-        judge_unparsable: false,
+        evaluate_unparsable: false,
     }
 }
 
 /// Groups of this size, with tasks `task 0`, `task 1`, ...
 pub(crate) fn groups(count: usize, group_size: usize, refills: usize) -> Vec<GroupPlan> {
-    let plan = PlanOptions { seed: 5, iteration: 2, group_size, refills, max_steps: 5 };
+    let planner = Planner { seed: 5, step: 2, worlds: Worlds::Own, faulty: false };
+    let size = GroupSize::new(group_size, refills, 5);
     let task = |number: usize| Task {
         id: TaskId::new(format!("task {number}")),
         instruction: format!("do {number}"),
@@ -135,13 +139,13 @@ pub(crate) fn groups(count: usize, group_size: usize, refills: usize) -> Vec<Gro
         setup: serde_json::Value::Null,
         evaluator: serde_json::Value::Null,
     };
-    (0..count).map(|number| GroupPlan::new(Arc::new(task(number)), number, &plan)).collect()
+    (0..count).map(|number| planner.group(&Arc::new(task(number)), number as u64, size)).collect()
 }
 
-/// Waits for a while that its seed says, then finishes, or says nothing that is an action, or goes on for ever.
+/// Depending on its seed, waits for some turns and then finishes, responds without an action, or never finishes.
 pub(crate) fn policy() -> ScriptedPolicy {
     let script = |history: &History| -> Result<String, TrainError> {
-        let (turn, seed) = (history.answers.len() as u64, history.plan.sampling_seed);
+        let (turn, seed) = (history.responses.len() as u64, history.plan.sampling_seed);
         let last = history.screens.last().map_or(0, |screen| screen.image.get_pixel(0, 0)[0]);
         Ok(match seed % 8 {
             7 if turn == 1 => format!("what is {last}?"),
@@ -154,7 +158,7 @@ pub(crate) fn policy() -> ScriptedPolicy {
 }
 
 pub(crate) fn collect(
-    factory: Arc<DesktopFactory>,
+    factory: Arc<dyn EnvironmentSource>,
     desktops: usize,
     options: CollectOptions,
     groups: Vec<GroupPlan>,
@@ -163,7 +167,7 @@ pub(crate) fn collect(
 }
 
 pub(crate) fn trajectories(collected: &Collected) -> Vec<Vec<Trajectory>> {
-    let episodes = |episodes: &[arpo_train::episode::PlayedEpisode]| {
+    let episodes = |episodes: &[arpo_train::episode::CompletedEpisode]| {
         episodes.iter().map(|one| one.trajectory.clone()).collect()
     };
     collected.groups.iter().map(|group| episodes(&group.episodes)).collect()

@@ -1,0 +1,137 @@
+//! The options of OSWorld's own evaluation script for UI-TARS, under their original names, so that an existing command line
+//! works. Each sets a key of the configuration; options without a meaning here are accepted and ignored.
+
+use crate::Failure;
+use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
+use arpo_train::policy::chat::ChatPolicy;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Number of servers that OSWorld's launcher starts, on consecutive ports.
+const SERVERS: u16 = 8;
+/// Timeout for finding out which of them respond.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The options of OSWorld's script.
+#[derive(Args)]
+#[command(next_help_heading = "Options of OSWorld's script, under their original names")]
+pub(super) struct CompatArguments {
+    /// Ignored: no window is ever shown
+    #[arg(long)]
+    headless: bool,
+    /// Only `screenshot` is supported
+    #[arg(long = "observation_type", value_name = "WHAT")]
+    observation_type: Option<String>,
+    /// Only `pyautogui` is supported
+    #[arg(long = "action_space", value_name = "WHAT")]
+    action_space: Option<String>,
+    /// The same as `--set collect.max_steps=...`
+    #[arg(long = "max_steps", value_name = "TURNS")]
+    max_steps: Option<usize>,
+    /// The same as `--set osworld.give_up_at=...`: the response at this turn counts as giving up
+    #[arg(long = "max_trajectory_length", value_name = "TURNS")]
+    max_trajectory_length: Option<usize>,
+    /// The same as `--set evaluation.temperature=...`
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f64>,
+    /// The same as `--set chat.top_p=...`
+    #[arg(long = "top_p", value_name = "SHARE")]
+    top_p: Option<f64>,
+    /// The same as `--set agent.max_tokens=...`
+    #[arg(long = "max_tokens", value_name = "TOKENS")]
+    max_tokens: Option<usize>,
+    /// The same as `--set collect.desktops=...`
+    #[arg(long = "num_envs", value_name = "DESKTOPS")]
+    num_envs: Option<usize>,
+    /// Seconds to wait after every action; the same as `--set osworld.pause_seconds=...`
+    #[arg(long = "sleep_after_execution", value_name = "SECONDS")]
+    sleep_after_execution: Option<f64>,
+    /// The list of tasks; the same as `--set tasks.list=...`
+    #[arg(long = "test_all_meta_path", value_name = "FILE")]
+    test_all_meta_path: Option<String>,
+    /// The folder of task files; the same as `--set osworld.tasks=...`
+    #[arg(long = "test_config_base_dir", value_name = "DIR")]
+    test_config_base_dir: Option<String>,
+    /// The virtual machine's disk; the same as `--set osworld.desktop=vm --set osworld.vm_disk=...`
+    #[arg(long = "path_to_vm", value_name = "FILE")]
+    path_to_vm: Option<String>,
+    /// The folder for results [default: results]
+    #[arg(long = "result_dir", value_name = "DIR")]
+    pub(super) result_dir: Option<PathBuf>,
+    /// The number of the first trial [default: 0]
+    #[arg(long = "trial-id", value_name = "NUMBER")]
+    pub(super) trial_id: Option<u32>,
+    /// Use chat servers on this host as the policy
+    #[arg(long = "server_ip", value_name = "URL")]
+    server_ip: Option<String>,
+    /// The first of the eight ports to try on that host
+    #[arg(long = "server_port", value_name = "PORT", default_value_t = 9000)]
+    server_port: u16,
+}
+
+impl CompatArguments {
+    /// True if a chat server is the policy.
+    pub(super) fn uses_chat(&self) -> bool {
+        self.server_ip.is_some()
+    }
+
+    /// True if an option was given that only OSWorld has.
+    pub(super) fn is_osworld(&self) -> bool {
+        [&self.test_all_meta_path, &self.test_config_base_dir, &self.path_to_vm, &self.server_ip]
+            .iter()
+            .any(|given| given.is_some())
+    }
+
+    /// Applies the options to the configuration.
+    pub(super) fn apply(&self, config: &mut Config) -> Result<(), Failure> {
+        for (option, value, only) in [
+            ("observation_type", &self.observation_type, "screenshot"),
+            ("action_space", &self.action_space, "pyautogui"),
+        ] {
+            if let Some(value) = value.as_deref().filter(|value| *value != only) {
+                return Err(Failure::usage(format!(
+                    "--{option} {value}: expected {only}, nothing else is supported"
+                )));
+            }
+        }
+        if self.is_osworld() {
+            config.tasks.suite = SuiteChoice::Osworld;
+            // OSWorld's script would fail at unsupported tasks when it reaches them
+            config.osworld.skip_missing = true;
+            if Path::new(&config.osworld.vm_disk).is_file() {
+                config.osworld.desktop = DesktopChoice::Vm;
+            }
+        }
+        set(&mut config.collect.max_steps, self.max_steps.as_ref());
+        set(&mut config.osworld.give_up_at, self.max_trajectory_length.as_ref());
+        set(&mut config.evaluation.temperature, self.temperature.as_ref());
+        set(&mut config.chat.top_p, self.top_p.as_ref());
+        set(&mut config.agent.max_tokens, self.max_tokens.as_ref());
+        set(&mut config.collect.desktops, self.num_envs.as_ref());
+        set(&mut config.osworld.pause_seconds, self.sleep_after_execution.as_ref());
+        set(&mut config.tasks.list, self.test_all_meta_path.as_ref());
+        set(&mut config.osworld.tasks, self.test_config_base_dir.as_ref());
+        if let Some(disk) = &self.path_to_vm {
+            config.osworld.desktop = DesktopChoice::Vm;
+            config.osworld.vm_disk.clone_from(disk);
+        }
+        if let Some(host) = &self.server_ip {
+            // OSWorld's script expects all eight; any of them is enough
+            let ports = (0..SERVERS).map(|offset| self.server_port.saturating_add(offset));
+            let host = host.trim_end_matches('/');
+            let candidates: Vec<String> = ports.map(|port| format!("{host}:{port}/v1")).collect();
+            config.chat.servers =
+                ChatPolicy::available(&candidates, super::key(config).as_deref(), PROBE_TIMEOUT)
+                    .map_err(Failure::failed)?
+                    .join(" ");
+        }
+        Ok(())
+    }
+}
+
+fn set<T: Clone>(key: &mut T, given: Option<&T>) {
+    if let Some(given) = given {
+        key.clone_from(given);
+    }
+}

@@ -1,0 +1,142 @@
+//! The builder that templates make tasks with: random draws, set-up steps, conditions and the instruction.
+
+use crate::evaluator::{Condition, Evaluator, pointer};
+use crate::setup::Step;
+use crate::tasks::words::{Words, words};
+use crate::world::App;
+use arpo_core::random::{Purpose, stream};
+use arpo_core::task::{Task, TaskId};
+use rand::RngExt;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+/// A task under construction.
+#[derive(Debug)]
+pub(crate) struct TaskBuilder {
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) words: &'static Words,
+    pub(crate) pocket: bool,
+    held_out: bool,
+    setup: Vec<Step>,
+    evaluator: Evaluator,
+    instruction: String,
+}
+
+/// A task template.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub(crate) name: &'static str,
+    pub(crate) app: App,
+    pub(crate) make: fn(&mut TaskBuilder),
+}
+
+impl TaskBuilder {
+    fn new(pocket: bool, held_out: bool, seed: u64) -> Self {
+        let rng = stream(seed, Purpose::Tasks, u64::from(pocket), u64::from(held_out));
+        let (setup, evaluator, instruction) = (Vec::new(), Evaluator::default(), String::new());
+        Self { rng, words: words(pocket), pocket, held_out, setup, evaluator, instruction }
+    }
+
+    /// The task of a template and a seed.
+    pub(crate) fn build(template: &Template, pocket: bool, held_out: bool, seed: u64, id: String) -> Task {
+        let mut builder = Self::new(pocket, held_out, seed);
+        (template.make)(&mut builder);
+        builder.initial_windows(template.app);
+        Task {
+            id: TaskId::new(id),
+            instruction: builder.instruction,
+            application: builder.evaluator.front().unwrap_or(template.app).key().to_owned(),
+            setup: serde_json::to_value(builder.setup).expect("steps are plain data"),
+            evaluator: serde_json::to_value(builder.evaluator).expect("conditions are plain data"),
+        }
+    }
+
+    /// Adds what is open at the start: often the application itself, sometimes a message over everything.
+    fn initial_windows(&mut self, app: App) {
+        let mut opened = std::mem::take(&mut self.setup);
+        if !self.pocket {
+            opened.insert(0, Step::Clutter {});
+        }
+        if let Some(wanted) = self.evaluator.front() {
+            // another window must be in front, or the task would be done at the start
+            if let Some(application) =
+                App::ALL.into_iter().find(|other| *other != wanted).filter(|_| !self.pocket)
+            {
+                opened.push(Step::Open { application });
+            }
+        } else if self.rng.random_bool(0.6) {
+            opened.push(Step::Open { application: app });
+        }
+        if self.rng.random_bool(0.12) {
+            let text = self.any(self.words.notices).to_owned();
+            opened.push(Step::Notice { text });
+        }
+        self.setup = opened;
+    }
+
+    /// One of several.
+    pub(crate) fn any<T: Copy>(&mut self, from: &[T]) -> T {
+        *from.choose(&mut self.rng).expect("word lists are not empty")
+    }
+
+    /// Distinct names, from the part of the list reserved for training or for held-out tasks.
+    pub(crate) fn names<const N: usize>(&mut self, from: &'static [&'static str]) -> [&'static str; N] {
+        let middle = (from.len() * 2 / 3).clamp(N, from.len() - N.min(from.len()));
+        let part =
+            if self.held_out && from.len() - middle >= N { &from[middle..] } else { &from[..middle.max(N)] };
+        let mut names = part.to_vec();
+        names.shuffle(&mut self.rng);
+        std::array::from_fn(|index| names[index])
+    }
+
+    /// Sets the instruction, with `{0}`, `{1}`, ... replaced; in the desktop suite one of several phrasings.
+    pub(crate) fn instruct(&mut self, pocket: &str, desktop: &[&str], with: &[&str]) {
+        let phrase = if self.pocket { pocket } else { self.any(desktop) };
+        let mut instruction = phrase.to_owned();
+        for (index, word) in with.iter().enumerate() {
+            instruction = instruction.replace(&format!("{{{index}}}"), word);
+        }
+        self.instruction = instruction;
+    }
+
+    /// Puts something into the world before the start.
+    pub(crate) fn given(&mut self, names: &[&str], value: impl Into<Value>) {
+        self.setup.push(Step::Set { path: pointer(names), value: value.into() });
+    }
+
+    /// Takes something out of the world before the start.
+    pub(crate) fn without(&mut self, names: &[&str]) {
+        self.setup.push(Step::Remove { path: pointer(names) });
+    }
+
+    /// Writes a file before the start.
+    pub(crate) fn file(&mut self, path: &str, content: &str) {
+        self.setup.push(Step::WriteFile { path: path.to_owned(), content: content.to_owned() });
+    }
+
+    /// What must be there at the end.
+    pub(crate) fn goal(&mut self, names: &[&str], value: impl Into<Value>) {
+        self.evaluator.conditions.push(Condition::Equals { path: pointer(names), value: value.into() });
+    }
+
+    /// What must be gone at the end.
+    pub(crate) fn gone(&mut self, names: &[&str]) {
+        self.evaluator.conditions.push(Condition::Absent { path: pointer(names) });
+    }
+
+    /// The window that must be in front at the end.
+    pub(crate) fn in_front(&mut self, application: App) {
+        self.evaluator.conditions.push(Condition::Open { application });
+    }
+
+    /// Each condition counts for a part of the score.
+    pub(crate) fn partial(&mut self) {
+        self.evaluator.partial = true;
+    }
+
+    /// Marks the task as infeasible.
+    pub(crate) fn infeasible(&mut self) {
+        self.evaluator.infeasible = true;
+    }
+}

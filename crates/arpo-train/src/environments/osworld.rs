@@ -1,0 +1,238 @@
+//! OSWorld, as configured: its tasks and desktops.
+
+use super::EnvironmentSource;
+use crate::TrainError;
+use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
+use arpo_core::task::{Task, TaskId};
+use arpo_env::environment::{Environment, EnvironmentError};
+use arpo_osworld::coverage::{missing, runnable};
+use arpo_osworld::download::{Cache, Sources};
+use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
+use arpo_osworld::provider::{
+    Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, TOKEN_VARIABLE, Vm,
+};
+use arpo_osworld::results::record::Trial;
+use arpo_osworld::task::Generation;
+use arpo_osworld::task::suite::{self, SuiteTask};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// The embedded task lists.
+const LISTS: [(&str, &str); 2] = [
+    ("osworld-128", include_str!("../../../../configs/osworld-128.txt")),
+    ("osworld-32", include_str!("../../../../configs/osworld-32.txt")),
+];
+
+/// The task files that a configuration names; an error if one needs something that is not implemented.
+fn files(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+    let mut tasks = listed(config)?;
+    if config.osworld.skip_missing {
+        tasks.retain(|task| missing(&task.task).is_empty());
+    }
+    runnable(tasks).map_err(|error| TrainError::Configuration(error.to_string()))
+}
+
+fn listed(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+    let folder = Path::new(&config.osworld.tasks);
+    if !folder.is_dir() {
+        return Err(TrainError::Configuration(format!(
+            "`osworld.tasks` = {:?}: no such folder; expected the one of OSWorld that holds `examples`",
+            config.osworld.tasks
+        )));
+    }
+    let list = &config.tasks.list;
+    let tasks = match LISTS.iter().find(|(name, _)| name == list) {
+        Some((name, text)) => {
+            let chosen = suite::parse_list(text).map_err(|problem| {
+                TrainError::Configuration(format!("`tasks.list` = {name:?}: {problem}"))
+            })?;
+            suite::load_chosen(folder, chosen)
+        }
+        None => suite::load(folder, (!list.is_empty()).then_some(Path::new(list))),
+    };
+    tasks.map_err(|error| TrainError::Configuration(error.to_string()))
+}
+
+/// The tasks that are left out because they need something that is not implemented, each with what that is.
+pub fn left_out(config: &Config) -> Result<Vec<String>, TrainError> {
+    if !config.osworld.skip_missing {
+        return Ok(vec![]);
+    }
+    let lacking = |SuiteTask { domain, task }: SuiteTask| {
+        let missing: Vec<String> = missing(&task).into_iter().collect();
+        (!missing.is_empty()).then(|| format!("{domain}/{}: {}", task.id, missing.join(", ")))
+    };
+    Ok(listed(config)?.into_iter().filter_map(lacking).collect())
+}
+
+/// The tasks in the common form; their setup and evaluators stay in the task files.
+fn tasks(config: &Config) -> Result<Vec<Task>, TrainError> {
+    let task = |SuiteTask { domain, task }: SuiteTask| Task {
+        id: TaskId::new(task.id),
+        instruction: task.instruction,
+        application: domain,
+        setup: serde_json::Value::Null,
+        evaluator: serde_json::Value::Null,
+    };
+    Ok(files(config)?.into_iter().map(task).collect())
+}
+
+/// OSWorld's tasks, and desktops that share one provider.
+pub struct OsworldSource {
+    config: Config,
+    record: Option<Recorded>,
+    /// Set once it is open.
+    shared: Mutex<Option<Arc<Shared>>>,
+}
+
+impl OsworldSource {
+    /// A source for a configuration; episodes are recorded if there is a trial.
+    pub fn new(config: Config, record: Option<Recorded>) -> Self {
+        Self { config, record, shared: Mutex::default() }
+    }
+
+    /// What its desktops share, created on first use.
+    fn shared(&self) -> Result<Arc<Shared>, TrainError> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = &*shared {
+            return Ok(Arc::clone(shared));
+        }
+        let created = Arc::new(shared_by(&self.config, self.record.clone())?);
+        *shared = Some(Arc::clone(&created));
+        Ok(created)
+    }
+}
+
+impl EnvironmentSource for OsworldSource {
+    fn tasks(&self) -> Result<Vec<Task>, TrainError> {
+        tasks(&self.config)
+    }
+
+    fn is_listed(&self) -> bool {
+        true
+    }
+
+    fn open(&self) -> Result<(), TrainError> {
+        self.shared().map(drop)
+    }
+
+    fn make(&self, _: usize) -> Result<Box<dyn Environment>, EnvironmentError> {
+        let shared = self.shared().map_err(|error| EnvironmentError::Broken { reason: error.to_string() })?;
+        Ok(Box::new(OsworldDesktop::new(shared)))
+    }
+
+    fn close(&self) -> Result<(), TrainError> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.map_or(Ok(()), |shared| {
+            shared.desktops.close().map_err(|error| TrainError::Service(error.to_string()))
+        })
+    }
+}
+
+fn shared_by(config: &Config, record: Option<Recorded>) -> Result<Shared, TrainError> {
+    let wanted = &config.osworld;
+    let problem = |error: &dyn std::fmt::Display| TrainError::Service(error.to_string());
+    let tasks: BTreeMap<String, SuiteTask> =
+        files(config)?.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+    let verified = match wanted.generation {
+        GenerationChoice::Verified => true,
+        GenerationChoice::ArpoEra => false,
+        GenerationChoice::Task => tasks.values().any(|task| task.task.generation == Generation::Verified),
+    };
+    let sources = Sources {
+        offline: wanted.offline,
+        mirror: (!wanted.mirror.is_empty()).then(|| wanted.mirror.clone()),
+        ..Sources::default()
+    };
+    let cache = Cache::new(&wanted.cache, sources).map_err(|error| problem(&error))?;
+    let options =
+        Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted, verified)? };
+    let provider = Provider::new(options).map_err(|error| problem(&error))?;
+    let spares = if provider.starts_fresh() { wanted.spares } else { 0 };
+    let (trial, film) = record.map_or((None, false), |record| (Some(record.trial), record.film));
+    Ok(Shared {
+        tasks,
+        desktops: Spares::new(provider, spares),
+        cache,
+        options: EpisodeOptions { film, ..episode_options(wanted) },
+        trial,
+    })
+}
+
+/// Where episodes are recorded.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The folder of the trial.
+    pub trial: Trial,
+    /// Record a video, too.
+    pub film: bool,
+}
+
+fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, TrainError> {
+    let some = |number: f64| (number > 0.0).then_some(number);
+    let network = match wanted.network {
+        NetworkChoice::Internal => Network::Internal,
+        NetworkChoice::Bridge => Network::Bridge,
+    };
+    Ok(match wanted.desktop {
+        DesktopChoice::Container => Machine::Container(Container {
+            image: wanted.image.clone(),
+            limits: Limits {
+                memory_bytes: some(wanted.memory_gib).map(|gib| (gib * GIB) as u64),
+                cpus: some(wanted.processors),
+                processes: (wanted.processes > 0).then_some(wanted.processes),
+                ..Limits::default()
+            },
+            network,
+            environment: environment(wanted, verified),
+            ..Container::default()
+        }),
+        DesktopChoice::Vm => {
+            Machine::Vm(Vm { image: wanted.vm_image.clone(), ..Vm::new(PathBuf::from(&wanted.vm_disk)) })
+        }
+        DesktopChoice::Running => {
+            let addresses = wanted.running.split_whitespace().map(Addresses::parse);
+            let addresses: Result<Vec<Addresses>, _> = addresses.collect();
+            Machine::Fixed(
+                addresses
+                    .map_err(|error| TrainError::Configuration(format!("`osworld.running`: {error}")))?,
+            )
+        }
+    })
+}
+
+fn environment(wanted: &OsworldConfig, verified: bool) -> Vec<String> {
+    let generation = verified.then(|| "ARPO_DESKTOP_GENERATION=verified".to_owned());
+    let zone = (!wanted.time_zone.is_empty()).then(|| format!("ARPO_TIMEZONE={}", wanted.time_zone));
+    zone.into_iter()
+        .chain(generation)
+        .chain(token(wanted).map(|token| format!("{TOKEN_VARIABLE}={token}")))
+        .collect()
+}
+
+fn token(wanted: &OsworldConfig) -> Option<String> {
+    (!wanted.token.is_empty()).then(|| wanted.token.clone())
+}
+
+fn episode_options(wanted: &OsworldConfig) -> EpisodeOptions {
+    EpisodeOptions {
+        settle: Duration::from_secs_f64(wanted.settle_seconds),
+        pause: Duration::from_secs_f64(wanted.pause_seconds),
+        freeze: wanted.freeze && wanted.desktop != DesktopChoice::Running,
+        calls_tolerated: wanted.calls_tolerated,
+        give_up_at: (wanted.give_up_at > 0).then_some(wanted.give_up_at),
+        generation: match wanted.generation {
+            GenerationChoice::Task => None,
+            GenerationChoice::ArpoEra => Some(Generation::ArpoEra),
+            GenerationChoice::Verified => Some(Generation::Verified),
+        },
+        password: wanted.password.clone(),
+        token: token(wanted),
+        python: (!wanted.python.is_empty()).then(|| PathBuf::from(&wanted.python)),
+        film: false,
+    }
+}

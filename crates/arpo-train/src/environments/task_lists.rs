@@ -1,0 +1,146 @@
+//! The tasks of a configuration: those to train on, unseen ones of the same templates, held-out ones.
+
+use super::{EnvironmentSource, source};
+use crate::TrainError;
+use arpo_core::config::Config;
+use arpo_core::endless::visited;
+use arpo_core::task::{Task, TaskId};
+use arpo_env::tasks::{Suite, is_same_task};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::sync::Arc;
+
+/// The tasks to train on: generated ones, the suite's or the user's own. Of those that are not generated, the ones of
+/// `tasks.list`, or `tasks.count` of them with the applications in turn. For an endless run, the first ones.
+pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+    if config.tasks.are_generated() {
+        return generate(config, &generated_names(config)?);
+    }
+    let source = source(config)?;
+    let all = source.tasks()?;
+    let tasks: Vec<Arc<Task>> = if config.tasks.list.is_empty() || source.is_listed() {
+        all.into_iter().map(Arc::new).collect()
+    } else {
+        listed(config, source.as_ref(), &all)?
+    };
+    let (wanted, available) = (config.tasks.count, tasks.len());
+    if wanted > available {
+        return Err(TrainError::Configuration(format!(
+            "`tasks.count` = {wanted}: there are {available} training tasks"
+        )));
+    }
+    Ok(if wanted == 0 { tasks } else { round_robin(tasks, wanted) })
+}
+
+/// Names of the generated tasks: all of them, or the first of an endless run.
+pub(crate) fn generated_names(config: &Config) -> Result<Vec<TaskId>, TrainError> {
+    let count = config.tasks.generated as u64;
+    if count == 0 {
+        let problem =
+            "`tasks.endless` = true has no list of tasks: expected `tasks.generated` = how many of the first";
+        return Err(TrainError::Configuration(problem.into()));
+    }
+    let numbers = if config.tasks.endless { visited(config.seed, 0..count) } else { (0..count).collect() };
+    let suite = templates(config)?;
+    Ok(numbers.into_iter().map(|number| TaskId::new(suite.generated_name(number))).collect())
+}
+
+/// Generates the tasks of these names.
+fn generate(config: &Config, names: &[TaskId]) -> Result<Vec<Arc<Task>>, TrainError> {
+    let suite = templates(config)?;
+    let tasks = names.iter().filter_map(|name| suite.generated_by_name(name.as_str()));
+    Ok(tasks.map(Arc::new).collect())
+}
+
+fn templates(config: &Config) -> Result<Suite, TrainError> {
+    let problem = "`tasks.suite` = \"osworld\" has no templates: expected \"pocket\" or \"desktop\"";
+    source(config)?.templates().ok_or_else(|| TrainError::Configuration(problem.into()))
+}
+
+/// The training tasks that an agent is evaluated on: all, or `evaluation.tasks` of them, spread evenly over their names
+/// and so over their templates.
+pub fn evaluated_training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+    let wanted = config.evaluation.tasks;
+    if config.tasks.are_generated() {
+        // only these need to be generated
+        let mut names = generated_names(config)?;
+        names.sort();
+        return generate(config, &evenly_spaced(names, wanted));
+    }
+    let mut tasks = training_tasks(config)?;
+    if wanted > 0 {
+        tasks.sort_by(|one, other| one.id.cmp(&other.id));
+    }
+    Ok(evenly_spaced(tasks, wanted))
+}
+
+/// `wanted` items, evenly spaced; all of them if `wanted` is 0 or there are not more.
+fn evenly_spaced<T: Clone>(all: Vec<T>, wanted: usize) -> Vec<T> {
+    if wanted == 0 || wanted >= all.len() {
+        return all;
+    }
+    (0..wanted).map(|number| all[number * all.len() / wanted].clone()).collect()
+}
+
+/// `wanted` tasks, with the applications in turn.
+fn round_robin(tasks: Vec<Arc<Task>>, wanted: usize) -> Vec<Arc<Task>> {
+    let mut queues: BTreeMap<String, VecDeque<Arc<Task>>> = BTreeMap::new();
+    for task in tasks {
+        queues.entry(task.application.clone()).or_default().push_back(task);
+    }
+    let mut chosen = Vec::with_capacity(wanted);
+    while chosen.len() < wanted {
+        chosen.extend(queues.values_mut().filter_map(VecDeque::pop_front));
+    }
+    chosen.truncate(wanted);
+    chosen
+}
+
+/// The unseen tasks of the templates that are trained on; none for OSWorld and for the user's own tasks, which have no
+/// known templates.
+pub fn unseen_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+    let Some(suite) = source(config)?.templates() else { return Ok(vec![]) };
+    if config.tasks.are_generated() {
+        return Ok(suite.unseen_tasks().iter().map(|task| Arc::new(task.clone())).collect());
+    }
+    let trained = training_tasks(config)?;
+    let templates: BTreeSet<String> =
+        trained.iter().filter_map(|task| suite.template_of(task.id.as_str())).collect();
+    let is_trained = |unseen: &Task| trained.iter().any(|task| is_same_task(task, unseen));
+    let unseen = suite.unseen_tasks_of(|template| templates.contains(template), is_trained);
+    Ok(unseen.into_iter().map(Arc::new).collect())
+}
+
+/// The tasks of other templates, which are never trained on.
+pub fn held_out_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+    Ok(source(config)?.held_out().into_iter().map(Arc::new).collect())
+}
+
+/// The embedded task list.
+const QUICK_LIST: (&str, &str) = ("quick", include_str!("../../../../configs/quick-tasks.txt"));
+
+/// The tasks that `tasks.list` names: given or generated ones.
+fn listed(
+    config: &Config,
+    source: &dyn EnvironmentSource,
+    all: &[Task],
+) -> Result<Vec<Arc<Task>>, TrainError> {
+    let path = config.tasks.list.as_str();
+    let text = if path == QUICK_LIST.0 {
+        QUICK_LIST.1.to_owned()
+    } else {
+        fs::read_to_string(path)
+            .map_err(|error| TrainError::Configuration(format!("`tasks.list` = {path:?}: {error}")))?
+    };
+    let templates = source.templates();
+    let names = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    names
+        .map(|name| {
+            let task = all.iter().find(|task| task.id.as_str() == name).cloned();
+            let task = task.or_else(|| templates?.generated_by_name(name));
+            task.map(Arc::new).ok_or_else(|| {
+                TrainError::Configuration(format!("{path}: {name:?} is not one of the training tasks"))
+            })
+        })
+        .collect()
+}

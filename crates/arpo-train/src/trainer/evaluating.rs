@@ -1,0 +1,63 @@
+//! Evaluations during a run: before training, and every `evaluation.every` iterations.
+
+use super::Trainer;
+use super::collecting::report_failure;
+use super::evaluation::{self, EvaluationPlan};
+use super::evaluation_files::{self, EvaluatedSet, EvaluationFile};
+use crate::TrainError;
+use crate::collect::CollectEvent;
+use crate::run::events::{Evaluation, IterationDone, RunEvent};
+
+impl Trainer<'_> {
+    /// Evaluates the agent before training, unless that was done already.
+    pub(super) fn evaluate_before_training(&mut self) -> Result<(), TrainError> {
+        if self.config.evaluation.every == 0 || self.state.evaluations.count > 0 {
+            return Ok(());
+        }
+        let evaluation = self.evaluate(0, true)?;
+        let mut line = serde_json::Map::new();
+        line.insert("iteration".into(), 0.into());
+        line.insert("evaluation/lost".into(), evaluation.lost.into());
+        for (fault, count) in self.new_faults() {
+            line.insert(format!("faults/{}", fault.key()), count.into());
+        }
+        for (suite, success) in &evaluation.suites {
+            line.insert(format!("evaluation/{suite}"), success.mean.into());
+            line.insert(format!("evaluation/{suite}/low"), success.low.into());
+            line.insert(format!("evaluation/{suite}/high"), success.high.into());
+        }
+        self.metrics.append(&line)?;
+        self.save(true)?;
+        let of = self.config.iterations;
+        (self.observer)(RunEvent::IterationDone(IterationDone {
+            of,
+            evaluation: Some(evaluation),
+            ..IterationDone::default()
+        }));
+        Ok(())
+    }
+
+    /// Evaluates the agent as it is after this many iterations.
+    pub(super) fn evaluate(&mut self, iteration: u64, at_an_end: bool) -> Result<Evaluation, TrainError> {
+        let config = self.config;
+        let (mut suites, mut evaluated, mut lost) = (Vec::new(), Vec::new(), 0);
+        for (set, tasks) in self.tasks.evaluated(at_an_end) {
+            let number = set.evaluation_number(iteration);
+            let plan = EvaluationPlan::of(config, number, config.evaluation.samples);
+            let Self { observer, worker, unplayable, .. } = self;
+            let temperature = config.evaluation.temperature;
+            let result = worker.evaluate(tasks, plan, temperature, &mut |event| {
+                if let CollectEvent::Failed(failure) = event {
+                    report_failure(failure, unplayable, observer);
+                }
+            })?;
+            let (name, success) = (set.key().to_owned(), evaluation::overall(&result.tasks));
+            suites.push((name.clone(), success));
+            evaluated.push(EvaluatedSet { name, success, tasks: result.tasks });
+            lost += result.report.lost;
+        }
+        evaluation_files::write(self.folder, &EvaluationFile { iteration, sets: evaluated })?;
+        let best = self.state.evaluations.record(iteration, &suites);
+        Ok(Evaluation { suites, best, lost })
+    }
+}

@@ -1,0 +1,93 @@
+//! The parts of a run, created from its configuration: collector, policy, learner.
+
+use super::setup::{self, Loaded};
+use super::state::RunState;
+use crate::TrainError;
+use crate::base_model;
+use crate::collect::Collector;
+use crate::learner::{Learner, LocalLearner};
+use crate::memory::guarded;
+use crate::memory_plan::{MemoryPlan, Work};
+use crate::policy::RolloutPolicy;
+use crate::run::RunFolder;
+use crate::run::stop::StopSwitch;
+use crate::run::training_state::{MODEL, RestoredModel, load_model};
+use arpo_core::config::{CollectMode, Config, OptimiserConfig};
+use arpo_env::faults::FaultCounts;
+use arpo_model::checkpoint::layout::ParameterLayout;
+use arpo_model::learner::adamw::AdamW;
+use arpo_model::learner::step::Updater;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The parts that a trainer coordinates, independent of their implementations.
+pub struct Parts {
+    /// Collects episodes on the suite's desktops.
+    pub collector: Collector,
+    /// Counts the faults injected into the desktops.
+    pub faults: Arc<FaultCounts>,
+    /// Generates responses.
+    pub policy: Box<dyn RolloutPolicy>,
+    /// Makes the updates.
+    pub learner: Box<dyn Learner>,
+    /// The plan of the device's memory.
+    pub plan: MemoryPlan,
+}
+
+impl Parts {
+    /// Policy and learner in this process, from the base model or from a checkpoint, and the suite's desktops.
+    pub fn local(
+        config: &Config,
+        checkpoint: Option<&Path>,
+        state: &RunState,
+        folder: &RunFolder,
+        stop: &StopSwitch,
+    ) -> Result<Self, TrainError> {
+        // a checkpoint holds the model's dimensions: the base model need not exist any more
+        let dimensions = match checkpoint {
+            Some(checkpoint) => arpo_model::config::read(&checkpoint.join(MODEL))?,
+            None => base_model::dimensions(&config.model.base)?,
+        };
+        let plan = setup::checked_memory(config, &dimensions, Work::Training)?;
+        let reserved = setup::reserved_memory(config, setup::dtype_and_device(config)?.1)?;
+        let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
+        let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
+        let (loaded, optimiser) = match checkpoint {
+            None => {
+                let loaded = setup::load(config)?;
+                let (weights, optimiser) =
+                    guarded("allocating gradients", "nothing else on the device", || {
+                        let weights = loaded.weights.with_gradients(trained);
+                        let optimiser = AdamW::new(&weights, optimiser_config);
+                        Ok((weights, optimiser))
+                    })?;
+                (Loaded { weights, ..loaded }, optimiser)
+            }
+            Some(checkpoint) => {
+                let RestoredModel { config: dimensions, weights, side_files, optimiser } =
+                    load_model(checkpoint, setup::dtype_and_device(config)?, trained, optimiser_config)?;
+                let agent = Arc::new(setup::agent(config, &dimensions, &side_files)?);
+                (Loaded { config: dimensions, weights, side_files, agent }, optimiser)
+            }
+        };
+        let Loaded { config: dimensions, weights, side_files, agent } = loaded;
+        // a synchronous run never samples while it learns: one copy of the weights is enough
+        let shares = config.collect.mode == CollectMode::Synchronous;
+        let sampled_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
+        let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, state.version());
+        let features = config.model.freeze_vision.then(|| policy.engine().features());
+        let faults = Arc::new(FaultCounts::default());
+        let collector = setup::collector(config, &faults)?;
+        let reference = setup::reference(config, &agent)?;
+        let model = setup::learner(config, &dimensions, weights, &agent);
+        let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
+        let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
+            .stopped_by(stop.clone())
+            .with_reference(reference)
+            .with_features(features)
+            .with_side_files(setup::side_files_of(config, side_files))
+            .copying_weights(!shares)
+            .reserving(reserved);
+        Ok(Self { collector, faults, policy: Box::new(policy), learner: Box::new(learner), plan })
+    }
+}
