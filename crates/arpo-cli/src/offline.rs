@@ -98,9 +98,9 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     check_same_inputs(arguments, &folder)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     stop.at_stake("the current epoch");
-    let dimensions = base_model::dimensions(&config.model.base).map_err(Failure::failed)?;
-    let plan = setup::checked_memory(&config, &dimensions, Work::Training).map_err(Failure::failed)?;
-    let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::failed)?;
+    let dimensions = base_model::dimensions(&config.model.base).map_err(Failure::of)?;
+    let plan = setup::checked_memory(&config, &dimensions, Work::Training).map_err(Failure::of)?;
+    let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::of)?;
     let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
     let side_files = setup::side_files_of(&config, side_files);
     let weights = weights.with_gradients(trained);
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let mut done = 0;
     if let Some(found) = folder.resume_point().map_err(Failure::failed)?.checkpoint {
         let state: OfflineState = load_state(&found.path).map_err(Failure::failed)?;
-        let dtype_and_device = setup::dtype_and_device(&config).map_err(Failure::failed)?;
+        let dtype_and_device = setup::dtype_and_device(&config).map_err(Failure::of)?;
         let restored = load_model(&found.path, dtype_and_device, trained, optimiser_config);
         let RestoredModel { weights, optimiser, .. } = restored.map_err(Failure::failed)?;
         done = state.epochs;
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
                 let message = format!("stopped after {} of {epochs} epochs; --resume continues", number - 1);
                 return Err(Failure::Stopped(Some(message)));
             }
-            epoch => epoch.map_err(Failure::failed)?,
+            epoch => epoch.map_err(Failure::of)?,
         };
         let new = NewCheckpoint { step: number as u64, best: false, screens: &BTreeSet::new(), keep: 1 };
         folder

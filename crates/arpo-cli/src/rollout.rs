@@ -46,16 +46,16 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let samples = samples_of(arguments, &folder)?;
     let tasks = task_lists::training_tasks(&config).map_err(Failure::usage)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
-    let model = setup::load(&config).map_err(Failure::failed)?;
+    let model = setup::load(&config).map_err(Failure::of)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::of)?;
     let mut collector = collector.stopped_by(stop);
     let (mut count, mut successes, mut lost, mut interrupted) = (0, 0, 0, false);
     let chunks = || tasks.chunks(config.collect.tasks).zip(0_u64..);
     let left = || chunks().filter(|(_, number)| !episodes::is_written(folder.path(), *number));
     let open: usize = left().map(|(chunk, _)| chunk.len()).sum();
     let total = open * samples;
-    let mut progress = EpisodeProgress::new(total, config.replay.success_above, arguments.quiet);
+    let mut progress = EpisodeProgress::new(total, config.reward.success_above, arguments.quiet);
     for (chunk, number) in left() {
         let plan = EvaluationPlan::of(&config, number, samples);
         let mut event = |event| progress.event(&event);
@@ -64,11 +64,11 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
                 interrupted = true;
                 break;
             }
-            result => result.map_err(Failure::failed)?,
+            result => result.map_err(Failure::of)?,
         };
         let played: Vec<_> = result.episodes.into_iter().flatten().collect();
         for episode in &played {
-            successes += usize::from(episode.trajectory.score > config.replay.success_above);
+            successes += usize::from(config.reward.is_success(episode.trajectory.score));
         }
         count += played.len();
         lost += result.report.lost;

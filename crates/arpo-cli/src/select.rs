@@ -5,7 +5,8 @@ use crate::Failure;
 use crate::config::Layers;
 use crate::resume::resume_or_start;
 use crate::show::EpisodeProgress;
-use arpo_core::selection::{Baseline, SelectionConfig, Verdict, selected_tasks, verdict};
+use arpo_core::config::Config;
+use arpo_core::selection::{Baseline, Verdict, selected_tasks, verdict};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_train::TrainError;
@@ -52,12 +53,12 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
         .filter(|task| !baselines.iter().any(|baseline| baseline.task == task.id))
         .map(Arc::clone)
         .collect();
-    let model = setup::load(&config).map_err(Failure::failed)?;
+    let model = setup::load(&config).map_err(Failure::of)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::failed)?;
+    let collector = setup::collector(&config, &Arc::default()).map_err(Failure::of)?;
     let mut collector = collector.stopped_by(stop);
     let rollouts = config.selection.rollouts_per_task;
-    let success_above = config.selection.success_above;
+    let success_above = config.reward.success_above;
     let mut progress = EpisodeProgress::new(left.len() * rollouts, success_above, arguments.quiet);
     for chunk in left.chunks(config.collect.tasks) {
         let plan = EvaluationPlan::of(&config, baselines.len() as u64, rollouts);
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
                 let message = format!("stopped after {done} of {all} tasks; --resume continues");
                 return Err(Failure::Stopped(Some(message)));
             }
-            result => result.map_err(Failure::failed)?,
+            result => result.map_err(Failure::of)?,
         };
         for TaskScores { task, scores, .. } in result.tasks {
             let baseline = Baseline { task, scores };
@@ -79,11 +80,11 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
     }
     drop(progress);
     let list = folder.path().join("tasks.txt");
-    let selected = selected_tasks(&baselines, &config.selection);
+    let selected = selected_tasks(&baselines, &config.selection, &config.reward);
     let mut names = selected.iter().map(TaskId::as_str).collect::<Vec<_>>().join("\n");
     names.push('\n');
     fs::write(&list, names).map_err(|error| Failure::failed(format!("{}: {error}", list.display())))?;
-    print(&baselines, &config.selection, out)?;
+    print(&baselines, &config, out)?;
     writeln!(out, "{} of {} tasks selected: {}", selected.len(), tasks.len(), list.display())?;
     Ok(())
 }
@@ -104,7 +105,7 @@ fn read_baselines(folder: &RunFolder) -> Result<(Vec<Baseline>, u64), Failure> {
     Ok((baselines, position))
 }
 
-fn print(baselines: &[Baseline], config: &SelectionConfig, out: &mut impl Write) -> Result<(), Failure> {
+fn print(baselines: &[Baseline], config: &Config, out: &mut impl Write) -> Result<(), Failure> {
     let scores: Vec<TaskScores> = baselines
         .iter()
         .map(|Baseline { task, scores }| TaskScores {
@@ -123,7 +124,8 @@ fn print(baselines: &[Baseline], config: &SelectionConfig, out: &mut impl Write)
         (Verdict::AlwaysSolved, "always solved"),
         (Verdict::Undecided, "too few rollouts"),
     ] {
-        let count = baselines.iter().filter(|one| verdict(one, config) == kind).count();
+        let count =
+            baselines.iter().filter(|one| verdict(one, &config.selection, &config.reward) == kind).count();
         if count > 0 {
             writeln!(out, "{count} dropped: {reason}")?;
         }

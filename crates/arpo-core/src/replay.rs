@@ -8,6 +8,7 @@
 
 use crate::loss::LossConfig;
 use crate::loss::policy::Behaviour;
+use crate::reward::RewardConfig;
 use crate::task::TaskId;
 use crate::trajectory::{EpisodeId, PolicyVersion, Trajectory, TrajectoryError};
 use rand::Rng;
@@ -26,9 +27,6 @@ pub struct ReplayConfig {
     /// Maximum number of successes stored per task; the oldest is evicted first.
     #[schemars(range(min = 1, max = 100_000))]
     pub capacity: usize,
-    /// A trajectory is stored if its score is above this.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub success_above: f64,
     /// A group has failed if the mean of its scores is below this and `fail_std_below` holds.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub fail_mean_below: f64,
@@ -56,7 +54,6 @@ impl Default for ReplayConfig {
         Self {
             enabled: true,
             capacity: 8,
-            success_above: 0.1,
             fail_mean_below: 0.2,
             fail_std_below: 0.05,
             slot: ReplaySlot::First,
@@ -214,6 +211,7 @@ impl ReplayBuffer {
         rollouts: Vec<Arc<Trajectory>>,
         now: PolicyVersion,
         config: &ReplayConfig,
+        reward: &RewardConfig,
         random: &mut impl Rng,
     ) -> (Vec<Member>, ReplayReport) {
         let fresh: Vec<_> = rollouts.into_iter().filter(|rollout| rollout.outcome.is_trainable()).collect();
@@ -230,7 +228,7 @@ impl ReplayBuffer {
         if report.all_failed {
             report.injected = self.inject(&mut group, task, now, config, random);
         }
-        (report.stored, report.evicted) = self.store(task, fresh, config);
+        (report.stored, report.evicted) = self.store(task, fresh, config, reward);
         (group, report)
     }
 
@@ -272,9 +270,15 @@ impl ReplayBuffer {
         slots.into_iter().zip(drawn).map(put).collect()
     }
 
-    fn store(&mut self, task: &TaskId, fresh: Vec<Arc<Trajectory>>, config: &ReplayConfig) -> (usize, usize) {
+    fn store(
+        &mut self,
+        task: &TaskId,
+        fresh: Vec<Arc<Trajectory>>,
+        config: &ReplayConfig,
+        reward: &RewardConfig,
+    ) -> (usize, usize) {
         let successes: Vec<_> =
-            fresh.into_iter().filter(|rollout| rollout.score > config.success_above).collect();
+            fresh.into_iter().filter(|rollout| reward.is_success(rollout.score)).collect();
         if successes.is_empty() {
             return (0, 0);
         }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RewardConfig {
+    /// An episode is a success if its score is above this: for replay, task selection, effort, and in every report.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub success_above: f64,
     /// Weight of the format reward, which is -1 for an episode with an unparsable response and 0 otherwise.
     /// The paper uses 1.0, the released code 0.5.
     #[schemars(range(min = 0.0, max = 10.0))]
@@ -18,7 +21,14 @@ pub struct RewardConfig {
 
 impl Default for RewardConfig {
     fn default() -> Self {
-        Self { format_weight: 0.5, judge_unparsable: false }
+        Self { success_above: 0.1, format_weight: 0.5, judge_unparsable: false }
+    }
+}
+
+impl RewardConfig {
+    /// Whether a score counts as a success.
+    pub fn is_success(&self, score: f64) -> bool {
+        score > self.success_above
     }
 }
 

@@ -1,6 +1,7 @@
 //! Task selection: the paper's selection by baseline rollouts, and sampling weights that depend on a task's recent success
 //! during training.
 
+use crate::reward::RewardConfig;
 use crate::sampler::SamplingConfig;
 use crate::task::TaskId;
 use schemars::JsonSchema;
@@ -13,16 +14,13 @@ pub struct SelectionConfig {
     /// Rollouts of the base model per task (the paper: 16).
     #[schemars(range(min = 1, max = 10_000))]
     pub rollouts_per_task: usize,
-    /// A rollout is a success if its score is above this.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub success_above: f64,
     /// Also drop tasks whose rollouts all succeed: they carry no learning signal.
     pub drop_always_solved: bool,
 }
 
 impl Default for SelectionConfig {
     fn default() -> Self {
-        Self { rollouts_per_task: 16, success_above: 0.1, drop_always_solved: false }
+        Self { rollouts_per_task: 16, drop_always_solved: false }
     }
 }
 
@@ -51,9 +49,9 @@ pub enum Verdict {
 }
 
 /// The verdict on one task.
-pub fn verdict(baseline: &Baseline, config: &SelectionConfig) -> Verdict {
+pub fn verdict(baseline: &Baseline, config: &SelectionConfig, reward: &RewardConfig) -> Verdict {
     let rollouts = baseline.scores.len();
-    let successes = baseline.scores.iter().filter(|&&score| score > config.success_above).count();
+    let successes = baseline.scores.iter().filter(|&&score| reward.is_success(score)).count();
     match successes {
         0 if rollouts < config.rollouts_per_task => Verdict::Undecided,
         0 => Verdict::NeverSolved,
@@ -63,8 +61,12 @@ pub fn verdict(baseline: &Baseline, config: &SelectionConfig) -> Verdict {
 }
 
 /// The tasks to train on, in the order given.
-pub fn selected_tasks(baselines: &[Baseline], config: &SelectionConfig) -> Vec<TaskId> {
-    let kept = |baseline: &&Baseline| verdict(baseline, config) == Verdict::Kept;
+pub fn selected_tasks(
+    baselines: &[Baseline],
+    config: &SelectionConfig,
+    reward: &RewardConfig,
+) -> Vec<TaskId> {
+    let kept = |baseline: &&Baseline| verdict(baseline, config, reward) == Verdict::Kept;
     baselines.iter().filter(kept).map(|baseline| baseline.task.clone()).collect()
 }
 
@@ -99,11 +101,12 @@ mod tests {
             baseline("few, but solved", &[1.0]),
             baseline("none", &[]),
         ];
-        let verdicts = |config: &SelectionConfig| tasks.each_ref().map(|task| verdict(task, config));
+        let reward = RewardConfig::default();
+        let verdicts = |config: &SelectionConfig| tasks.each_ref().map(|task| verdict(task, config, &reward));
         assert_eq!(verdicts(&config), [Kept, NeverSolved, Kept, Undecided, Kept, Undecided]);
         let strict = SelectionConfig { drop_always_solved: true, ..config };
         assert_eq!(verdicts(&strict), [Kept, NeverSolved, AlwaysSolved, Undecided, AlwaysSolved, Undecided]);
-        assert_eq!(selected_tasks(&tasks, &strict), [TaskId::new("sometimes")]);
+        assert_eq!(selected_tasks(&tasks, &strict, &reward), [TaskId::new("sometimes")]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::ops::Range;
 #[serde(transparent)]
 pub struct TokenId(pub u32);
 
-/// The version of the weights that acted: the number of updates so far; the base model is version 0.
+/// The version of the weights that acted: the number of iterations done; the base model is version 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PolicyVersion(pub u64);

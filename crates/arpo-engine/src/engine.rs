@@ -94,8 +94,8 @@ pub enum EngineError {
     /// The model's logits are NaN or infinite.
     #[error("the model's logits are not finite: its weights are corrupt, or a temperature is too small")]
     NonFinite,
-    /// Weights or cache cannot change while requests are running.
-    #[error("the weights cannot change while {0} requests are running")]
+    /// Weights and cache cannot change while requests are pending.
+    #[error("weights and KV cache cannot change while {0} requests are pending")]
     Busy(usize),
 }
 

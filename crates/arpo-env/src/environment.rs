@@ -1,6 +1,6 @@
-//! The contract of every environment: reset, step, evaluate, each with a deadline.
+//! The interface of every environment: reset, step, evaluate, each with a deadline.
 //!
-//! It is the same for the embedded desktop, browsers, containers and virtual machines. An environment knows nothing of
+//! It is the same for the embedded desktop, containers and virtual machines. An environment knows nothing of
 //! models or tokens. The coordinates of its actions are pixels of ITS screen: a caller that shows the model a resized
 //! screenshot converts them first. The caller also enforces step limits.
 

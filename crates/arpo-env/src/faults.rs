@@ -197,7 +197,7 @@ impl<E: Environment> Environment for FaultyDesktop<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
+    use crate::conformance::Conformance;
     use crate::embedded::EmbeddedDesktop;
     use crate::tasks::{Split, Suite};
 
@@ -215,8 +215,8 @@ mod tests {
     fn without_faults_it_is_what_it_wraps() {
         let tasks = Suite::Pocket.tasks(Split::Train);
         let (task, other_task) = (tasks[0].clone(), tasks[1].clone());
-        let contract = Contract { task, other_task, call: Duration::from_mins(1) };
-        assert_eq!(contract.check(|| desktop(FaultsConfig::default()).0), Ok(()));
+        let conformance = Conformance { task, other_task, call: Duration::from_mins(1) };
+        assert_eq!(conformance.check(|| desktop(FaultsConfig::default()).0), Ok(()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Environments: the contract they all keep, and the embedded desktop with its applications, tasks and oracle.
 
 pub(crate) mod apps;
-pub mod contract;
+pub mod conformance;
 pub mod desktop;
 pub(crate) mod draw;
 pub mod embedded;

@@ -88,14 +88,20 @@ pub fn assemble(
         deviations.push(deviation(&before));
         report.groups += 1;
         report.spread += usize::from(has_spread(&before));
-        let solved = |trajectory: &Arc<Trajectory>| trajectory.score > config.replay.success_above;
+        let solved = |trajectory: &Arc<Trajectory>| config.reward.is_success(trajectory.score);
         report.all_solved +=
             usize::from(!group.trajectories.is_empty() && group.trajectories.iter().all(solved));
         report.all_failed +=
             usize::from(!group.trajectories.is_empty() && !group.trajectories.iter().any(solved));
         let mut random = stream(config.seed, Purpose::Replay, iteration, number as u64);
-        let (members, replay) =
-            buffer.exchange(&group.task, group.trajectories, version, &config.replay, &mut random);
+        let (members, replay) = buffer.exchange(
+            &group.task,
+            group.trajectories,
+            version,
+            &config.replay,
+            &config.reward,
+            &mut random,
+        );
         report.replay_ages.extend(replay.injected.iter().map(|injection| injection.age));
         let rewards = rewards(members.iter().map(|member| member.trajectory.as_ref()), config);
         let informative = has_spread(&rewards);

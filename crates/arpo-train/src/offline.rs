@@ -76,7 +76,7 @@ impl<'a> Offline<'a> {
     ) -> Result<Self, TrainError> {
         let trajectories: Vec<&Trajectory> =
             episodes.iter().map(Arc::as_ref).filter(|one| one.trained_tokens() > 0).collect();
-        let succeeded = |at: &usize| trajectories[*at].score > config.replay.success_above;
+        let succeeded = |at: &usize| config.reward.is_success(trajectories[*at].score);
         let all = 0..trajectories.len();
         let units = match method {
             Method::Rejection => all.filter(succeeded).map(|at| vec![at]).collect(),
@@ -184,7 +184,7 @@ impl<'a> Offline<'a> {
                 known.loss += share * loss.value;
                 known.gradients.extend([share * loss.chosen_gradient, share * loss.rejected_gradient]);
             } else {
-                let desirable = together[first].score > self.config.replay.success_above;
+                let desirable = self.config.reward.is_success(together[first].score);
                 let (loss, gradient) = kto_loss(&sample(first), desirable, point, &self.config.offline.kto);
                 known.loss += share * loss;
                 known.gradients.push(share * gradient);

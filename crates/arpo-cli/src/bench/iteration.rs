@@ -282,7 +282,7 @@ impl Bench {
             score: batch.report.score,
             prompt_computed: (after.computed - before.computed).saturating_sub(drawn),
             prompt_found: after.cache_hits - before.cache_hits,
-            found_share: report.found_share(),
+            found_share: report.cache_hit_rate(),
             learnt_episodes: batch.samples.len(),
             learnt_tokens: learnt.tokens,
             updates: learnt.updates,

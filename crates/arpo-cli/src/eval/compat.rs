@@ -123,8 +123,7 @@ impl CompatArguments {
             let candidates: Vec<String> = ports.map(|port| format!("{host}:{port}/v1")).collect();
             config.chat.servers =
                 ChatPolicy::available(&candidates, super::key(config).as_deref(), PROBE_TIMEOUT)
-                    .map_err(Failure::failed)?
-                    .join(" ");
+                    .map_err(Failure::failed)?;
         }
         Ok(())
     }

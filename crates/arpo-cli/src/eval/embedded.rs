@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
     let is_done = |task: &Task| done.iter().any(|scores| scores.task == task.id);
     let left = tasks.iter().filter(|task| !is_done(task)).count();
     let mut progress =
-        EpisodeProgress::new(left * samples, config.selection.success_above, arguments.output.quiet);
+        EpisodeProgress::new(left * samples, config.reward.success_above, arguments.output.quiet);
     let mut event = |event: CollectEvent| {
         progress.event(&event);
         if let Some(log) = &mut log {
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         success: overall(&tasks),
         parts: task_sets::success(&sets, &tasks),
         pass_at: ks
-            .filter_map(|k| Some((k, mean_pass_at(k, &tasks, config.selection.success_above)?)))
+            .filter_map(|k| Some((k, mean_pass_at(k, &tasks, config.reward.success_above)?)))
             .collect(),
         applications: by_application(&tasks),
         histogram: histogram(&tasks).to_vec(),

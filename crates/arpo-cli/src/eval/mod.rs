@@ -179,7 +179,7 @@ fn key(config: &Config) -> Option<String> {
 fn chat(config: &Config, greedy: bool) -> ChatPolicy {
     let chat = &config.chat;
     let options = ChatOptions {
-        servers: chat.servers.split_whitespace().map(|url| url.trim_end_matches('/').to_owned()).collect(),
+        servers: chat.servers.iter().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         model: chat.model.clone(),
         key: key(config),
         temperature: if greedy { 0.0 } else { config.evaluation.temperature },
@@ -210,7 +210,7 @@ fn policy(
         PolicyName::Oracle => scripted(|_| Scripted::oracle())?,
         PolicyName::Clumsy => scripted(|seed| Scripted::clumsy(seed, CLUMSINESS))?,
         PolicyName::Random => scripted(Scripted::random)?,
-        PolicyName::Chat if config.chat.servers.trim().is_empty() => {
+        PolicyName::Chat if config.chat.servers.is_empty() => {
             return Err(Failure::usage("`chat.servers` is empty: expected http://host:port/v1"));
         }
         PolicyName::Chat => Box::new(chat(config, arguments.greedy)),

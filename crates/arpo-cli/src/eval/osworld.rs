@@ -59,7 +59,7 @@ impl OsworldArguments {
         if !self.vm.is_empty() {
             config.tasks.suite = SuiteChoice::Osworld;
             config.osworld.desktop = DesktopChoice::Running;
-            config.osworld.running = self.vm.join(" ");
+            config.osworld.running.clone_from(&self.vm);
             // a desktop runs one episode at a time
             config.collect.desktops = config.collect.desktops.min(self.vm.len());
         }

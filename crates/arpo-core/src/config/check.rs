@@ -1,7 +1,7 @@
 //! Checks a layer against the schema of the configuration and describes the first mistake in one line.
 //!
-//! It supports only what our own schema uses: tables, numbers with bounds, strings (free or from a list), booleans. It is
-//! not a general JSON Schema validator.
+//! It supports only what our own schema uses: tables, numbers with bounds, strings (free or from a list), booleans, lists of
+//! strings. It is not a general JSON Schema validator.
 
 use super::Config;
 use schemars::Schema;
@@ -13,6 +13,23 @@ use toml::{Table, Value};
 pub(super) fn schema() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<Config>()
+}
+
+/// Makes a list of one of every string that is given for a list, as `--set chat.servers=URL` does.
+pub(super) fn wrap_lists(layer: &mut Table) {
+    fn wrap(table: &mut Table, schema: &Json) {
+        for (key, schema) in properties(schema) {
+            match table.get_mut(key) {
+                Some(Value::Table(table)) => wrap(table, schema),
+                Some(value @ Value::String(_)) if schema["type"] == "array" => {
+                    let one = std::mem::replace(value, Value::Boolean(false));
+                    *value = Value::Array(vec![one]);
+                }
+                _ => {}
+            }
+        }
+    }
+    wrap(layer, schema().as_value());
 }
 
 /// The first mistake in a layer: the key, the value, and what would be right.
@@ -48,7 +65,11 @@ fn check_value(path: &str, value: &Value, schema: &Json, root: &Json) -> Result<
         Value::String(text) => {
             schema["type"] == "string" || choices(schema).iter().any(|(choice, _)| choice == text)
         }
-        Value::Datetime(_) | Value::Array(_) | Value::Table(_) => false,
+        Value::Array(items) => {
+            schema["type"] == "array"
+                && items.iter().all(|item| check_value(path, item, &schema["items"], root).is_ok())
+        }
+        Value::Datetime(_) | Value::Table(_) => false,
     };
     if fits { Ok(()) } else { Err(wrong(path, value, &expected(schema))) }
 }
@@ -76,6 +97,7 @@ pub(super) fn expected(schema: &Json) -> String {
     let kind = match schema["type"].as_str() {
         Some("boolean") => return "true or false".into(),
         Some("string") => return "a string".into(),
+        Some("array") => return "a list of strings".into(),
         Some("integer") => "a whole number",
         Some("number") => "a number",
         _ => {

@@ -59,9 +59,11 @@ impl Layer {
 pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     let mut merged = Table::new();
     for layer in layers {
-        check::against_schema(&layer.table)
+        let mut table = layer.table.clone();
+        check::wrap_lists(&mut table);
+        check::against_schema(&table)
             .map_err(|problem| ConfigError { layer: layer.name.clone(), problem })?;
-        merge(&mut merged, layer.table.clone());
+        merge(&mut merged, table);
     }
     let whole = |problem: String| ConfigError { layer: "configuration".into(), problem };
     let config: Config = Value::Table(merged).try_into().map_err(|error: toml::de::Error| {

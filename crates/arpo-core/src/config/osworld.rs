@@ -20,8 +20,8 @@ pub struct OsworldConfig {
     pub vm_image: String,
     /// The disk of the virtual machine.
     pub vm_disk: String,
-    /// Desktops that are already running, as `http://host:port`, separated by spaces.
-    pub running: String,
+    /// Desktops that are already running, as `http://host:port`.
+    pub running: Vec<String>,
     /// The bearer token for their servers; empty for none.
     pub token: String,
     /// The cache of downloaded task files. A cache of OSWorld's own can be used as it is.
@@ -78,7 +78,7 @@ impl Default for OsworldConfig {
             image: "arpo-desktop:latest".into(),
             vm_image: "happysixd/osworld-docker".into(),
             vm_disk: "docker_vm_data/Ubuntu.qcow2".into(),
-            running: String::new(),
+            running: vec![],
             token: String::new(),
             cache: "cache".into(),
             offline: false,
@@ -139,8 +139,8 @@ pub enum GenerationChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatConfig {
-    /// Base URLs of OpenAI-compatible servers, separated by spaces.
-    pub servers: String,
+    /// Base URLs of OpenAI-compatible servers.
+    pub servers: Vec<String>,
     /// The name of the model on the server.
     pub model: String,
     /// The environment variable that holds the API key, if the server needs one.
@@ -166,7 +166,7 @@ pub struct ChatConfig {
 impl Default for ChatConfig {
     fn default() -> Self {
         Self {
-            servers: "http://127.0.0.1:9000/v1".into(),
+            servers: vec!["http://127.0.0.1:9000/v1".into()],
             model: "ui-tars".into(),
             key_variable: "OPENAI_API_KEY".into(),
             top_p: 1.0,

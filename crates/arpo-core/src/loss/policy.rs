@@ -122,9 +122,9 @@ pub struct LossStatistics {
     /// How many tokens.
     pub tokens: usize,
     /// Tokens whose gradient the low or high clip removed.
-    pub clipped_higher: usize,
+    pub clipped: usize,
     /// Tokens whose gradient the dual clip removed.
-    pub clipped_lower: usize,
+    pub clipped_dual: usize,
     /// Sum of old - new.
     pub old_minus_new: f64,
     /// Sum of the KL estimates against the reference model.
@@ -137,13 +137,13 @@ pub struct LossStatistics {
 
 impl LossStatistics {
     /// Fraction of tokens clipped by the low or high clip.
-    pub fn clip_fraction_higher(&self) -> f64 {
-        self.per_token(self.clipped_higher as f64)
+    pub fn clip_fraction(&self) -> f64 {
+        self.per_token(self.clipped as f64)
     }
 
     /// Fraction of tokens clipped by the dual clip.
-    pub fn clip_fraction_lower(&self) -> f64 {
-        self.per_token(self.clipped_lower as f64)
+    pub fn clip_fraction_dual(&self) -> f64 {
+        self.per_token(self.clipped_dual as f64)
     }
 
     /// How far the policy has moved in the update: mean of old - new.
@@ -169,8 +169,8 @@ impl LossStatistics {
     /// Adds another micro-batch's sums.
     pub fn add(&mut self, other: &Self) {
         self.tokens += other.tokens;
-        self.clipped_higher += other.clipped_higher;
-        self.clipped_lower += other.clipped_lower;
+        self.clipped += other.clipped;
+        self.clipped_dual += other.clipped_dual;
         self.old_minus_new += other.old_minus_new;
         self.reference_kl += other.reference_kl;
         self.importance += other.importance;
@@ -204,9 +204,9 @@ pub fn sample_loss(
 ) -> (f64, Vec<f32>, LossStatistics) {
     let tokens = sample.new_logp.len();
     assert_eq!(sample.old_logp.len(), tokens, "number of old log-probabilities");
-    let tied = config.kl_coefficient > 0.0;
-    let reference = sample.reference_logp.filter(|_| tied);
-    assert!(!tied || reference.is_some(), "a KL term needs the reference's log-probabilities");
+    let has_kl = config.kl_coefficient > 0.0;
+    let reference = sample.reference_logp.filter(|_| has_kl);
+    assert!(!has_kl || reference.is_some(), "a KL term needs the reference's log-probabilities");
     assert!(reference.is_none_or(|logps| logps.len() == tokens), "number of reference log-probabilities");
     assert!(sample.behaviour.is_none_or(|b| b.logp.len() == tokens), "number of behaviour log-probabilities");
 
@@ -235,8 +235,8 @@ pub fn sample_loss(
         }
         value += scale * token_value;
         gradient.push((scale * token_gradient) as f32);
-        statistics.clipped_higher += usize::from(clipped.higher);
-        statistics.clipped_lower += usize::from(clipped.lower);
+        statistics.clipped += usize::from(clipped.higher);
+        statistics.clipped_dual += usize::from(clipped.lower);
         statistics.old_minus_new += old - new;
         statistics.importance += weight;
     }

@@ -45,7 +45,7 @@ fn presets_hold_the_published_constants() {
     for config in [&paper, &released] {
         assert_eq!((config.loss.clip_low, config.loss.clip_high), (0.2, 0.3));
         assert_eq!((config.collect.tasks, config.collect.group_size, config.collect.max_steps), (16, 8, 15));
-        assert_eq!((config.replay.capacity, config.replay.success_above), (8, 0.1));
+        assert_eq!((config.replay.capacity, config.reward.success_above), (8, 0.1));
         assert_eq!((config.replay.fail_mean_below, config.replay.fail_std_below), (0.2, 0.05));
         assert_eq!((config.optimiser.learning_rate, config.optimiser.max_grad_norm), (1e-6, 1.0));
         assert_eq!((config.agent.max_screenshots, config.loss.kl_coefficient), (15, 0.0));
@@ -84,9 +84,20 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
             "`loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?",
         ),
         ("clip_high=0.3", "`clip_high` = 0.3: there is no such key; did you mean `loss.clip_high`?"),
+        // keys of older versions
+        (
+            "replay.success_above=0.5",
+            "`replay.success_above` = 0.5: there is no such key; did you mean `reward.success_above`?",
+        ),
+        (
+            "selection.success_above=0.5",
+            "`selection.success_above` = 0.5: there is no such key; did you mean `reward.success_above`?",
+        ),
+        ("chat.servers=[1]", "`chat.servers` = [1]: expected a list of strings"),
+        ("chat.servers=3", "`chat.servers` = 3: expected a list of strings"),
         (
             "reward.zzz=1",
-            "`reward.zzz` = 1: there is no such key; expected one of format_weight, judge_unparsable",
+            "`reward.zzz` = 1: there is no such key; expected one of success_above, format_weight, judge_unparsable",
         ),
         ("loss.clip_high=wide", "`loss.clip_high` = \"wide\": expected a number from 0 to 100"),
         ("loss.clip_low=1.5", "`loss.clip_low` = 1.5: expected a number from 0 to 0.99"),
@@ -96,7 +107,10 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
         ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 2 to 10000"),
         ("replay.enabled=1", "`replay.enabled` = 1: expected true or false"),
         ("advantage.kind=gae", "`advantage.kind` = \"gae\": expected one of \"grpo\", \"dr_grpo\", \"rloo\""),
-        ("reward=1", "`reward` = 1: expected a section with the keys format_weight, judge_unparsable"),
+        (
+            "reward=1",
+            "`reward` = 1: expected a section with the keys success_above, format_weight, judge_unparsable",
+        ),
         ("seed.x=1", "`seed` = { x = 1 }: expected a whole number from 0 to 4294967295"),
         (
             "beta=1",
@@ -107,6 +121,14 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
     ] {
         assert_eq!(set(assignment).unwrap_err(), format!("--set {assignment}: {message}"));
     }
+}
+
+#[test]
+fn lists_are_lists_or_a_single_string() {
+    let servers = |assignment: &str| set(assignment).unwrap().chat.servers;
+    assert_eq!(servers(r#"chat.servers=["http://a/v1", "http://b/v1"]"#), ["http://a/v1", "http://b/v1"]);
+    assert_eq!(servers("chat.servers=http://a/v1"), ["http://a/v1"]);
+    assert!(servers("chat.servers=[]").is_empty());
 }
 
 #[test]

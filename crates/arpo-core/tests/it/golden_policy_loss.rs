@@ -156,8 +156,8 @@ fn golden_token_mean_loss() {
         let loss = case.loss(&case.config(Normaliser::Token));
         let expected = &case.token_mean;
         assert_close(loss.value, expected.loss, case.loss_scale(), "loss");
-        assert_close(loss.statistics.clip_fraction_higher(), expected.clipfrac_higher, 0.0, "clipped higher");
-        assert_close(loss.statistics.clip_fraction_lower(), expected.clipfrac_lower, 0.0, "clipped lower");
+        assert_close(loss.statistics.clip_fraction(), expected.clipfrac_higher, 0.0, "clipped higher");
+        assert_close(loss.statistics.clip_fraction_dual(), expected.clipfrac_lower, 0.0, "clipped lower");
         let moved =
             case.mean_over_tokens(|row, token| (case.old_logp[row][token] - case.new_logp[row][token]).abs());
         assert_close(loss.statistics.policy_kl(), expected.ppo_kl, moved, "policy kl");

@@ -3,6 +3,7 @@
 use crate::golden::read;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Origin, ReplayBuffer, ReplayConfig, all_failed};
+use arpo_core::reward::RewardConfig;
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion, Trajectory};
 use serde::Deserialize;
@@ -65,7 +66,8 @@ fn golden_replay_streams() {
             assert_eq!(ids, group.ids);
 
             let mut random = stream(0, Purpose::Replay, group.iteration, number as u64);
-            let (members, report) = buffer.exchange(&task, rollouts, now, &config, &mut random);
+            let (members, report) =
+                buffer.exchange(&task, rollouts, now, &config, &RewardConfig::default(), &mut random);
 
             assert_eq!(report.all_failed, group.all_failed);
             let injected = group.all_failed && !group.replay_candidates.is_empty();

@@ -3,6 +3,7 @@
 use arpo_core::loss::LossConfig;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Member, Origin, ReplayBuffer, ReplayConfig, ReplaySlot};
+use arpo_core::reward::RewardConfig;
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{
     EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
@@ -71,7 +72,14 @@ fn run(
         let task = TaskId::new(format!("task {task}"));
         let mut random = stream(5, Purpose::Replay, iteration, 0);
         let rollouts = rollouts(&task, iteration, scores);
-        let (members, _) = buffer.exchange(&task, rollouts, PolicyVersion(iteration), config, &mut random);
+        let (members, _) = buffer.exchange(
+            &task,
+            rollouts,
+            PolicyVersion(iteration),
+            config,
+            &RewardConfig::default(),
+            &mut random,
+        );
         look(&task, scores, &members, &mut buffer);
     }
     buffer
@@ -85,7 +93,7 @@ proptest! {
         run(&groups, &config, |task, scores, _, buffer| {
             let kept = expected.entry(task.clone()).or_default();
             for (index, &score) in scores.iter().enumerate() {
-                if score > config.success_above {
+                if RewardConfig::default().is_success(score) {
                     kept.push(EpisodeId::new(iteration, task, index).to_string());
                 }
             }
@@ -110,7 +118,7 @@ proptest! {
                 if let Origin::Replayed { age } = member.origin {
                     replayed += 1;
                     assert_eq!(&member.trajectory.task, task);
-                    assert!(member.trajectory.score > config.success_above);
+                    assert!(RewardConfig::default().is_success(member.trajectory.score));
                     assert_eq!(age, iteration - member.trajectory.policy_version.0);
                     assert!(age > 0 && (config.max_age == 0 || age <= config.max_age));
                 }
@@ -169,7 +177,14 @@ fn a_trajectory_of_another_task_is_rejected() {
     let mut buffer = ReplayBuffer::default();
     let mut random = stream(0, Purpose::Replay, 0, 0);
     let foreign = rollouts(&TaskId::new("b"), 0, &[1.0]);
-    buffer.exchange(&TaskId::new("a"), foreign, PolicyVersion(0), &ReplayConfig::default(), &mut random);
+    buffer.exchange(
+        &TaskId::new("a"),
+        foreign,
+        PolicyVersion(0),
+        &ReplayConfig::default(),
+        &RewardConfig::default(),
+        &mut random,
+    );
     assert_eq!(
         buffer.check().unwrap_err().to_string(),
         "replay buffer: episode 0:b:0 of task b is stored under task a"

@@ -2,7 +2,7 @@
 
 use crate::later;
 use arpo_core::task::{Task, TaskId};
-use arpo_env::contract::Contract;
+use arpo_env::conformance::Conformance;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen};
 use arpo_env::look::ScreenOptions;
@@ -21,12 +21,12 @@ fn in_every_profile() {
     ] {
         let tasks = suite.tasks(Split::Train);
         for task in [0, 2, 10, 20, 24].map(|index| &tasks[index]) {
-            let contract = Contract {
+            let conformance = Conformance {
                 task: task.clone(),
                 other_task: suite.tasks(Split::HeldOut)[5].clone(),
                 call: Duration::from_mins(1),
             };
-            let result = contract.check(|| EmbeddedDesktop::new(options.clone()).unwrap());
+            let result = conformance.check(|| EmbeddedDesktop::new(options.clone()).unwrap());
             assert_eq!(result, Ok(()), "{} at {}x{}", task.id, options.width, options.height);
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | synchronisation: who waits for whom | `order` |
+//! | synchronisation: who waits for whom | `synchronisation` |
 //! | the next call of an episode, lost episodes and their replacement | `session`, `state` |
 //! | replacing, back-off, quarantine, deadlines | `pool` |
 //! | what a desktop does on its thread, which screenshots are rejected | `desktop` |
@@ -15,12 +15,12 @@
 
 mod desktop;
 mod generation;
-mod order;
 pub mod plan;
 mod pool;
 pub mod report;
 mod session;
 mod state;
+mod synchronisation;
 
 pub use plan::{GroupPlan, GroupSize, Planner, Worlds};
 pub use report::{CollectReport, FailureKind};
@@ -281,8 +281,8 @@ impl Collector {
         policy.cancel_all();
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));
-        let (prompt_found, prompt_lost) = (cache.hits - before.hits, cache.recomputed - before.recomputed);
-        let report = CollectReport { prompt_found, prompt_lost, ..closed };
+        let (cache_hits, recomputed) = (cache.hits - before.hits, cache.recomputed - before.recomputed);
+        let report = CollectReport { cache_hits, recomputed, ..closed };
         let groups = groups.into_iter().map(|group| group.completed(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
     }

@@ -85,16 +85,16 @@ pub struct CollectReport {
     /// Share of the time in which a pass was running.
     pub policy_utilisation: f64,
     /// Prompt tokens that the policy found in its cache.
-    pub prompt_found: u64,
+    pub cache_hits: u64,
     /// Prompt tokens that it computed again and that an unlimited cache would have held.
-    pub prompt_lost: u64,
+    pub recomputed: u64,
 }
 
 impl CollectReport {
     /// Of the prompt tokens that an unlimited cache would have held, the share found in the cache; 1 if there were none.
-    pub fn found_share(&self) -> f64 {
-        let all = self.prompt_found + self.prompt_lost;
-        if all == 0 { 1.0 } else { self.prompt_found as f64 / all as f64 }
+    pub fn cache_hit_rate(&self) -> f64 {
+        let all = self.cache_hits + self.recomputed;
+        if all == 0 { 1.0 } else { self.cache_hits as f64 / all as f64 }
     }
 
     /// Adds a later collection.
@@ -112,8 +112,8 @@ impl CollectReport {
         self.steps += other.steps;
         self.tokens += other.tokens;
         self.passes += other.passes;
-        self.prompt_found += other.prompt_found;
-        self.prompt_lost += other.prompt_lost;
+        self.cache_hits += other.cache_hits;
+        self.recomputed += other.recomputed;
         self.replacements += other.replacements;
         self.quarantined = other.quarantined;
         for (&kind, &count) in &other.failures {

@@ -1,4 +1,4 @@
-//! One collection: the state machine of its episodes. `order` decides when each transition happens.
+//! One collection: the state machine of its episodes. `synchronisation` decides when each transition happens.
 //!
 //! An episode is a reset, then turns of a request, a response and its actions, then an evaluation. Four methods start
 //! work, each for all episodes that are ready for it and in the order of their numbers: [`Session::start_resets`],

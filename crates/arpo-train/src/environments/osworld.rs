@@ -85,25 +85,36 @@ fn tasks(config: &Config) -> Result<Vec<Task>, TrainError> {
 pub struct OsworldSource {
     config: Config,
     record: Option<Recorded>,
-    /// Set once it is open.
-    shared: Mutex<Option<Arc<Shared>>>,
+    state: Mutex<SourceState>,
+}
+
+#[derive(Default)]
+enum SourceState {
+    #[default]
+    New,
+    Open(Arc<Shared>),
+    /// A desktop that is made now would start containers that nobody removes.
+    Closed,
 }
 
 impl OsworldSource {
     /// A source for a configuration; episodes are recorded if there is a trial.
     pub fn new(config: Config, record: Option<Recorded>) -> Self {
-        Self { config, record, shared: Mutex::default() }
+        Self { config, record, state: Mutex::default() }
     }
 
     /// What its desktops share, created on first use.
     fn shared(&self) -> Result<Arc<Shared>, TrainError> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = &*shared {
-            return Ok(Arc::clone(shared));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            SourceState::Open(shared) => Ok(Arc::clone(shared)),
+            SourceState::Closed => Err(TrainError::Service("the desktops are closed".into())),
+            SourceState::New => {
+                let created = Arc::new(shared_by(&self.config, self.record.clone())?);
+                *state = SourceState::Open(Arc::clone(&created));
+                Ok(created)
+            }
         }
-        let created = Arc::new(shared_by(&self.config, self.record.clone())?);
-        *shared = Some(Arc::clone(&created));
-        Ok(created)
     }
 }
 
@@ -126,10 +137,13 @@ impl EnvironmentSource for OsworldSource {
     }
 
     fn close(&self) -> Result<(), TrainError> {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
-        shared.map_or(Ok(()), |shared| {
-            shared.desktops.close().map_err(|error| TrainError::Service(error.to_string()))
-        })
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, SourceState::Closed) {
+            SourceState::Open(shared) => {
+                shared.desktops.close().map_err(|error| TrainError::Service(error.to_string()))
+            }
+            SourceState::New | SourceState::Closed => Ok(()),
+        }
     }
 }
 
@@ -195,7 +209,7 @@ fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, TrainError
             Machine::Vm(Vm { image: wanted.vm_image.clone(), ..Vm::new(PathBuf::from(&wanted.vm_disk)) })
         }
         DesktopChoice::Running => {
-            let addresses = wanted.running.split_whitespace().map(Addresses::parse);
+            let addresses = wanted.running.iter().map(|address| Addresses::parse(address));
             let addresses: Result<Vec<Addresses>, _> = addresses.collect();
             Machine::Fixed(
                 addresses

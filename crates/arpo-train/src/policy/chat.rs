@@ -1,6 +1,6 @@
 //! A model behind an OpenAI-compatible chat server, such as vLLM: screenshots go out as PNG, text comes back.
 //!
-//! For evaluation only: chat completions carry neither tokens nor their log-probabilities. A response that cannot be parsed
+//! For evaluation only: neither tokens nor log-probabilities are requested, and a server is given no new weights. A response that cannot be parsed
 //! is requested again at temperature 1, and the last one that cannot ends the episode, as in OSWorld's agent for UI-TARS.
 //! If no server responds, the episode ends without a score ([`NO_RESPONSE`]); after several in a row the policy gives up.
 
@@ -12,6 +12,7 @@ use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, Size, smart_resize};
 use arpo_agent::parse::parse;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::Screenshot;
+use arpo_image::ImageError;
 use base64::Engine;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use serde_json::{Value, json};
@@ -246,7 +247,7 @@ impl Policy for ChatPolicy {
         std::thread::Builder::new()
             .name("chat request".into())
             .spawn(send)
-            .map_err(|error| TrainError::Internal(format!("no thread for a chat request: {error}")))?;
+            .map_err(|error| TrainError::Io(format!("no thread for a chat request: {error}")))?;
         self.pending += 1;
         Ok(())
     }
@@ -290,7 +291,7 @@ impl Policy for ChatPolicy {
 
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
         smart_resize(screen, SIDE_FACTOR, self.client.options.pixels)
-            .map_err(|error| TrainError::Configuration(error.to_string()))
+            .map_err(|error| ImageError::Image(error.to_string()).into())
     }
 
     fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {

@@ -94,13 +94,13 @@ impl Trainer<'_> {
     fn wait(&mut self, pending: &Pending) -> Result<CollectedIteration, TrainError> {
         let Pending { iteration, episodes: total } = *pending;
         let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
-        let success_above = self.config.replay.success_above;
+        let reward = &self.config.reward;
         let Self { observer, worker, unplayable, .. } = self;
         let (sampled_with, collected) = worker.collected(&mut |event| match event {
             CollectEvent::Ended { score, running, .. } => {
                 progress.running = running;
                 progress.finished += usize::from(score.is_some());
-                progress.successes += usize::from(score.is_some_and(|score| score > success_above));
+                progress.successes += usize::from(score.is_some_and(|score| reward.is_success(score)));
                 observer(RunEvent::CollectProgress(progress.clone()));
             }
             CollectEvent::Failed(failure) => {

@@ -2,8 +2,8 @@
 
 use super::Trainer;
 use super::collecting::CollectedIteration;
-use super::line::{Iteration, Seconds, line};
-use super::state::Unfinished;
+use super::metrics_line::{Iteration, Seconds, line};
+use super::state::IterationInProgress;
 use crate::TrainError;
 use crate::batch::{RolloutGroup, TrainingBatch, assemble};
 use crate::collect::{CollectReport, Collected};
@@ -37,7 +37,7 @@ impl Trainer<'_> {
     }
 
     /// Collects the episodes of an iteration; if interrupted, the run's state stays as before.
-    fn collect(&mut self, number: u64) -> Result<Unfinished, TrainError> {
+    fn collect(&mut self, number: u64) -> Result<IterationInProgress, TrainError> {
         let began = Instant::now();
         let before = self.state.clone();
         let CollectedIteration { sampled_with, collected } = match self.collect_groups(number) {
@@ -62,7 +62,7 @@ impl Trainer<'_> {
             (self.observer)(RunEvent::Notice(Notice { message }));
         }
         let TrainingBatch { samples, report: batch } = self.training_batch(collected, number);
-        Ok(Unfinished {
+        Ok(IterationInProgress {
             samples,
             updates: Updates::default(),
             batch,
@@ -78,7 +78,7 @@ impl Trainer<'_> {
     /// Makes the remaining updates, and evaluates the agent if due; returns the evaluation and its duration.
     fn learn_and_evaluate(
         &mut self,
-        iteration: &mut Unfinished,
+        iteration: &mut IterationInProgress,
     ) -> Result<(Option<Evaluation>, f64), TrainError> {
         let number = self.state.iteration;
         let learning = Instant::now();
@@ -110,10 +110,10 @@ impl Trainer<'_> {
     /// Records an iteration, and saves the run if due.
     fn complete(
         &mut self,
-        iteration: Unfinished,
+        iteration: IterationInProgress,
         (evaluation, evaluate_seconds): (Option<Evaluation>, f64),
     ) -> Result<(), TrainError> {
-        let Unfinished { updates, batch, collected, tasks, staleness, mut faults, .. } = iteration;
+        let IterationInProgress { updates, batch, collected, tasks, staleness, mut faults, .. } = iteration;
         let number = self.state.iteration;
         self.state.updates += updates.done() as u64;
         self.state.skipped = self.learner.skipped();
@@ -175,7 +175,7 @@ impl Trainer<'_> {
         for group in collected.groups {
             let mut trajectories = Vec::with_capacity(group.episodes.len());
             for episode in group.episodes {
-                let success = episode.trajectory.score > self.config.replay.success_above;
+                let success = self.config.reward.is_success(episode.trajectory.score);
                 if tasks_repeat {
                     self.state.sampler.record(&group.task, success, &self.config.sampling);
                     self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
@@ -204,12 +204,12 @@ impl Trainer<'_> {
 const ENOUGH_HITS: f64 = 0.7;
 
 fn cache_too_small(report: &CollectReport, plan: &MemoryPlan) -> Option<String> {
-    let share = report.found_share();
+    let share = report.cache_hit_rate();
     (share < ENOUGH_HITS).then(|| {
         format!(
-            "only {:.0} % of the prompt tokens that could have been in the cache were, the others were computed again: \
-             expected a `collect.running` below {} or a `model.cache_gib` above {:.1}",
-            share * 100.0,
+            "the KV cache is too small: {:.0} % of the reusable prompt tokens were computed again; expected a \
+             `collect.running` below {} or a `model.cache_gib` above {:.1}",
+            (1.0 - share) * 100.0,
             plan.running,
             plan.cache_bytes as f64 / f64::from(1 << 30)
         )
@@ -241,12 +241,14 @@ mod tests {
         let model = arpo_model::config::pocket();
         let plan =
             MemoryPlan::new(&model, &Config::default(), screen, DeviceMemory::Cpu(None), Work::Training);
-        let report =
-            |prompt_found, prompt_lost| CollectReport { prompt_found, prompt_lost, ..Default::default() };
+        let report = |cache_hits, recomputed| CollectReport { cache_hits, recomputed, ..Default::default() };
         assert_eq!(cache_too_small(&report(0, 0), &plan), None);
         assert_eq!(cache_too_small(&report(80, 20), &plan), None);
         let reported = cache_too_small(&report(24, 76), &plan).unwrap();
-        assert!(reported.starts_with("only 24 % of the prompt tokens"), "{reported}");
+        assert!(
+            reported.starts_with("the KV cache is too small: 76 % of the reusable prompt tokens"),
+            "{reported}"
+        );
         assert!(
             reported.ends_with("expected a `collect.running` below 64 or a `model.cache_gib` above 0.5"),
             "{reported}"

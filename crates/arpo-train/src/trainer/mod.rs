@@ -8,7 +8,7 @@
 //! | its saved state | [`state`] |
 //! | the rollout worker's thread | `rollout_worker` |
 //! | how an agent is evaluated | [`evaluation`], [`evaluation_files`] |
-//! | its lines in `metrics.jsonl` | `line` |
+//! | its lines in `metrics.jsonl` | `metrics_line` |
 //! | one iteration | `iteration`, `collecting`, `evaluating` |
 
 mod collecting;
@@ -16,7 +16,7 @@ mod evaluating;
 pub mod evaluation;
 pub mod evaluation_files;
 mod iteration;
-mod line;
+mod metrics_line;
 pub mod parts;
 mod rollout_worker;
 pub mod setup;
@@ -146,16 +146,13 @@ impl<'a> Trainer<'a> {
             None => tasks.first_state(config)?,
             Some(checkpoint) => load_state::<RunState>(&checkpoint.path)?,
         };
-        state.replay.check().map_err(|error| TrainError::Configuration(error.to_string()))?;
-        let checkpoint = latest.checkpoint.as_ref();
-        let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
+        state.replay.check().map_err(|error| TrainError::Io(error.to_string()))?;
         let state =
             if start == Start::Resume { record_changes(config, folder, state, observer)? } else { state };
         folder.write_config(&config.to_toml())?;
         evaluation_files::remove_after(folder, state.iteration)?;
-        if stop.requested() {
-            return Err(TrainError::Interrupted);
-        }
+        let checkpoint = latest.checkpoint.as_ref();
+        let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
         let resumed_at = checkpoint.map(|checkpoint| checkpoint.step);
         let mut trainer = Self::with_parts(config, folder, tasks, state, parts, stop, observer)?;
         (trainer.resumed_at, trainer.saved_at, trainer.began) = (resumed_at, resumed_at, began);

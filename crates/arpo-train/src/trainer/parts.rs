@@ -70,6 +70,10 @@ impl Parts {
                 (Loaded { config: dimensions, weights, side_files, agent }, optimiser)
             }
         };
+        // before desktops are started and a reference model is loaded
+        if stop.requested() {
+            return Err(TrainError::Interrupted);
+        }
         let Loaded { config: dimensions, weights, side_files, agent } = loaded;
         // a synchronous run never samples while it learns: one copy of the weights is enough
         let shares = config.collect.mode == CollectMode::Synchronous;

@@ -49,13 +49,13 @@ pub struct RunState {
     pub environment_errors: usize,
     /// The iteration in which the run was stopped, if all its episodes were collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unfinished: Option<Box<Unfinished>>,
+    pub unfinished: Option<Box<IterationInProgress>>,
 }
 
 /// An iteration whose episodes are collected but whose updates or evaluation are not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Unfinished {
+pub struct IterationInProgress {
     /// Its training batch.
     pub samples: Vec<Sample>,
     /// The progress of its updates.

@@ -64,8 +64,8 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("episode/tokens", json!(batch.tokens));
     put("episode/trained_tokens", json!(batch.trained_tokens));
     put("loss/value", json!(learnt.loss));
-    put("loss/clip_fraction", json!(statistics.clip_fraction_higher()));
-    put("loss/clip_fraction_dual", json!(statistics.clip_fraction_lower()));
+    put("loss/clip_fraction", json!(statistics.clip_fraction()));
+    put("loss/clip_fraction_dual", json!(statistics.clip_fraction_dual()));
     put("loss/kl", json!(statistics.policy_kl()));
     put("loss/reference_kl", json!(statistics.reference_kl()));
     put("loss/importance", json!(statistics.mean_importance()));
@@ -83,7 +83,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("collect/lost", json!(collected.lost));
     put("collect/unplayable", json!(collected.unplayable));
     put("collect/refilled", json!(collected.refilled));
-    put("collect/cache_found", json!(collected.found_share()));
+    put("collect/cache_found", json!(collected.cache_hit_rate()));
     put("collect/partial_groups", json!(collected.partial_groups));
     for (kind, count) in &collected.failures {
         put(&format!("failures/{}", kind.name()), json!(count));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What an environment is checked against.
 #[derive(Debug, Clone)]
-pub struct Contract {
+pub struct Conformance {
     /// A task it can set up.
     pub task: Task,
     /// Another one.
@@ -21,7 +21,7 @@ pub struct Contract {
 /// More characters than anyone types in one action.
 const TOO_MANY_CHARACTERS: usize = 100_000;
 
-impl Contract {
+impl Conformance {
     /// Checks everything, on new environments; the error says what is violated.
     pub fn check<E: Environment>(&self, mut make: impl FnMut() -> E) -> Result<(), String> {
         self.nothing_before_reset(&mut make())?;
