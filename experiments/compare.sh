@@ -6,8 +6,8 @@
 #   experiments/compare.sh FOLDER paper [JOBS]    the comparison with the paper's objective
 #   experiments/compare.sh FOLDER offline [JOBS]  rejection sampling, DPO and KTO on the split
 #   experiments/compare.sh FOLDER alone           three pairs, one run at a time with all threads, to measure their duration
-# then: experiments/table.py FOLDER. With JOBS, this many runs are made in parallel, each with one thread; without it, one at a
-# time. A run takes three to nine minutes.
+# then: experiments/collect.py FOLDER, which adds them to experiments/results/, and experiments/table.py. With JOBS, this many
+# runs are made in parallel, each with one thread; without it, one at a time. A run takes two to nine minutes.
 set -eu
 out=${1:?the folder for the runs}
 what=${2:?pilot, quick, paper, offline or alone}
@@ -83,7 +83,7 @@ list() {
     case $what in
     pilot)
         for seed in 1 2; do
-            for rate in 1e-4 2e-4 4e-4; do
+            for rate in 5e-5 1e-4 2e-4 4e-4; do
                 for objective in quick paper; do
                     for method in arpo grpo; do
                         echo train pilot-$objective $objective $method $rate split $seed

@@ -1,42 +1,25 @@
 #!/usr/bin/env python3
-"""The tables of docs/results.md from the runs of experiments/compare.sh: table.py FOLDER. Standard library only."""
+"""The tables of docs/results.md, from experiments/results/ (see collect.py): table.py. Standard library only."""
 
-import json
+import csv
 import statistics
-import sys
 from pathlib import Path
 
 POINTS = (60, 100, 140)
 # half the width of a 95 % interval (Student's t), in standard errors, by the number of seeds
 STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
-FOLDER = Path(sys.argv[1])
-HERE = Path(__file__).parent
-TASKS = HERE / "../crates/arpo-env/tasks"
-TRAINING, HELD_OUT = (
-    {task["id"] for task in json.load((TASKS / f"pocket-{part}.json").open())} for part in ("train", "held-out")
-)
-SPLIT = {line for line in (HERE / "split.txt").read_text().splitlines() if not line.startswith("#")}
-
-
-def curve(run):
-    """By iteration: success on the training tasks, updates so far, seconds of collection and training."""
-    points, updates, seconds = {}, 0, 0.0
-    for line in map(json.loads, (run / "metrics.jsonl").open()):
-        updates += line.get("update/count", 0) + line.get("update/skipped", 0)
-        seconds += line.get("time/iteration", 0.0) - line.get("time/evaluate", 0.0)
-        if "evaluation/training" in line:
-            points[line["iteration"]] = (line["evaluation/training"], updates, seconds)
-    return points
+RESULTS = Path(__file__).parent / "results"
+CURVES = list(csv.DictReader((RESULTS / "curves.csv").open()))
+SETS = list(csv.DictReader((RESULTS / "sets.csv").open()))
 
 
 def runs(kind, regime, method):
-    """The complete runs of a method by seed."""
+    """The runs of a method by seed, each by iteration: success on the training tasks, updates and seconds so far."""
     found = {}
-    for run in FOLDER.glob(f"{kind}-{regime}-{method}-*-*"):
-        if (run / "metrics.jsonl").exists():
-            points = curve(run)
-            if POINTS[-1] in points:
-                found[int(run.name.rsplit("-", 1)[1])] = points
+    for row in CURVES:
+        if row["run"].startswith(f"{kind}-{regime}-{method}-"):
+            points = found.setdefault(int(row["run"].rsplit("-", 1)[1]), {})
+            points[int(row["iteration"])] = (float(row["success"]), int(row["updates"]), float(row["seconds"]))
     return found
 
 
@@ -84,40 +67,41 @@ def times():
         print("\n".join(rows))
 
 
-def success_by_set(files):
-    """Success over seeds on the trained tasks, the other training tasks and the held-out tasks."""
-    parts = {"trained": [], "others": [], "held out": []}
-    for file in files:
-        sums = {part: [0.0, 0] for part in parts}
-        for task in json.load(file.open())["tasks"]:
-            name = task["task"]
-            if name not in TRAINING | HELD_OUT:
-                continue  # `--part all` also evaluates unseen tasks, which these tables leave out
-            part = "trained" if name in SPLIT else "others" if name in TRAINING else "held out"
-            sums[part][0] += sum(task["scores"])
-            sums[part][1] += len(task["scores"])
-        for part, (successes, count) in sums.items():
-            if count:
-                parts[part].append(successes / count)
-    return " | ".join(interval(values) for values in parts.values() if values)
-
-
 def methods():
     print("\n| method | seeds | 32 trained | the other 96 | 64 held out |\n|---|---|---|---|---|")
-    for name, pattern in (
-        ("base", "base.json"),
-        ("rejection", "offline-rejection-*.json"),
-        ("dpo", "offline-dpo-*.json"),
-        ("kto", "offline-kto-*.json"),
-        ("grpo", "quick-split-grpo-*.json"),
-        ("arpo", "quick-split-arpo-*.json"),
+    for name, prefix in (
+        ("base", "base"),
+        ("rejection", "offline-rejection-"),
+        ("dpo", "offline-dpo-"),
+        ("kto", "offline-kto-"),
+        ("grpo", "quick-split-grpo-"),
+        ("arpo", "quick-split-arpo-"),
     ):
-        files = sorted(FOLDER.glob(pattern))
-        if files:
-            print(f"| {name} | {len(files)} | {success_by_set(files)} |")
+        found = [row for row in SETS if row["run"].startswith(prefix)]
+        if found:
+            cells = (interval([float(row[part]) for row in found]) for part in ("split", "others", "held_out"))
+            print(f"| {name} | {len(found)} | {' | '.join(cells)} |")
+
+
+def rates():
+    """The pilot runs that the learning rates were chosen by."""
+    pilots = {}
+    for row in CURVES:
+        if row["run"].startswith("pilot-") and int(row["iteration"]) == POINTS[-1]:
+            kind, _ = row["run"].rsplit("-", 1)
+            pilots.setdefault(kind.replace("pilot-", "").replace("-split", ""), []).append(float(row["success"]))
+    for row in SETS:
+        if row["run"].startswith("pilot-"):
+            kind, _ = row["run"].rsplit("-", 1)
+            pilots.setdefault(kind.replace("pilot-", ""), []).append(float(row["split"]))
+    if pilots:
+        print("\n| objective, method, learning rate | mean | seeds |\n|---|---|---|")
+        for kind, values in sorted(pilots.items()):
+            print(f"| {kind} | {statistics.mean(values):.3f} | {' '.join(f'{value:.3f}' for value in values)} |")
 
 
 online("quick")
 online("paper")
 times()
 methods()
+rates()
