@@ -7,7 +7,7 @@
 use crate::cache::{KvCache, Slots};
 use crate::pages::PageId;
 use arpo_model::Projected;
-use arpo_torch::kernels::paged::{PagedSequences, paged_attention};
+use arpo_torch::kernels::paged::PagedSequences;
 use arpo_torch::shim::{causal_bottom_right, supports_bottom_right};
 use std::cell::OnceCell;
 use tch::{Device, Kind, Tensor};
@@ -73,7 +73,7 @@ struct PaddedPrefill {
 struct DecodeBatch {
     table: Tensor,   // [sequences, pages], i32
     lengths: Tensor, // [sequences], i32
-    sequences: Option<PagedSequences>,
+    sequences: PagedSequences,
     /// For attention without the kernel.
     plain: OnceCell<PlainDecode>,
 }
@@ -203,7 +203,8 @@ impl DecodeBatch {
 
     fn attend(&self, cache: &KvCache, layer: usize, q: &Tensor) -> Tensor {
         let [keys, values] = cache.layer(layer);
-        let fast = self.sequences.as_ref().and_then(|sequences| paged_attention(q, keys, values, sequences));
+        let paged = cache.kernels().paged(q);
+        let fast = paged.and_then(|paged| paged.attention(q, keys, values, &self.sequences));
         fast.unwrap_or_else(|| {
             let plain = self.plain.get_or_init(|| self.plain(cache));
             let [k, v] = cache.read(layer, &plain.pages);
@@ -257,7 +258,7 @@ impl Prefill {
         let attended = match &self.mask {
             None if supports_bottom_right(q.kind(), q.device()) => {
                 let prefix = self.prefix.as_ref().map(|pages| cache.read(layer, pages));
-                causal_bottom_right(&q, prefix.as_ref(), [&k, &v])
+                causal_bottom_right(cache.kernels(), &q, prefix.as_ref(), [&k, &v])
             }
             None => {
                 let no_mask = None::<&Tensor>;
