@@ -15,6 +15,7 @@ pub(crate) struct KvCache {
     layers: Vec<[Tensor; 2]>,
     page_tokens: usize,
     kernels: Kernels,
+    decodes_in_place: bool,
 }
 
 /// Where new tokens are written: the page of each, and its offset in it.
@@ -44,8 +45,18 @@ impl KvCache {
         let (config, weights) = (&model.config().text, model.weights());
         let size = [pages as i64, config.kv_heads, page_tokens as i64, config.head_width];
         let layer = |_| [(); 2].map(|()| Tensor::zeros(size, (weights.kind(), model.device())));
-        let layers = (0..config.layers).map(layer).collect();
-        Self { layers, page_tokens, kernels: weights.kernels().clone() }
+        let layers: Vec<[Tensor; 2]> = (0..config.layers).map(layer).collect();
+        let kernels = weights.kernels().clone();
+        let paged = layers.first().and_then(|[keys, _]| kernels.paged(keys));
+        let decodes_in_place = paged.is_some_and(|paged| {
+            paged.attends(config.heads, config.kv_heads, config.head_width, page_tokens)
+        });
+        Self { layers, page_tokens, kernels, decodes_in_place }
+    }
+
+    /// Whether a kernel attends to the pages where they are.
+    pub(crate) fn decodes_in_place(&self) -> bool {
+        self.decodes_in_place
     }
 
     /// The kernels of its device.

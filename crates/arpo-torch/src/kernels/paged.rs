@@ -137,6 +137,11 @@ impl Paged<'_> {
         Some(q)
     }
 
+    /// Whether [`Paged::attention`] supports these numbers of heads, a head's width, and a page's tokens.
+    pub fn attends(&self, heads: i64, kv_heads: i64, width: i64, page_tokens: usize) -> bool {
+        width == WIDTH && heads / kv_heads <= MAX_GROUP && page_tokens.is_multiple_of(TILE)
+    }
+
     /// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, kv heads, tokens, 128]`:
     /// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
     pub fn attention(
@@ -148,8 +153,7 @@ impl Paged<'_> {
     ) -> Option<Tensor> {
         let (count, heads, width) = (q.size()[0], q.size()[1], q.size()[2]);
         let (kv_heads, page_tokens) = (keys.size()[1], keys.size()[2]);
-        let fits = width == WIDTH && heads / kv_heads <= MAX_GROUP;
-        if !fits || !(page_tokens as usize).is_multiple_of(TILE) {
+        if !self.attends(heads, kv_heads, width, page_tokens as usize) {
             return None;
         }
         let table_pages = sequences.table.size()[1];
