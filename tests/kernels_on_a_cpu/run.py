@@ -22,6 +22,14 @@ INSTRUCTIONS = [
 ]
 
 
+def constants(name):
+    """The whole numbers that the Rust side of a kernel hands to its compiler."""
+    source = (KERNELS / f"{name}.rs").read_text()
+    numbers = dict(re.findall(r"const ([A-Z_]+): \w+ = (\d+);", source))
+    handed = re.findall(r'\("([A-Z_]+)", ([A-Z_]+)', source)
+    return [f"-D{macro}={numbers[constant]}" for macro, constant in handed]
+
+
 def for_a_cpu(names):
     source = "".join((KERNELS / name).read_text() for name in ["prelude.cu", *names])
     for instruction, replacement in INSTRUCTIONS:
@@ -42,7 +50,7 @@ def main():
             Path(folder, "kernel.cu").write_text(for_a_cpu(sources))
             program = Path(folder, name)
             # not position-independent: addresses of shared memory have 32 bits
-            options = ["-std=c++20", "-O2", "-no-pie", "-pthread", "-w", f"-I{folder}", f"-I{HERE}"]
+            options = ["-std=c++20", "-O2", "-no-pie", "-pthread", "-w", f"-I{folder}", f"-I{HERE}", *constants(name)]
             subprocess.run(["c++", *options, HERE / f"{name}.cpp", "-o", program], check=True)
             if subprocess.run([program], timeout=1200).returncode:
                 failed.append(name)

@@ -3,7 +3,9 @@
 use crate::pages::PageId;
 use arpo_model::Projected;
 use arpo_model::config::TextConfig;
-use arpo_torch::kernels::paged::{PageSlots, gather_pages};
+use arpo_model::model::Model;
+use arpo_torch::kernels::Kernels;
+use arpo_torch::kernels::paged::PageSlots;
 use tch::{Device, Kind, Tensor};
 
 /// The pages of all layers.
@@ -12,6 +14,8 @@ pub(crate) struct KvCache {
     /// Keys and values, each `[pages, kv_heads, page_tokens, width]`.
     layers: Vec<[Tensor; 2]>,
     page_tokens: usize,
+    kernels: Kernels,
+    decodes_in_place: bool,
 }
 
 /// Where new tokens are written: the page of each, and its offset in it.
@@ -36,21 +40,33 @@ impl Slots {
 }
 
 impl KvCache {
-    pub(crate) fn new(
-        config: &TextConfig,
-        pages: usize,
-        page_tokens: usize,
-        kind: Kind,
-        device: Device,
-    ) -> Self {
-        let size = [pages as i64, config.kv_heads, page_tokens as i64, config.head_width()];
-        let layer = |_| [(); 2].map(|()| Tensor::zeros(size, (kind, device)));
-        Self { layers: (0..config.layers).map(layer).collect(), page_tokens }
+    /// On the model's device, in its type.
+    pub(crate) fn new(model: &Model, pages: usize, page_tokens: usize) -> Self {
+        let (config, weights) = (&model.config().text, model.weights());
+        let size = [pages as i64, config.kv_heads, page_tokens as i64, config.head_width];
+        let layer = |_| [(); 2].map(|()| Tensor::zeros(size, (weights.kind(), model.device())));
+        let layers: Vec<[Tensor; 2]> = (0..config.layers).map(layer).collect();
+        let kernels = weights.kernels().clone();
+        let paged = layers.first().and_then(|[keys, _]| kernels.paged(keys));
+        let decodes_in_place = paged.is_some_and(|paged| {
+            paged.attends(config.heads, config.kv_heads, config.head_width, page_tokens)
+        });
+        Self { layers, page_tokens, kernels, decodes_in_place }
+    }
+
+    /// Whether a kernel attends to the pages where they are.
+    pub(crate) fn decodes_in_place(&self) -> bool {
+        self.decodes_in_place
+    }
+
+    /// The kernels of its device.
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// Bytes of one page over all layers.
     pub(crate) fn page_bytes(config: &TextConfig, page_tokens: usize, kind: Kind) -> u64 {
-        let values = 2 * config.layers as i64 * config.kv_heads * page_tokens as i64 * config.head_width();
+        let values = 2 * config.layers as i64 * config.kv_heads * page_tokens as i64 * config.head_width;
         values as u64 * kind.elt_size_in_bytes() as u64
     }
 
@@ -87,7 +103,8 @@ impl KvCache {
         let (sequences, count) = (pages.size()[0], pages.size()[1]);
         let [keys, values] = &self.layers[layer];
         if sequences == 1
-            && let Some(read) = gather_pages(keys, values, &pages.get(0))
+            && let Some(paged) = self.kernels.paged(keys)
+            && let Some(read) = paged.gather(keys, values, &pages.get(0))
         {
             return read;
         }

@@ -164,7 +164,7 @@ impl Engine {
                 options.feature_bytes,
                 options.frozen_vision,
             )),
-            forbidden: Forbidden::new(&options.forbidden, model.device()),
+            forbidden: Forbidden::new(&options.forbidden, model.device(), model.weights().kernels()),
             model,
             options,
             version,
@@ -219,9 +219,8 @@ impl Engine {
 
     /// The kv cache, allocated if necessary.
     fn cache(&mut self) -> &KvCache {
-        let (text, kind) = (&self.model.config().text, self.model.weights().kind());
-        let (pages, device) = (self.allocator.page_count(), self.model.device());
-        self.cache.get_or_insert_with(|| KvCache::new(text, pages, self.options.page_tokens, kind, device))
+        let (pages, page_tokens) = (self.allocator.page_count(), self.options.page_tokens);
+        self.cache.get_or_insert_with(|| KvCache::new(&self.model, pages, page_tokens))
     }
 
     /// Number of waiting and running requests.
@@ -288,7 +287,7 @@ impl Engine {
         }
         let sampler = {
             let mut rows: Vec<_> = self.running.iter_mut().map(|(_, one)| one.next_sampler()).collect();
-            SamplingBatch::new(&mut rows, self.model.device())
+            SamplingBatch::new(&mut rows, self.model.device(), &self.forbidden)
         };
         let logits = no_grad(|| self.logits())?;
         let sampled = no_grad(|| sampler.sample(&logits, &self.forbidden));

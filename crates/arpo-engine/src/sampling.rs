@@ -6,7 +6,7 @@
 
 use arpo_core::random::{Purpose, stream};
 use arpo_model::distribution::Forbidden;
-use arpo_torch::kernels::sample::{self, RowSample};
+use arpo_torch::kernels::sample::RowSample;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tch::{Device, Kind, Tensor};
@@ -130,10 +130,10 @@ enum Method {
 }
 
 impl SamplingBatch {
-    pub(crate) fn new(rows: &mut [RowSampler], device: Device) -> Self {
+    pub(crate) fn new(rows: &mut [RowSampler], device: Device, forbidden: &Forbidden) -> Self {
         let uniforms: Vec<f64> = rows.iter_mut().map(|row| row.uniforms.next()).collect();
         let unrestricted = |row: &RowSampler| row.forced.is_some() || row.sampling.is_unrestricted();
-        if sample::is_available(device) && rows.iter().all(unrestricted) {
+        if forbidden.has_kernels() && rows.iter().all(unrestricted) {
             let row = |(row, uniform): (&RowSampler, f64)| RowSample {
                 temperature: row.sampling.divisor(),
                 uniform,
@@ -264,6 +264,7 @@ fn sample_truncated(logp: &Tensor, uniforms: &Tensor, top_k: &Tensor, top_p: &Te
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arpo_torch::kernels::Kernels;
 
     fn sampling(seed: u64) -> Sampling {
         Sampling { temperature: 1.0, top_k: None, top_p: None, max_tokens: 1, stop: vec![], seed, turn: 0 }
@@ -275,7 +276,7 @@ mod tests {
 
     /// How often each token is sampled from the same logits.
     fn frequencies(logits: &[f32], change: impl Fn(&mut Sampling), forbidden: &[u32]) -> Vec<f64> {
-        let forbidden = Forbidden::new(forbidden, Device::Cpu);
+        let forbidden = Forbidden::new(forbidden, Device::Cpu, &Kernels::none());
         let count = 4000;
         let samplings: Vec<Sampling> = (0..count)
             .map(|seed| {
@@ -288,7 +289,7 @@ mod tests {
         let mut rows: Vec<RowSampler> = samplings.iter().zip(&mut uniforms).map(row_sampler).collect();
         let logits = Tensor::from_slice(logits).unsqueeze(0).repeat([count as i64, 1]);
         let mut frequencies = vec![0.0; logits.size()[1] as usize];
-        for sampled in SamplingBatch::new(&mut rows, Device::Cpu).sample(&logits, &forbidden) {
+        for sampled in SamplingBatch::new(&mut rows, Device::Cpu, &forbidden).sample(&logits, &forbidden) {
             frequencies[sampled.token as usize] += 1.0 / count as f64;
         }
         frequencies
@@ -317,16 +318,17 @@ mod tests {
     #[test]
     fn a_row_does_not_depend_on_the_others() {
         let logits = Tensor::randn([3, 50], (Kind::Float, Device::Cpu));
-        let forbidden = Forbidden::new(&[7], Device::Cpu);
+        let forbidden = Forbidden::new(&[7], Device::Cpu, &Kernels::none());
         let mut samplings = [sampling(1), sampling(2), sampling(3)];
         samplings[0].top_k = Some(5);
         samplings[2].temperature = 0.7;
         let mut uniforms: Vec<UniformStream> = samplings.iter().map(Sampling::uniforms).collect();
         let mut rows: Vec<RowSampler> = samplings.iter().zip(&mut uniforms).map(row_sampler).collect();
-        let together = SamplingBatch::new(&mut rows, Device::Cpu).sample(&logits, &forbidden);
+        let together = SamplingBatch::new(&mut rows, Device::Cpu, &forbidden).sample(&logits, &forbidden);
         for row in 0..3 {
             let mut uniforms = samplings[row].uniforms();
-            let batch = SamplingBatch::new(&mut [row_sampler((&samplings[row], &mut uniforms))], Device::Cpu);
+            let mut rows = [row_sampler((&samplings[row], &mut uniforms))];
+            let batch = SamplingBatch::new(&mut rows, Device::Cpu, &forbidden);
             let alone = batch.sample(&logits.narrow(0, row as i64, 1), &forbidden);
             assert_eq!(alone[0].token, together[row].token);
             assert!((alone[0].logp - together[row].logp).abs() < 1e-6);

@@ -1,9 +1,8 @@
-//! A model's dimensions, from `config.json` in either layout: transformers 5 (`text_config`, `vision_config`,
-//! `rope_parameters`) and 4.x (flat, `rope_scaling`, defaults left out).
-
-mod unsupported;
+//! A model's dimensions, from `config.json`: the parts that its architecture reads ([`crate::architecture`]), and those
+//! that all have in common.
 
 use crate::ModelError;
+use crate::architecture::{self, Architecture, Section};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
@@ -11,6 +10,8 @@ use std::path::Path;
 /// Everything that decides shapes and arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
+    /// The family the model belongs to.
+    pub architecture: &'static dyn Architecture,
     /// The language model.
     pub text: TextConfig,
     /// The vision tower.
@@ -27,7 +28,7 @@ pub struct ModelConfig {
     source: Map<String, Value>,
 }
 
-/// The language model's dimensions.
+/// The language model: a decoder with grouped-query attention, M-RoPE and gated MLPs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextConfig {
     /// Width of a hidden state.
@@ -38,6 +39,12 @@ pub struct TextConfig {
     pub heads: i64,
     /// Key and value heads, each shared by a group of attention heads (GQA).
     pub kv_heads: i64,
+    /// Width of a head.
+    pub head_width: i64,
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
+    /// Whether every head of queries and keys is normed before RoPE.
+    pub qk_norm: bool,
     /// Width inside the gated MLP.
     pub intermediate: i64,
     /// Size of the vocabulary.
@@ -46,20 +53,26 @@ pub struct TextConfig {
     pub norm_epsilon: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// How many rotary frequencies rotate by time, height and width.
-    pub mrope_section: [usize; 3],
+    /// The axis that each rotary frequency rotates by: time, height or width.
+    pub rope_axes: Vec<usize>,
     /// The output head is the input embedding.
     pub tied_head: bool,
 }
 
 impl TextConfig {
-    /// Width of a head.
-    pub fn head_width(&self) -> i64 {
-        self.hidden / self.heads
+    /// The widths of its blocks.
+    pub fn block_widths(&self) -> BlockWidths {
+        BlockWidths {
+            hidden: self.hidden,
+            queries: self.heads * self.head_width,
+            keys: self.kv_heads * self.head_width,
+            inner: 2 * self.intermediate,
+            qk_norm: self.qk_norm,
+        }
     }
 }
 
-/// The vision tower's dimensions.
+/// The vision tower: blocks of attention and MLP over patches, and a merger of patches into features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisionConfig {
     /// Width of a hidden state.
@@ -68,7 +81,7 @@ pub struct VisionConfig {
     pub blocks: usize,
     /// Attention heads.
     pub heads: i64,
-    /// Width inside the gated MLP.
+    /// Width inside the MLP.
     pub intermediate: i64,
     /// Width of a feature handed to the language model.
     pub output: i64,
@@ -78,12 +91,46 @@ pub struct VisionConfig {
     pub temporal_patch: i64,
     /// Patches per side that become one feature.
     pub merge: i64,
-    /// Side of an attention window, in pixels.
-    pub window: i64,
-    /// Blocks whose attention sees the whole image.
-    pub full_attention: Vec<usize>,
     /// Colour channels.
     pub channels: i64,
+    /// The kind of its norms.
+    pub norm: NormKind,
+    /// The kind of its MLPs.
+    pub mlp: MlpKind,
+    /// Attention within windows, except in some blocks; without it all blocks see the whole image.
+    pub windows: Option<Windows>,
+    /// Side of the table of learned positions, which are interpolated to the image's size and added to its patches.
+    pub position_table: Option<i64>,
+    /// Blocks whose output is merged into features of their own, which the decoder adds after its first layers
+    /// (DeepStack).
+    pub deepstack: Vec<usize>,
+}
+
+/// Windowed attention.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Windows {
+    /// Side of a window, in pixels.
+    pub side: i64,
+    /// Blocks whose attention sees the whole image.
+    pub full_attention: Vec<usize>,
+}
+
+/// Kinds of norms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormKind {
+    /// x / rms(x) * w.
+    Rms,
+    /// (x - mean) / deviation * w + b.
+    Layer,
+}
+
+/// Kinds of MLPs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MlpKind {
+    /// silu(gate) * up.
+    SwiGlu,
+    /// GELU in its tanh form.
+    GeluTanh,
 }
 
 impl VisionConfig {
@@ -97,17 +144,49 @@ impl VisionConfig {
         self.channels * self.patch * self.patch
     }
 
-    /// Features per side of an attention window.
-    pub fn window_features(&self) -> i64 {
-        self.window / self.merge / self.patch
+    /// Tensors of features of an image, each as wide as a hidden state of the language model: those in place of its
+    /// placeholders, and what DeepStack adds after the first layers.
+    pub fn levels(&self) -> usize {
+        1 + self.deepstack.len()
+    }
+
+    /// Width inside the MLP in memory, padded for tensor cores; gate and up are side by side.
+    pub fn inner(&self) -> i64 {
+        let projections = match self.mlp {
+            MlpKind::SwiGlu => 2,
+            MlpKind::GeluTanh => 1,
+        };
+        projections * self.padded_intermediate()
+    }
+
+    /// Width of one projection inside the MLP, padded for tensor cores.
+    pub(crate) fn padded_intermediate(&self) -> i64 {
+        /// Tensor cores need widths that are multiples of this.
+        const WIDTH_MULTIPLE: i64 = 8;
+        (self.intermediate + WIDTH_MULTIPLE - 1) / WIDTH_MULTIPLE * WIDTH_MULTIPLE
+    }
+
+    /// The widths of its blocks.
+    pub fn block_widths(&self) -> BlockWidths {
+        let Self { hidden, .. } = *self;
+        BlockWidths { hidden, queries: hidden, keys: hidden, inner: self.inner(), qk_norm: false }
     }
 }
 
-/// The model's class in transformers and vLLM.
-const ARCHITECTURE: &str = "Qwen2_5_VLForConditionalGeneration";
-
-/// Large enough for every real model, small enough that the product of two does not overflow.
-const LARGEST_DIMENSION: u64 = 1 << 24;
+/// The widths of a transformer block's activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockWidths {
+    /// Of a hidden state.
+    pub hidden: i64,
+    /// Of all heads' queries.
+    pub queries: i64,
+    /// Of all heads' keys, and of their values.
+    pub keys: i64,
+    /// Inside the MLP, gate and up together.
+    pub inner: i64,
+    /// Queries and keys are normed, so that the backward pass needs them before and after.
+    pub qk_norm: bool,
+}
 
 /// The published 7B; UI-TARS-1.5-7B has the same shapes.
 pub fn qwen2_5_vl_7b() -> ModelConfig {
@@ -169,18 +248,15 @@ pub fn read(folder: &Path) -> Result<ModelConfig, ModelError> {
 /// A configuration from its JSON.
 pub fn parse(value: Value) -> Result<ModelConfig, String> {
     let Value::Object(source) = value else { return Err("expected a JSON object".into()) };
-    let root = Section { name: "", map: &source };
-    let kind = source.get("model_type").and_then(Value::as_str).unwrap_or("");
-    if kind != "qwen2_5_vl" {
-        return Err(format!("`model_type` is {kind:?}: expected \"qwen2_5_vl\""));
-    }
-    // 4.x keeps the language model's values at the top
-    let text = root.section("text_config").unwrap_or(Section { name: "", map: &source });
+    let root = Section::root(&source);
+    let architecture = architecture::find(&root)?;
+    // 4.x of transformers may keep the language model's values at the top
+    let text = root.section("text_config").unwrap_or(Section::root(&source));
     let vision = root.section("vision_config").ok_or("`vision_config` is missing")?;
-    unsupported::check(&text, &vision)?;
     let config = ModelConfig {
-        text: text_config(&text, &root)?,
-        vision: vision_config(&vision)?,
+        architecture,
+        text: architecture.text(&text, &root)?,
+        vision: architecture.vision(&vision)?,
         image_token: root.token("image_token_id", 151_655)?,
         video_token: root.token("video_token_id", 151_656)?,
         vision_start_token: root.token("vision_start_token_id", 151_652)?,
@@ -191,92 +267,49 @@ pub fn parse(value: Value) -> Result<ModelConfig, String> {
     Ok(config)
 }
 
-fn text_config(text: &Section, root: &Section) -> Result<TextConfig, String> {
-    let rope = text.section("rope_parameters").or_else(|| text.section("rope_scaling"));
-    let theta = rope.as_ref().and_then(|rope| rope.map.get("rope_theta"));
-    let theta = theta.or_else(|| text.map.get("rope_theta")).and_then(Value::as_f64).unwrap_or(1_000_000.0);
-    let section = rope.as_ref().and_then(|rope| rope.map.get("mrope_section"));
-    let section = section.ok_or("`mrope_section` is missing in `rope_parameters` or `rope_scaling`")?;
-    let mrope_section: [usize; 3] = serde_json::from_value(section.clone())
-        .map_err(|_| format!("`mrope_section` is {section}: expected three whole numbers"))?;
-    // 5.x writes it in both places, 4.x only at the top
-    let tied_head =
-        root.flag("tie_word_embeddings").or_else(|| text.flag("tie_word_embeddings")).unwrap_or(false);
-    Ok(TextConfig {
-        hidden: text.dimension("hidden_size", None)?,
-        layers: text.dimension("num_hidden_layers", None)? as usize,
-        heads: text.dimension("num_attention_heads", None)?,
-        kv_heads: text.dimension("num_key_value_heads", None)?,
-        intermediate: text.dimension("intermediate_size", None)?,
-        vocabulary: text.dimension("vocab_size", None)?,
-        norm_epsilon: text.map.get("rms_norm_eps").and_then(Value::as_f64).unwrap_or(1e-6),
-        rope_theta: theta,
-        mrope_section,
-        tied_head,
-    })
-}
-
-/// Defaults are those of the published 7B, which 4.x leaves out of the file.
-fn vision_config(vision: &Section) -> Result<VisionConfig, String> {
-    let full_attention = match vision.map.get("fullatt_block_indexes") {
-        None => vec![7, 15, 23, 31],
-        Some(list) => serde_json::from_value(list.clone()).map_err(|_| {
-            format!("`vision_config.fullatt_block_indexes` is {list}: expected whole numbers")
-        })?,
-    };
-    let channels = if vision.map.contains_key("in_channels") { "in_channels" } else { "in_chans" };
-    let patch = if vision.map.contains_key("patch_size") { "patch_size" } else { "spatial_patch_size" };
-    Ok(VisionConfig {
-        hidden: vision.dimension("hidden_size", Some(1280))?,
-        blocks: vision.dimension("depth", Some(32))? as usize,
-        heads: vision.dimension("num_heads", Some(16))?,
-        intermediate: vision.dimension("intermediate_size", Some(3420))?,
-        output: vision.dimension("out_hidden_size", Some(3584))?,
-        patch: vision.dimension(patch, Some(14))?,
-        temporal_patch: vision.dimension("temporal_patch_size", Some(2))?,
-        merge: vision.dimension("spatial_merge_size", Some(2))?,
-        window: vision.dimension("window_size", Some(112))?,
-        full_attention,
-        channels: vision.dimension(channels, Some(3))?,
-    })
-}
-
 impl ModelConfig {
     /// Checks the constraints that the shapes rely on.
     fn check(&self) -> Result<(), String> {
         let ModelConfig { text, vision, .. } = self;
         let rule = |holds: bool, problem: String| if holds { Ok(()) } else { Err(problem) };
-        let (hidden, heads, groups) = (text.hidden, text.heads, text.kv_heads);
-        rule(
-            hidden % heads == 0 && (hidden / heads) % 2 == 0,
-            format!("a hidden size of {hidden} cannot be split into {heads} heads of even width"),
-        )?;
+        let (heads, groups, width) = (text.heads, text.kv_heads, text.head_width);
+        rule(width % 2 == 0, format!("a head has a width of {width}: expected an even number"))?;
         rule(heads % groups == 0, format!("{heads} heads cannot share {groups} key and value heads"))?;
-        let (frequencies, half) = (text.mrope_section.iter().sum::<usize>() as i64, text.head_width() / 2);
+        let (frequencies, half) = (text.rope_axes.len() as i64, width / 2);
         rule(
             frequencies == half,
             format!("`mrope_section` has {frequencies} frequencies: expected half a head, {half}"),
         )?;
-        let (hidden_size, heads) = (vision.hidden, vision.heads);
+        let (hidden, heads) = (vision.hidden, vision.heads);
         rule(
-            hidden_size % heads == 0 && (hidden_size / heads) % 4 == 0,
+            hidden % heads == 0 && (hidden / heads) % 4 == 0,
             format!(
-                "the vision tower's hidden size of {hidden_size} cannot be split into {heads} heads of a multiple of 4"
+                "the vision tower's hidden size of {hidden} cannot be split into {heads} heads of a multiple of 4"
             ),
         )?;
         rule(
-            vision.output == hidden,
-            format!("the vision tower's features have a width of {}: expected {hidden}", vision.output),
+            vision.output == text.hidden,
+            format!(
+                "the vision tower's features have a width of {}: expected {}",
+                vision.output, text.hidden
+            ),
         )?;
-        rule(vision.window_features() > 0, format!("a window of {} pixels holds no feature", vision.window))?;
         rule(
             vision.temporal_patch == 2 && vision.channels == 3,
             "expected patches of 2 frames and 3 channels".into(),
         )?;
-        let outside = vision.full_attention.iter().find(|&&block| block >= vision.blocks);
+        let full_attention = vision.windows.iter().flat_map(|windows| &windows.full_attention);
+        let outside = full_attention.chain(&vision.deepstack).find(|&&block| block >= vision.blocks);
         rule(
             outside.is_none(),
-            format!("`fullatt_block_indexes` names block {outside:?} of {}", vision.blocks),
+            format!("block {} of the vision tower is named: it has {}", outside.unwrap_or(&0), vision.blocks),
+        )?;
+        let (levels, layers) = (vision.deepstack.len(), text.layers);
+        rule(
+            levels <= layers,
+            format!(
+                "`deepstack_visual_indexes` names {levels} blocks: expected at most {layers}, one a layer"
+            ),
         )
     }
 
@@ -285,51 +318,9 @@ impl ModelConfig {
     /// for an embedding model.
     pub fn to_json(&self, dtype: &str) -> Value {
         let mut map = self.source.clone();
-        map.entry("architectures").or_insert_with(|| json!([ARCHITECTURE]));
+        map.entry("architectures").or_insert_with(|| json!([self.architecture.class()]));
         map.insert("dtype".into(), json!(dtype));
         map.insert("torch_dtype".into(), json!(dtype));
         Value::Object(map)
-    }
-}
-
-/// A part of the file, with its name for error messages.
-struct Section<'a> {
-    name: &'static str,
-    map: &'a Map<String, Value>,
-}
-
-impl<'a> Section<'a> {
-    fn section(&self, name: &'static str) -> Option<Section<'a>> {
-        self.map.get(name)?.as_object().map(|map| Section { name, map })
-    }
-
-    fn flag(&self, name: &str) -> Option<bool> {
-        self.map.get(name)?.as_bool()
-    }
-
-    fn path(&self, name: &str) -> String {
-        if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
-    }
-
-    fn dimension(&self, name: &str, default: Option<i64>) -> Result<i64, String> {
-        let path = self.path(name);
-        match (self.map.get(name), default) {
-            (None, Some(default)) => Ok(default),
-            (None, None) => Err(format!("`{path}` is missing")),
-            (Some(value), _) => match value.as_u64() {
-                Some(number @ 1..=LARGEST_DIMENSION) => Ok(number as i64),
-                _ => {
-                    Err(format!("`{path}` is {value}: expected a whole number from 1 to {LARGEST_DIMENSION}"))
-                }
-            },
-        }
-    }
-
-    fn token(&self, name: &str, default: u32) -> Result<u32, String> {
-        match self.map.get(name) {
-            None => Ok(default),
-            Some(value) => serde_json::from_value(value.clone())
-                .map_err(|_| format!("`{name}` is {value}: expected a token id")),
-        }
     }
 }

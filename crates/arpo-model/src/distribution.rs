@@ -1,7 +1,8 @@
 //! The distribution tokens are sampled from. Sampler and learner share it, with the same temperature and the same
 //! forbidden tokens, so that the learner's log-probabilities are those of the sampler.
 
-use arpo_torch::kernels::sample::{self, RowSample};
+use arpo_torch::kernels::Kernels;
+use arpo_torch::kernels::sample::{RowSample, bitmask};
 use tch::{Device, Kind, Tensor};
 
 /// Low enough that its probability is exactly 0, and still finite, so that 0 times it is 0.
@@ -14,14 +15,21 @@ pub struct Forbidden {
     tokens: Option<Tensor>,
     /// The same for the sampling kernels.
     bitmask: Tensor,
+    kernels: Kernels,
 }
 
 impl Forbidden {
-    /// These tokens; an empty slice forbids none.
-    pub fn new(tokens: &[u32], device: Device) -> Self {
-        let bitmask = sample::bitmask(tokens).to_device(device);
+    /// These tokens; an empty slice forbids none. The kernels are the device's.
+    pub fn new(tokens: &[u32], device: Device, kernels: &Kernels) -> Self {
+        let bitmask = bitmask(tokens).to_device(device);
         let tokens: Vec<i64> = tokens.iter().map(|&token| i64::from(token)).collect();
-        Self { tokens: (!tokens.is_empty()).then(|| Tensor::from_slice(&tokens).to_device(device)), bitmask }
+        let tokens = (!tokens.is_empty()).then(|| Tensor::from_slice(&tokens).to_device(device));
+        Self { tokens, bitmask, kernels: kernels.clone() }
+    }
+
+    /// Whether there are kernels for [`Forbidden::sample`].
+    pub fn has_kernels(&self) -> bool {
+        self.kernels.sampling().is_some()
     }
 
     /// Logits `[rows, vocabulary]` divided by the temperature (a scalar, or one for each row), in f32, with forbidden
@@ -42,6 +50,6 @@ impl Forbidden {
     /// A token sampled from each row of logits and its log-probability, f64 `[rows, 2]`: the same distribution as
     /// [`Forbidden::log_distribution`], up to rounding. `None` where there is no kernel.
     pub fn sample(&self, logits: &Tensor, rows: &[RowSample]) -> Option<Tensor> {
-        sample::sample(logits, &self.bitmask, rows)
+        self.kernels.sampling()?.sample(logits, &self.bitmask, rows)
     }
 }

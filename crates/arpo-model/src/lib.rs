@@ -1,8 +1,9 @@
-//! Qwen2.5-VL on libtorch, exactly as transformers has it, in Hugging Face's files in both directions.
+//! Qwen2.5-VL and Qwen3-VL on libtorch, exactly as transformers has them, in Hugging Face's files in both directions.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | which models load | [`config`] |
+//! | which families of models there are, and how they differ | [`architecture`] |
+//! | the dimensions of a model | [`config`] |
 //! | how checkpoints are read and written | [`checkpoint`] |
 //! | token positions (M-RoPE) | [`positions`] |
 //! | the computation | [`vision`], [`text`], combined in [`model`] |
@@ -12,6 +13,7 @@
 //! All external input (files, images, token counts) is validated before it reaches a tensor; inside, a shape that does
 //! not fit is a bug and panics.
 
+pub mod architecture;
 pub mod checkpoint;
 pub mod config;
 pub mod distribution;

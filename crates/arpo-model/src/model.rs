@@ -4,7 +4,7 @@ use crate::ModelError;
 use crate::checkpoint::{Checkpoint, Weights};
 use crate::config::ModelConfig;
 use crate::positions::{Grid, Positions, positions};
-use crate::text::TextModel;
+use crate::text::{Embedded, TextModel};
 use crate::vision::VisionTower;
 use tch::{Device, Tensor};
 
@@ -83,8 +83,8 @@ impl Model {
         positions(input.tokens, input.grids, 0, &self.config)
     }
 
-    /// Embeddings of a sequence, with its images' features in place of their placeholders: `[tokens, hidden]`.
-    pub fn embed(&self, tokens: &[u32], features: Option<&Tensor>) -> Result<Tensor, ModelError> {
+    /// The decoder's input for a sequence, with its images' features in place of their placeholders.
+    pub fn embed(&self, tokens: &[u32], features: Option<&Tensor>) -> Result<Embedded, ModelError> {
         let ids: Vec<i64> = tokens.iter().map(|&token| i64::from(token)).collect();
         let indices: Vec<i64> = (0..)
             .zip(tokens)
@@ -97,10 +97,10 @@ impl Model {
         }
         let embedded = self.text.embed(&Tensor::from_slice(&ids).to_device(self.device));
         Ok(match features {
-            None => embedded,
+            None => Embedded::text(embedded),
             Some(features) => {
                 let indices = Tensor::from_slice(&indices).to_device(self.device);
-                embedded.index_copy(0, &indices, &features.to_kind(embedded.kind()))
+                Embedded::with_features(&embedded, &indices, features)
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Parts of libtorch that tch does not bind, through a few lines of C++ (`shim.cpp`).
 
-use crate::kernels::paged;
+use crate::kernels::Kernels;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use tch::{Device, Kind, Tensor};
@@ -60,10 +60,19 @@ pub fn supports_bottom_right(kind: Kind, device: Device) -> bool {
 /// Causal attention of the last tokens of a sequence, the mask aligned bottom-right: q `[1, heads, new, width]` over
 /// keys and values `[1, kv_heads, tokens, width]`. `prefix` holds keys and values before these, which all queries see:
 /// attending to it separately is faster, if it comes in few distinct lengths. The result is shaped like q.
-pub fn causal_bottom_right(q: &Tensor, prefix: Option<&[Tensor; 2]>, [k, v]: [&Tensor; 2]) -> Tensor {
+pub fn causal_bottom_right(
+    kernels: &Kernels,
+    q: &Tensor,
+    prefix: Option<&[Tensor; 2]>,
+    [k, v]: [&Tensor; 2],
+) -> Tensor {
     let Some([prefix_k, prefix_v]) = prefix else { return flash(q, k, v) };
     match split_attention(q, [prefix_k, prefix_v], [k, v]) {
-        Some(parts) => paged::merge_attention_states(&parts).unwrap_or_else(|| merge_plain(&parts)),
+        Some(parts) => {
+            let paged = kernels.paged(&parts.suffix);
+            let merged = paged.and_then(|paged| paged.merge_attention_states(&parts));
+            merged.unwrap_or_else(|| merge_plain(&parts))
+        }
         None => flash(q, &Tensor::cat(&[prefix_k, k], 2), &Tensor::cat(&[prefix_v, v], 2)),
     }
 }

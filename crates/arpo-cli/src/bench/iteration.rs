@@ -23,6 +23,7 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_tokenizer::Tokenizer;
+use arpo_torch::kernels::Kernels;
 use arpo_torch::shim::cuda_peak_bytes;
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
@@ -145,7 +146,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    warn_without_kernels(device);
+    warn_without_kernels(&Kernels::of(device));
     let mut bench = Bench::new(arguments, device)?;
     let mut report = Report {
         parameters: bench.learner.updater().learner().model().weights().count(),

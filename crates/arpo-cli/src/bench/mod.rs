@@ -14,7 +14,7 @@ mod vision;
 use crate::{Failure, write_json};
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::positions::Grid;
-use arpo_torch::kernels as own_kernels;
+use arpo_torch::kernels::Kernels;
 use arpo_torch::shim::cuda_peak_bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write;
@@ -116,10 +116,8 @@ fn compute_kind(device: Device) -> Kind {
     if device == Device::Cpu { Kind::Float } else { Kind::BFloat16 }
 }
 
-fn warn_without_kernels(device: Device) {
-    if device != Device::Cpu
-        && let Some(message) = own_kernels::missing_kernels()
-    {
+fn warn_without_kernels(kernels: &Kernels) {
+    if let Some(message) = kernels.missing() {
         let _ = writeln!(std::io::stderr(), "warning: {message}");
     }
 }

@@ -11,7 +11,7 @@ use arpo_image::ImageProcessor;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
-use arpo_torch::kernels;
+use arpo_torch::kernels::Kernels;
 use arpo_train::memory::resident_mib;
 use clap::Args;
 use serde::Serialize;
@@ -76,8 +76,8 @@ struct Report {
 
 pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    kernels::use_plain_versions(arguments.plain);
-    warn_without_kernels(device);
+    let kernels = if arguments.plain { Kernels::none() } else { Kernels::of(device) };
+    warn_without_kernels(&kernels);
     let config = arguments.model.config();
     let kind = compute_kind(device);
     let max_episodes = arguments.episodes.iter().copied().max().unwrap_or(1);
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         max_prefill_tokens: 16_384,
         forbidden: vec![config.image_token, config.video_token],
     };
-    let weights = Weights::random(&config, kind, device);
+    let weights = Weights::random(&config, kind, device).with_kernels(kernels);
     let mut engine =
         Engine::new(Model::new(config, weights), ImageProcessor::published(), options, PolicyVersion(0));
     // warm-up: compiles kernels and reserves memory
@@ -157,8 +157,8 @@ fn measure(
     let kind = engine.model().weights().kind();
     let text = &engine.model().config().text;
     // all weights of the language model but its embedding, and the KV cache half way through the response
-    let layer = 2 * text.hidden * text.heads * text.head_width()
-        + 2 * text.hidden * text.kv_heads * text.head_width()
+    let layer = 2 * text.hidden * text.heads * text.head_width
+        + 2 * text.hidden * text.kv_heads * text.head_width
         + 3 * text.hidden * text.intermediate;
     let weights = (text.layers as i64 * layer + text.hidden * text.vocabulary) as f64;
     let length = (tokens_behind + new_tokens + arguments.tokens / 2) as f64;
@@ -187,7 +187,7 @@ fn measure(
 /// Bytes of a token in the KV cache.
 fn token_bytes(config: &ModelConfig, kind: Kind) -> u64 {
     let text = &config.text;
-    let values = 2 * text.layers as i64 * text.kv_heads * text.head_width();
+    let values = 2 * text.layers as i64 * text.kv_heads * text.head_width;
     values as u64 * kind.elt_size_in_bytes() as u64
 }
 

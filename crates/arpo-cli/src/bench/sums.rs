@@ -51,7 +51,9 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
     let mut config = arguments.model.config();
     config.text.layers = arguments.layers.min(config.text.layers);
     config.vision.blocks = arguments.layers.min(config.vision.blocks);
-    config.vision.full_attention = vec![config.vision.blocks - 1];
+    if let Some(windows) = &mut config.vision.windows {
+        windows.full_attention = vec![config.vision.blocks - 1];
+    }
     let weights = Weights::from_scratch(&config, kind, device);
     let learner = |weights: Weights| {
         let options = LearnerOptions {

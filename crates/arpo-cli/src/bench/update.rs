@@ -10,7 +10,7 @@ use arpo_model::learner::adamw::{AdamW, Update};
 use arpo_model::learner::{ImageInput, Learner, LearnerOptions, MicroBatch};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
-use arpo_torch::kernels;
+use arpo_torch::kernels::Kernels;
 use arpo_train::memory::resident_mib;
 use clap::Args;
 use serde::Serialize;
@@ -67,13 +67,14 @@ struct Report {
 
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    kernels::use_plain_versions(arguments.plain);
-    warn_without_kernels(device);
+    let kernels = if arguments.plain { Kernels::none() } else { Kernels::of(device) };
+    warn_without_kernels(&kernels);
     let kind = compute_kind(device);
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
-    let weights =
-        Weights::random(&config, kind, device).with_gradients(|layout| !(freeze && layout.is_vision()));
+    let weights = Weights::random(&config, kind, device)
+        .with_kernels(kernels)
+        .with_gradients(|layout| !(freeze && layout.is_vision()));
     let options = LearnerOptions {
         temperature: 1.0,
         forbidden: vec![config.image_token, config.video_token],

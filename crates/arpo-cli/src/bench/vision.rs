@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::device::DeviceName;
 use arpo_model::checkpoint::Weights;
 use arpo_model::model::Model;
+use arpo_torch::kernels::Kernels;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -40,7 +41,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    warn_without_kernels(device);
+    warn_without_kernels(&Kernels::of(device));
     let (config, grid) = (arguments.model.config(), arguments.model.grid());
     let patch_values = config.vision.patch_values();
     let weights = Weights::random(&config, compute_kind(device), device);

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use arpo_torch::driver::{self, Driver, DriverError, GpuDevice};
-use arpo_torch::kernels;
+use arpo_torch::kernels::Kernels;
 use arpo_torch::runtime::{self, CudaLibrary};
 use std::fs;
 use std::sync::OnceLock;
@@ -66,7 +66,7 @@ pub(super) fn cuda() -> Finding {
                     let detail = format!("{found}; it has no bf16: expected compute capability 8.0 or newer");
                     Finding { command: None, ..Finding::broken(CUDA, detail, needed_for, "") }
                 }
-                Ok(()) => match kernels::missing_kernels() {
+                Ok(()) => match Kernels::of(tch::Device::Cuda(0)).missing() {
                     None => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
                     Some(slower) => {
                         Finding::usable(CUDA, format!("{found}; libtorch computes on it; {slower}"))

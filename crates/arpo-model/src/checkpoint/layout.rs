@@ -1,9 +1,6 @@
 //! Which tensors of the checkpoint files form which parameters in memory.
 
-use crate::config::{ModelConfig, TextConfig, VisionConfig};
-
-/// Tensor cores need widths that are multiples of this.
-const WIDTH_MULTIPLE: i64 = 8;
+use crate::config::{ModelConfig, TextConfig};
 
 /// One parameter in memory: a matrix or a vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +32,7 @@ impl ParameterLayout {
 /// One tensor of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Its name in the files, as published checkpoints have it: `model.layers...`, `visual...`, `lm_head...`.
+    /// Its name in the files, as published checkpoints of its family have it.
     pub name: String,
     /// Its shape in the files; the first dimension is rows, the others are columns.
     pub shape: Vec<i64>,
@@ -49,142 +46,108 @@ impl Piece {
         self.shape[1..].iter().product()
     }
 
-    /// The name that transformers 5 uses in memory and in some files.
+    /// The other name that files may have it under: `model.layers` and `visual` are `model.language_model.layers` and
+    /// `model.visual` in newer versions of transformers.
     pub fn other_name(&self) -> String {
-        match self.name.split_once('.') {
-            Some(("model", rest)) => format!("model.language_model.{rest}"),
-            Some(("visual", _)) => format!("model.{}", self.name),
-            _ => self.name.clone(),
+        let name = &self.name;
+        match name.strip_prefix("model.") {
+            Some(rest) if rest.starts_with("visual.") => rest.to_owned(),
+            Some(rest) => match rest.strip_prefix("language_model.") {
+                Some(rest) => format!("model.{rest}"),
+                None => format!("model.language_model.{rest}"),
+            },
+            None if name.starts_with("visual.") => format!("model.{name}"),
+            None => name.clone(),
         }
     }
 
     /// Whether it belongs to the vision tower.
     pub fn is_vision(&self) -> bool {
-        self.name.starts_with("visual.")
+        self.name.starts_with("visual.") || self.name.starts_with("model.visual.")
     }
-}
-
-/// The vision tower's MLP width in memory.
-pub(crate) fn padded(width: i64) -> i64 {
-    (width + WIDTH_MULTIPLE - 1) / WIDTH_MULTIPLE * WIDTH_MULTIPLE
 }
 
 /// Every parameter of a model, in a fixed order.
 pub fn parameters(config: &ModelConfig) -> Vec<ParameterLayout> {
-    let mut list = Vec::new();
-    vision(&config.vision, &mut list);
-    text(&config.text, &mut list);
-    list
+    config.architecture.parameters(config)
 }
 
-fn vision(config: &VisionConfig, list: &mut Vec<ParameterLayout>) {
-    let VisionConfig { hidden, output, patch, temporal_patch, channels, .. } = *config;
-    let inner = padded(config.intermediate);
-    let merged = hidden * config.merge * config.merge;
-    let embed = [hidden, channels, temporal_patch, patch, patch];
-    list.push(whole("vision.patch", "visual.patch_embed.proj.weight", &embed));
-    for block in 0..config.blocks {
-        let (memory, file) = (format!("vision.{block}"), format!("visual.blocks.{block}"));
-        let piece = |name: &str, shape: &[i64], row| Piece {
-            name: format!("{file}.{name}"),
-            shape: shape.to_vec(),
-            row,
-        };
-        let single = |name: &str, file_name: &str, shape: &[i64]| {
-            whole(&format!("{memory}.{name}"), &format!("{file}.{file_name}"), shape)
-        };
-        let width = config.intermediate;
-        list.push(single("norm1", "norm1.weight", &[hidden]));
-        list.push(single("qkv.weight", "attn.qkv.weight", &[3 * hidden, hidden]));
-        list.push(single("qkv.bias", "attn.qkv.bias", &[3 * hidden]));
-        list.push(single("proj.weight", "attn.proj.weight", &[hidden, hidden]));
-        list.push(single("proj.bias", "attn.proj.bias", &[hidden]));
-        list.push(single("norm2", "norm2.weight", &[hidden]));
-        list.push(ParameterLayout {
-            name: format!("{memory}.gate_up.weight"),
-            shape: vec![2 * inner, hidden],
-            pieces: vec![
-                piece("mlp.gate_proj.weight", &[width, hidden], 0),
-                piece("mlp.up_proj.weight", &[width, hidden], inner),
-            ],
-        });
-        list.push(ParameterLayout {
-            name: format!("{memory}.gate_up.bias"),
-            shape: vec![2 * inner],
-            pieces: vec![
-                piece("mlp.gate_proj.bias", &[width], 0),
-                piece("mlp.up_proj.bias", &[width], inner),
-            ],
-        });
-        list.push(ParameterLayout {
-            name: format!("{memory}.down.weight"),
-            shape: vec![hidden, inner],
-            pieces: vec![piece("mlp.down_proj.weight", &[hidden, width], 0)],
-        });
-        list.push(single("down.bias", "mlp.down_proj.bias", &[hidden]));
-    }
-    list.push(whole("vision.merger.norm", "visual.merger.ln_q.weight", &[hidden]));
-    list.push(whole("vision.merger.0.weight", "visual.merger.mlp.0.weight", &[merged, merged]));
-    list.push(whole("vision.merger.0.bias", "visual.merger.mlp.0.bias", &[merged]));
-    list.push(whole("vision.merger.2.weight", "visual.merger.mlp.2.weight", &[output, merged]));
-    list.push(whole("vision.merger.2.bias", "visual.merger.mlp.2.bias", &[output]));
+/// The parameters of one module: the names in memory and in the files begin with its own.
+pub(crate) struct Module<'a> {
+    memory: String,
+    file: String,
+    list: &'a mut Vec<ParameterLayout>,
 }
 
-fn text(config: &TextConfig, list: &mut Vec<ParameterLayout>) {
-    let TextConfig { hidden, intermediate, vocabulary, .. } = *config;
-    let width = config.head_width();
-    let (queries, keys) = (config.heads * width, config.kv_heads * width);
-    list.push(whole("text.embed", "model.embed_tokens.weight", &[vocabulary, hidden]));
-    for layer in 0..config.layers {
-        let (memory, file) = (format!("text.{layer}"), format!("model.layers.{layer}"));
-        let piece = |name: &str, shape: &[i64], row| Piece {
-            name: format!("{file}.{name}"),
-            shape: shape.to_vec(),
-            row,
-        };
-        let single = |name: &str, file_name: &str, shape: &[i64]| {
-            whole(&format!("{memory}.{name}"), &format!("{file}.{file_name}"), shape)
-        };
-        list.push(single("norm1", "input_layernorm.weight", &[hidden]));
-        list.push(ParameterLayout {
-            name: format!("{memory}.qkv.weight"),
-            shape: vec![queries + 2 * keys, hidden],
-            pieces: vec![
-                piece("self_attn.q_proj.weight", &[queries, hidden], 0),
-                piece("self_attn.k_proj.weight", &[keys, hidden], queries),
-                piece("self_attn.v_proj.weight", &[keys, hidden], queries + keys),
-            ],
-        });
-        list.push(ParameterLayout {
-            name: format!("{memory}.qkv.bias"),
-            shape: vec![queries + 2 * keys],
-            pieces: vec![
-                piece("self_attn.q_proj.bias", &[queries], 0),
-                piece("self_attn.k_proj.bias", &[keys], queries),
-                piece("self_attn.v_proj.bias", &[keys], queries + keys),
-            ],
-        });
-        list.push(single("out.weight", "self_attn.o_proj.weight", &[hidden, queries]));
-        list.push(single("norm2", "post_attention_layernorm.weight", &[hidden]));
-        list.push(ParameterLayout {
-            name: format!("{memory}.gate_up.weight"),
-            shape: vec![2 * intermediate, hidden],
-            pieces: vec![
-                piece("mlp.gate_proj.weight", &[intermediate, hidden], 0),
-                piece("mlp.up_proj.weight", &[intermediate, hidden], intermediate),
-            ],
-        });
-        list.push(single("down.weight", "mlp.down_proj.weight", &[hidden, intermediate]));
+impl<'a> Module<'a> {
+    pub(crate) fn new(memory: &str, file: &str, list: &'a mut Vec<ParameterLayout>) -> Self {
+        Self { memory: memory.to_owned(), file: file.to_owned(), list }
     }
-    list.push(whole("text.norm", "model.norm.weight", &[hidden]));
+
+    /// A parameter that is one tensor of the files; more than two dimensions become columns.
+    pub(crate) fn whole(&mut self, name: &str, file_name: &str, shape: &[i64]) {
+        let piece = self.piece(file_name, shape.to_vec(), 0);
+        let shape = if shape.len() > 1 { vec![shape[0], piece.columns()] } else { shape.to_vec() };
+        self.push(name, shape, vec![piece]);
+    }
+
+    /// A matrix with more columns in memory than in the files.
+    pub(crate) fn padded(&mut self, name: &str, file_name: &str, shape: [i64; 2], columns: i64) {
+        let piece = self.piece(file_name, shape.to_vec(), 0);
+        self.push(name, vec![shape[0], columns], vec![piece]);
+    }
+
+    /// Tensors of the files stacked by rows: for each its name, its rows, and the rows it has in memory. Matrices have
+    /// columns, vectors have none.
+    pub(crate) fn stacked(&mut self, name: &str, columns: Option<i64>, pieces: &[(String, i64, i64)]) {
+        let mut rows = 0;
+        let shape = |rows: i64| std::iter::once(rows).chain(columns).collect::<Vec<_>>();
+        let mut stacked = Vec::new();
+        for (file_name, own, padded) in pieces {
+            stacked.push(self.piece(file_name, shape(*own), rows));
+            rows += padded;
+        }
+        self.push(name, shape(rows), stacked);
+    }
+
+    fn piece(&self, name: &str, shape: Vec<i64>, row: i64) -> Piece {
+        Piece { name: format!("{}.{name}", self.file), shape, row }
+    }
+
+    fn push(&mut self, name: &str, shape: Vec<i64>, pieces: Vec<Piece>) {
+        self.list.push(ParameterLayout { name: format!("{}.{name}", self.memory), shape, pieces });
+    }
+}
+
+/// The decoder's parameters; `prefix` is its name in the files.
+pub(crate) fn text(config: &TextConfig, prefix: &str, list: &mut Vec<ParameterLayout>) {
+    let TextConfig { hidden, intermediate, vocabulary, head_width, .. } = *config;
+    let (queries, keys) = (config.heads * head_width, config.kv_heads * head_width);
+    Module::new("text", prefix, list).whole("embed", "embed_tokens.weight", &[vocabulary, hidden]);
+    for index in 0..config.layers {
+        let mut layer = Module::new(&format!("text.{index}"), &format!("{prefix}.layers.{index}"), list);
+        layer.whole("norm1", "input_layernorm.weight", &[hidden]);
+        let qkv = |kind: &str| {
+            [("q", queries), ("k", keys), ("v", keys)]
+                .map(|(one, rows)| (format!("self_attn.{one}_proj.{kind}"), rows, rows))
+        };
+        layer.stacked("qkv.weight", Some(hidden), &qkv("weight"));
+        if config.qkv_bias {
+            layer.stacked("qkv.bias", None, &qkv("bias"));
+        }
+        if config.qk_norm {
+            layer.whole("q_norm", "self_attn.q_norm.weight", &[head_width]);
+            layer.whole("k_norm", "self_attn.k_norm.weight", &[head_width]);
+        }
+        layer.whole("out.weight", "self_attn.o_proj.weight", &[hidden, queries]);
+        layer.whole("norm2", "post_attention_layernorm.weight", &[hidden]);
+        let gate_up =
+            ["gate", "up"].map(|one| (format!("mlp.{one}_proj.weight"), intermediate, intermediate));
+        layer.stacked("gate_up.weight", Some(hidden), &gate_up);
+        layer.whole("down.weight", "mlp.down_proj.weight", &[hidden, intermediate]);
+    }
+    Module::new("text", prefix, list).whole("norm", "norm.weight", &[hidden]);
     if !config.tied_head {
-        list.push(whole("text.head", "lm_head.weight", &[vocabulary, hidden]));
+        Module::new("text", "lm_head", list).whole("head", "weight", &[vocabulary, hidden]);
     }
-}
-
-/// A parameter that is one tensor of the files; more than two dimensions become columns.
-fn whole(name: &str, file_name: &str, shape: &[i64]) -> ParameterLayout {
-    let piece = Piece { name: file_name.to_owned(), shape: shape.to_vec(), row: 0 };
-    let shape = if shape.len() > 1 { vec![shape[0], piece.columns()] } else { shape.to_vec() };
-    ParameterLayout { name: name.to_owned(), shape, pieces: vec![piece] }
 }

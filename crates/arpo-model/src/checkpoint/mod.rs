@@ -17,6 +17,7 @@ pub use save::save;
 use crate::ModelError;
 use crate::config::ModelConfig;
 use crate::layers::linear::Parameter;
+use arpo_torch::kernels::Kernels;
 use layout::{ParameterLayout, Piece};
 use std::collections::BTreeMap;
 use tch::{Device, Kind, Tensor};
@@ -34,13 +35,28 @@ pub struct Weights {
     /// The gradient buffer of each parameter, if it is trained.
     gradients: Vec<Option<Tensor>>,
     index: BTreeMap<String, usize>,
+    /// The kernels of their device.
+    kernels: Kernels,
 }
 
 impl Weights {
     pub(crate) fn new(parameters: Vec<(ParameterLayout, Tensor)>) -> Self {
         let index = parameters.iter().enumerate().map(|(i, (layout, _))| (layout.name.clone(), i)).collect();
         let gradients = parameters.iter().map(|_| None).collect();
-        Self { parameters, gradients, index }
+        let kernels = parameters.first().map_or_else(Kernels::none, |(_, first)| Kernels::of(first.device()));
+        Self { parameters, gradients, index, kernels }
+    }
+
+    /// With other kernels: with none, the plain versions are used.
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: Kernels) -> Self {
+        self.kernels = kernels;
+        self
+    }
+
+    /// The CUDA kernels that compute with them.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// Random weights: norms 1, everything else normal with a standard deviation of 0.02.
@@ -81,7 +97,7 @@ impl Weights {
         let convert = |(layout, tensor): &(ParameterLayout, Tensor)| {
             (layout.clone(), tensor.to_dtype(kind, false, true))
         };
-        Self::new(self.parameters.iter().map(convert).collect())
+        Self::new(self.parameters.iter().map(convert).collect()).with_kernels(self.kernels.clone())
     }
 
     /// Allocates zeroed gradients for the parameters that `trained` selects.
@@ -100,7 +116,7 @@ impl Weights {
     #[must_use]
     pub fn share(&self) -> Self {
         let share = |(layout, tensor): &(ParameterLayout, Tensor)| (layout.clone(), tensor.shallow_clone());
-        Self::new(self.parameters.iter().map(share).collect())
+        Self::new(self.parameters.iter().map(share).collect()).with_kernels(self.kernels.clone())
     }
 
     /// Copies the values of weights with the same layout; tensors that share memory are skipped.
@@ -118,11 +134,17 @@ impl Weights {
 
     /// A handle on a parameter and its gradient: the same memory, not a copy.
     pub(crate) fn handle(&self, name: &str) -> Parameter {
-        let index = *self.index.get(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"));
-        Parameter {
+        self.find(name).unwrap_or_else(|| panic!("the layout has no parameter {name}"))
+    }
+
+    /// The same for a parameter that not every model has.
+    pub(crate) fn find(&self, name: &str) -> Option<Parameter> {
+        let &index = self.index.get(name)?;
+        Some(Parameter {
             value: self.parameters[index].1.shallow_clone(),
             gradient: self.gradients[index].as_ref().map(Tensor::shallow_clone),
-        }
+            kernels: self.kernels.clone(),
+        })
     }
 
     /// The trained parameters with their gradients, in a fixed order.

@@ -1,23 +1,24 @@
-//! The transformer block of both towers: attention and a gated MLP, each with a pre-norm and a residual connection.
+//! The transformer block of both towers: attention and an MLP, each with a pre-norm and a residual connection.
 
 use super::attention::{PackedSequences, SavedAttention, attention};
 use super::linear::Linear;
-use super::norm::RmsNorm;
+use super::mlp::Mlp;
+use super::norm::Norm;
+use super::qk_norm::QkNorm;
 use super::rotary::Rotary;
-use super::swiglu;
+use crate::config::BlockWidths;
 use arpo_torch::kernels::paged::PageSlots;
 use tch::Tensor;
 
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) norm1: RmsNorm,
+    pub(crate) norm1: Norm,
     /// The fused projection of queries, keys and values.
     pub(crate) qkv: Linear,
+    pub(crate) qk_norm: Option<QkNorm>,
     pub(crate) out: Linear,
-    pub(crate) norm2: RmsNorm,
-    /// The fused projection of gate and up.
-    pub(crate) gate_up: Linear,
-    pub(crate) down: Linear,
+    pub(crate) norm2: Norm,
+    pub(crate) mlp: Mlp,
     pub(crate) heads: i64,
     pub(crate) kv_heads: i64,
 }
@@ -34,21 +35,21 @@ pub(crate) struct BlockContext<'a> {
 pub enum Keep {
     /// The block's input only: the whole block is recomputed.
     Input,
-    /// Attention and its residual too: norms and the gate and up projection are recomputed.
+    /// Attention and its residual too: norms and the MLP's inner projection are recomputed.
     Attention,
-    /// The gate and up projection too: only norms are recomputed.
+    /// The inner projection too: only norms are recomputed.
     Everything,
 }
 
 impl Keep {
-    /// Values kept for each token of a block, from the widths of the hidden state, of the queries, and of the qkv and
-    /// the gate and up projections.
-    pub(crate) fn values_per_token(self, hidden: i64, queries: i64, qkv: i64, gate_up: i64) -> i64 {
+    /// Values kept for each token of a block.
+    pub(crate) fn values_per_token(self, widths: BlockWidths) -> i64 {
+        let BlockWidths { hidden, queries, keys, inner, qk_norm } = widths;
         match self {
             Self::Input => hidden,
-            // input and middle; queries, keys, values and attention's output
-            Self::Attention => 2 * hidden + qkv + queries,
-            Self::Everything => Self::Attention.values_per_token(hidden, queries, qkv, gate_up) + gate_up,
+            // input and middle; queries, keys, values and attention's output; queries and keys before their norm
+            Self::Attention => 2 * hidden + 2 * (queries + keys) + if qk_norm { queries + keys } else { 0 },
+            Self::Everything => Self::Attention.values_per_token(widths) + inner,
         }
     }
 }
@@ -63,9 +64,11 @@ pub(crate) struct Saved {
 #[derive(Debug)]
 struct Attended {
     attention: SavedAttention,
+    /// Queries and keys before their norm, if they have one.
+    unnormed: Option<Tensor>,
     /// The input plus the output of attention.
     middle: Tensor,
-    gate_up: Option<Tensor>,
+    inner: Option<Tensor>,
 }
 
 impl Block {
@@ -85,7 +88,7 @@ impl Block {
         attend: impl FnOnce(&Projected) -> Tensor,
     ) -> Tensor {
         let middle = self.out.forward_onto(x, &attend(&self.project(x, rotary)));
-        self.down.forward_onto(&middle, &swiglu::project(&self.gate_up, &self.norm2.forward(&middle)))
+        self.mlp.forward_onto(&middle, &self.norm2.forward(&middle))
     }
 
     /// The same, keeping what the backward pass will need.
@@ -95,10 +98,10 @@ impl Block {
             return (self.forward(x, context), saved);
         }
         let mut attended = self.attend(x, context);
-        let gate_up = self.gate_up.matmul(&self.norm2.forward(&attended.middle));
-        let y = self.down.forward_onto(&attended.middle, &swiglu::forward(&gate_up, self.gate_up.bias()));
+        let inner = self.mlp.inner(&self.norm2.forward(&attended.middle));
+        let y = self.mlp.finish_onto(&attended.middle, &inner);
         if keep == Keep::Everything {
-            attended.gate_up = Some(gate_up);
+            attended.inner = Some(inner);
         }
         (y, Saved { input: x.shallow_clone(), attended: Some(attended) })
     }
@@ -106,36 +109,44 @@ impl Block {
     /// dL/dx from dL/dy; accumulates the parameters' gradients.
     pub(crate) fn backward(&self, saved: Saved, dy: &Tensor, context: BlockContext) -> Tensor {
         let Saved { input, attended } = saved;
-        let Attended { attention, middle, gate_up } =
+        let Attended { attention, unnormed, middle, inner } =
             attended.unwrap_or_else(|| self.attend(&input, context));
 
         let normed = self.norm2.forward(&middle);
-        let gate_up = gate_up.unwrap_or_else(|| self.gate_up.matmul(&normed));
-        let (h, d_gate_up) = swiglu::backward(&gate_up, self.gate_up.bias(), &self.down.input_gradient(dy));
-        drop(gate_up);
-        self.down.accumulate(&h, dy);
-        drop(h);
-        let d_normed = self.gate_up.backward(&normed, &d_gate_up);
-        drop((normed, d_gate_up));
+        let inner = inner.unwrap_or_else(|| self.mlp.inner(&normed));
+        let d_normed = self.mlp.backward(&normed, inner, dy);
+        drop(normed);
         let d_middle = self.norm2.backward(&middle, &d_normed, Some(dy));
         drop((middle, d_normed));
 
         let d_attended = self.out.backward(&attention.output(context.sequences), &d_middle);
-        let d_qkv = context.rotary.join(&attention.backward(&d_attended, context.sequences));
+        let mut d_qkv = context.rotary.join(&attention.backward(&d_attended, context.sequences));
         drop(d_attended);
+        if let (Some(norm), Some(unnormed)) = (&self.qk_norm, &unnormed) {
+            d_qkv = norm.backward(unnormed, &d_qkv);
+        }
         let d_normed = self.qkv.backward(&self.norm1.forward(&input), &d_qkv);
         self.norm1.backward(&input, &d_normed, Some(&d_middle))
     }
 
     fn attend(&self, x: &Tensor, context: BlockContext) -> Attended {
-        let [q, k, v] = self.project(x, context.rotary).split();
+        let qkv = self.qkv.forward(&self.norm1.forward(x));
+        let unnormed = self.qk_norm.as_ref().map(|norm| norm.saved(&qkv));
+        let [q, k, v] = self.projected(qkv, context.rotary).split();
         let attention = SavedAttention::new(&q, &k, &v, context.sequences);
         let middle = self.out.forward_onto(x, &attention.output(context.sequences));
-        Attended { attention, middle, gate_up: None }
+        Attended { attention, unnormed, middle, inner: None }
     }
 
     fn project<'a>(&self, x: &Tensor, rotary: &'a Rotary) -> Projected<'a> {
-        let qkv = self.qkv.forward(&self.norm1.forward(x));
+        self.projected(self.qkv.forward(&self.norm1.forward(x)), rotary)
+    }
+
+    fn projected<'a>(&self, qkv: Tensor, rotary: &'a Rotary) -> Projected<'a> {
+        let qkv = match &self.qk_norm {
+            Some(norm) => norm.forward(&qkv),
+            None => qkv,
+        };
         Projected { qkv, rotary, heads: self.heads, kv_heads: self.kv_heads }
     }
 }

@@ -1,13 +1,14 @@
 //! Parameters, and linear layers, which hold most of them.
 
-use arpo_torch::kernels::row;
+use arpo_torch::kernels::Kernels;
 use tch::{Kind, Tensor};
 
-/// A parameter and, while it is trained, its gradient buffer.
+/// A parameter and, while it is trained, its gradient buffer; with the kernels of its device.
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) value: Tensor,
     pub(crate) gradient: Option<Tensor>,
+    pub(crate) kernels: Kernels,
 }
 
 impl Parameter {
@@ -37,7 +38,7 @@ impl Linear {
     }
 
     fn apply(&self, x: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        row::matmul(x, &self.weight.value, bias).unwrap_or_else(|| x.linear(&self.weight.value, bias))
+        self.row_matmul(x, bias).unwrap_or_else(|| x.linear(&self.weight.value, bias))
     }
 
     pub(crate) fn bias(&self) -> Option<&Tensor> {
@@ -47,10 +48,16 @@ impl Linear {
     /// residual + y, fused into the matmul where there is no bias.
     pub(crate) fn forward_onto(&self, residual: &Tensor, x: &Tensor) -> Tensor {
         match self.bias {
-            None => row::matmul(x, &self.weight.value, Some(residual))
+            None => self
+                .row_matmul(x, Some(residual))
                 .unwrap_or_else(|| residual.addmm(x, &self.weight.value.tr())),
             Some(_) => residual + self.forward(x),
         }
+    }
+
+    /// x Wᵀ plus `addend`, for a single row on a GPU.
+    fn row_matmul(&self, x: &Tensor, addend: Option<&Tensor>) -> Option<Tensor> {
+        self.weight.kernels.row(x)?.matmul(x, &self.weight.value, addend)
     }
 
     /// dL/dx from dL/dy; accumulates the parameters' gradients. Both are matrices with a row for each token.

@@ -7,7 +7,10 @@
 
 pub(crate) mod attention;
 pub(crate) mod block;
+pub(crate) mod layer_norm;
 pub(crate) mod linear;
+pub(crate) mod mlp;
 pub(crate) mod norm;
+pub(crate) mod qk_norm;
 pub(crate) mod rotary;
 pub(crate) mod swiglu;

@@ -1,8 +1,32 @@
-//! RMSNorm: x / rms(x) * w, computed in f32 whatever the parameters' type, as in transformers.
+//! Norms. RMSNorm: x / rms(x) * w, computed in f32 whatever the parameters' type, as in transformers.
 
+use super::layer_norm::LayerNorm;
 use super::linear::Parameter;
-use arpo_torch::kernels::fused_for;
 use tch::{Kind, Tensor};
+
+/// A norm of either kind.
+#[derive(Debug)]
+pub(crate) enum Norm {
+    Rms(RmsNorm),
+    Layer(LayerNorm),
+}
+
+impl Norm {
+    pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
+        match self {
+            Self::Rms(norm) => norm.forward(x),
+            Self::Layer(norm) => norm.forward(x),
+        }
+    }
+
+    /// residual + dL/dx from dL/dy; accumulates the parameters' gradients.
+    pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor, residual: Option<&Tensor>) -> Tensor {
+        match self {
+            Self::Rms(norm) => norm.backward(x, dy, residual),
+            Self::Layer(norm) => norm.backward(x, dy, residual),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
@@ -12,8 +36,8 @@ pub(crate) struct RmsNorm {
 
 impl RmsNorm {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        let fused_result = fused_for(x).and_then(|fused| fused.rms_norm(x, &self.weight.value, self.epsilon));
-        if let Some(normed) = fused_result {
+        let fused = self.weight.kernels.fused(x);
+        if let Some(normed) = fused.and_then(|fused| fused.rms_norm(x, &self.weight.value, self.epsilon)) {
             return normed;
         }
         let x_f32 = x.to_kind(Kind::Float);
@@ -23,7 +47,7 @@ impl RmsNorm {
 
     /// residual + dL/dx from dL/dy; accumulates the weight's gradient.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor, residual: Option<&Tensor>) -> Tensor {
-        let fused = fused_for(x);
+        let fused = self.weight.kernels.fused(x);
         let weight = &self.weight.value;
         let fused_result =
             fused.and_then(|fused| fused.rms_norm_backward(x, weight, dy, residual, self.epsilon));

@@ -1,7 +1,7 @@
 //! Rotary position embeddings (RoPE): every head of a token is rotated by its position.
 
-use arpo_torch::kernels::fused_for;
-use arpo_torch::kernels::paged::{PageSlots, rotary_into_pages};
+use arpo_torch::kernels::Kernels;
+use arpo_torch::kernels::paged::PageSlots;
 use tch::{Kind, Tensor};
 
 /// Cosines and sines of every token's frequencies, in f32.
@@ -9,13 +9,14 @@ use tch::{Kind, Tensor};
 pub(crate) struct Rotary {
     cosine: Tensor, // [tokens, 1, head_width / 2]
     sine: Tensor,   // [tokens, 1, head_width / 2]
+    kernels: Kernels,
 }
 
 impl Rotary {
     /// From angles `[tokens, head_width / 2]`.
-    pub(crate) fn new(angles: &Tensor) -> Self {
+    pub(crate) fn new(angles: &Tensor, kernels: &Kernels) -> Self {
         let angles = angles.contiguous().unsqueeze(1);
-        Self { cosine: angles.cos(), sine: angles.sin() }
+        Self { cosine: angles.cos(), sine: angles.sin(), kernels: kernels.clone() }
     }
 
     /// Splits a fused qkv projection into queries, keys and values `[tokens, heads, head_width]`, RoPE applied to the
@@ -23,7 +24,7 @@ impl Rotary {
     pub(crate) fn split(&self, qkv: &Tensor, heads: i64, kv_heads: i64) -> [Tensor; 3] {
         // the kernel rotates eight pairs at a time
         let in_eights = self.cosine.size()[2] % 8 == 0;
-        if let Some(fused) = fused_for(qkv).filter(|_| in_eights) {
+        if let Some(fused) = self.kernels.fused(qkv).filter(|_| in_eights) {
             return fused.rotary_split(qkv, &self.cosine, &self.sine, heads, kv_heads);
         }
         let qkv = qkv.view([qkv.size()[0], heads + 2 * kv_heads, -1]);
@@ -34,12 +35,12 @@ impl Rotary {
 
     /// The same, with keys and values written into pages; `None`, and nothing written, without the fused kernel.
     pub(crate) fn split_into(&self, qkv: &Tensor, heads: i64, slots: PageSlots) -> Option<Tensor> {
-        rotary_into_pages(qkv, &self.cosine, &self.sine, heads, slots)
+        self.kernels.paged(qkv)?.rotary_into_pages(qkv, &self.cosine, &self.sine, heads, slots)
     }
 
     /// The gradient of the qkv projection from those of queries, keys and values, whose rotation is undone.
     pub(crate) fn join(&self, gradients: &[Tensor; 3]) -> Tensor {
-        if let Some(fused) = fused_for(&gradients[0]) {
+        if let Some(fused) = self.kernels.fused(&gradients[0]) {
             return fused.rotary_join(gradients, &self.cosine, &self.sine);
         }
         let [dq, dk, dv] = gradients;

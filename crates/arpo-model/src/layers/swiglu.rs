@@ -2,17 +2,19 @@
 //! widest tensor of the model.
 
 use super::linear::Linear;
-use arpo_torch::kernels::{fused_for, row};
+use arpo_torch::kernels::Kernels;
 use tch::Tensor;
 
 /// The gate and up projection followed by the activation, without keeping the projection.
 pub(crate) fn project(gate_up: &Linear, x: &Tensor) -> Tensor {
-    let fused_result = if gate_up.bias().is_none() { row::swiglu(x, &gate_up.weight.value) } else { None };
-    fused_result.unwrap_or_else(|| forward(&gate_up.matmul(x), gate_up.bias()))
+    let (weight, kernels) = (&gate_up.weight.value, &gate_up.weight.kernels);
+    let row = if gate_up.bias().is_none() { kernels.row(x) } else { None };
+    row.and_then(|row| row.swiglu(x, weight))
+        .unwrap_or_else(|| forward(kernels, &gate_up.matmul(x), gate_up.bias()))
 }
 
-pub(crate) fn forward(gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
-    if let Some(fused) = fused_for(gate_up) {
+pub(crate) fn forward(kernels: &Kernels, gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    if let Some(fused) = kernels.fused(gate_up) {
         return fused.swiglu(gate_up, bias);
     }
     let [gate, up] = split(gate_up, bias);
@@ -20,8 +22,13 @@ pub(crate) fn forward(gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
 }
 
 /// Recomputes the result, and returns dL/d(gate, up) too, from dL/d(result).
-pub(crate) fn backward(gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
-    if let Some(fused) = fused_for(gate_up) {
+pub(crate) fn backward(
+    kernels: &Kernels,
+    gate_up: &Tensor,
+    bias: Option<&Tensor>,
+    dh: &Tensor,
+) -> (Tensor, Tensor) {
+    if let Some(fused) = kernels.fused(gate_up) {
         return fused.swiglu_backward(gate_up, bias, dh);
     }
     let [gate, up] = split(gate_up, bias);

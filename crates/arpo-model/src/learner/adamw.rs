@@ -7,7 +7,8 @@
 use super::rounding::{NoiseBits, noise, stochastic_round};
 use crate::checkpoint::Weights;
 use arpo_core::config::{Moments, OptimiserConfig};
-use arpo_torch::kernels::{AdamwScalars, fused_for};
+use arpo_torch::kernels::Kernels;
+use arpo_torch::kernels::fused::AdamwScalars;
 use arpo_torch::shim::pinned;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -23,6 +24,7 @@ pub struct AdamW {
     pub(super) moments: Vec<[Tensor; 2]>,
     /// Updates made.
     pub(super) updates: u64,
+    kernels: Kernels,
 }
 
 /// How an update went.
@@ -51,7 +53,7 @@ impl AdamW {
         } else {
             values.iter().map(|value| [value.zeros_like(), value.zeros_like()]).collect()
         };
-        Self { config, moments, updates: 0 }
+        Self { config, moments, updates: 0, kernels: weights.kernels().clone() }
     }
 
     /// Updates made so far.
@@ -67,7 +69,7 @@ impl AdamW {
             if applied {
                 self.updates += 1;
                 let clip = self.clip(gradient_norm);
-                let step = Step::new(&self.config, self.updates, learning_rate, clip);
+                let step = Step::new(&self.config, self.updates, learning_rate, clip, self.kernels.clone());
                 for (index, ((_, value, gradient), moments)) in
                     weights.trained().zip(&self.moments).enumerate()
                 {
@@ -127,10 +129,11 @@ fn on_host(values: &[&Tensor], slab_bytes: usize, take: impl Fn(Tensor) -> Tenso
 struct Step {
     scalars: AdamwScalars,
     seed: u64,
+    kernels: Kernels,
 }
 
 impl Step {
-    fn new(config: &OptimiserConfig, updates: u64, learning_rate: f64, clip: f64) -> Self {
+    fn new(config: &OptimiserConfig, updates: u64, learning_rate: f64, clip: f64, kernels: Kernels) -> Self {
         let OptimiserConfig { beta1, beta2, epsilon, weight_decay, .. } = *config;
         let correction = |beta: f64| 1.0 - beta.powf(updates as f64);
         let scalars = AdamwScalars {
@@ -142,7 +145,7 @@ impl Step {
             bias_correction2_sqrt: correction(beta2).sqrt(),
             decay: 1.0 - learning_rate * weight_decay,
         };
-        Self { scalars, seed: updates }
+        Self { scalars, seed: updates, kernels }
     }
 
     /// Updates one parameter, the `index`-th, and zeroes its gradient.
@@ -157,7 +160,7 @@ impl Step {
         }
         // every parameter has its own noise stream
         let stream = self.seed << 20 | index as u64;
-        if let Some(fused) = fused_for(value).filter(|_| value.numel().is_multiple_of(8)) {
+        if let Some(fused) = self.kernels.fused(value).filter(|_| value.numel().is_multiple_of(8)) {
             return fused.adamw(value, gradient, moments, &self.scalars, stream);
         }
         self.update_plain(stream, value, gradient, moments);
@@ -239,7 +242,8 @@ mod tests {
             let gradient = Tensor::ones([4096], (kind, tch::Device::Cpu));
             let moments = [value.zeros_like(), value.zeros_like()];
             for update in 1..=1000 {
-                Step::new(&config, update, 1e-6, 1.0).update_plain(update, &value, &gradient, &moments);
+                Step::new(&config, update, 1e-6, 1.0, Kernels::none())
+                    .update_plain(update, &value, &gradient, &moments);
             }
             1.0 - value.mean(Kind::Double).double_value(&[])
         };

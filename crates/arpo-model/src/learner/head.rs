@@ -17,7 +17,7 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn new(model: &Model, options: &LearnerOptions) -> Self {
         let temperature = Tensor::from(options.temperature as f32).to_device(model.device());
-        let forbidden = Forbidden::new(&options.forbidden, model.device());
+        let forbidden = Forbidden::new(&options.forbidden, model.device(), model.weights().kernels());
         Self { temperature, forbidden, rows: options.logit_rows }
     }
 

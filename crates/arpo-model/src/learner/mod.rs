@@ -17,7 +17,7 @@ pub mod step;
 use crate::ModelError;
 use crate::model::Model;
 use crate::positions::Grid;
-use crate::text::{SavedText, TextLayout};
+use crate::text::{Embedded, SavedText, TextLayout};
 use crate::vision::SavedVision;
 use head::Head;
 use packed::Packed;
@@ -38,7 +38,7 @@ pub struct ImageInput {
 pub enum ImageContent {
     /// `[patches, channels * patch * patch]`, from the image processor.
     Pixels(Tensor),
-    /// `[features, hidden]`: the vision tower's cached output. Valid only while the tower is frozen.
+    /// `[features, levels * hidden]`: the vision tower's cached output. Valid only while the tower is frozen.
     Features(Tensor),
 }
 
@@ -209,13 +209,13 @@ impl Learner {
         (Some(features), Some(saved))
     }
 
-    fn embed(&self, packed: &Packed, features: Option<&Tensor>) -> Tensor {
+    fn embed(&self, packed: &Packed, features: Option<&Tensor>) -> Embedded {
         let embedded = self.model.text().embed(&packed.tokens);
         match features {
-            None => embedded,
+            None => Embedded::text(embedded),
             Some(features) => {
-                let shown = features.index_select(0, &packed.image_features).to_kind(embedded.kind());
-                embedded.index_copy(0, &packed.image_rows, &shown)
+                let shown = features.index_select(0, &packed.image_features);
+                Embedded::with_features(&embedded, &packed.image_rows, &shown)
             }
         }
     }
@@ -245,7 +245,7 @@ impl ForwardPass<'_> {
             // episodes that diverge predict different tokens from the same row
             let d_last = d_last.index_add(0, &packed.before_trained, &d_hidden);
             let d_embedded = model.text().backward(text, &d_last, &layout);
-            packed.embed_backward(model, &d_embedded);
+            packed.embed_backward(model, &d_embedded.tokens);
             if !batch.images.is_empty() && learner.trains_vision() {
                 let d_features = packed.feature_gradients(&d_embedded);
                 learner.vision_backward(&batch, vision, &d_features, &plan);

@@ -5,7 +5,7 @@ use super::{Episode, LearnerOptions, MicroBatch};
 use crate::ModelError;
 use crate::model::{Model, ModelInput};
 use crate::positions::{Grid, Positions};
-use crate::text::TextLayout;
+use crate::text::{EmbeddedGradient, TextLayout};
 use tch::Tensor;
 
 /// The tensors, on the model's device.
@@ -134,10 +134,13 @@ impl Packed {
         model.text().embed_backward(&tokens, &gradient.index_select(0, &self.text_rows));
     }
 
-    /// A feature's gradient is the sum over all rows that show it.
-    pub(super) fn feature_gradients(&self, gradient: &Tensor) -> Tensor {
-        let shown = gradient.index_select(0, &self.image_rows);
-        let total = Tensor::zeros([self.features, gradient.size()[1]], (gradient.kind(), gradient.device()));
+    /// A feature's gradient is the sum over all rows that show it: `[features, levels * hidden]`.
+    pub(super) fn feature_gradients(&self, gradient: &EmbeddedGradient) -> Tensor {
+        let mut levels = vec![gradient.tokens.index_select(0, &self.image_rows)];
+        levels.extend(gradient.deepstack.iter().map(Tensor::shallow_clone));
+        let shown =
+            if let [only] = levels.as_slice() { only.shallow_clone() } else { Tensor::cat(&levels, 1) };
+        let total = Tensor::zeros([self.features, shown.size()[1]], (shown.kind(), shown.device()));
         total.index_add(0, &self.image_features, &shown)
     }
 }

@@ -6,7 +6,6 @@
 
 use super::MicroBatch;
 use crate::Keep;
-use crate::checkpoint::layout::padded;
 use crate::config::ModelConfig;
 use tch::Kind;
 
@@ -35,17 +34,11 @@ impl Plan {
         budget: u64,
     ) -> Self {
         let (text, left) = raise(config.text.layers, budget, |keep| {
-            let text = &config.text;
-            let queries = text.heads * text.head_width();
-            let qkv = queries + 2 * text.kv_heads * text.head_width();
-            let values = keep.values_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
-            values as u64 * value_bytes * tokens
+            keep.values_per_token(config.text.block_widths()) as u64 * value_bytes * tokens
         });
         let vision_bytes = |keep: Keep, patches: u64| {
-            let vision = &config.vision;
-            let gate_up = 2 * padded(vision.intermediate);
-            let values = keep.values_per_token(vision.hidden, vision.hidden, 3 * vision.hidden, gate_up);
-            values as u64 * value_bytes * patches * vision.blocks as u64
+            let values = keep.values_per_token(config.vision.block_widths());
+            values as u64 * value_bytes * patches * config.vision.blocks as u64
         };
         let all: u64 = patches.iter().map(|&patches| patches as u64).sum();
         let largest = patches.iter().copied().max().unwrap_or(0) as u64;
@@ -65,11 +58,8 @@ impl Plan {
 
     /// Bytes of the language model's activations if everything is kept.
     pub fn full_activation_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
-        let text = &config.text;
-        let queries = text.heads * text.head_width();
-        let qkv = queries + 2 * text.kv_heads * text.head_width();
-        let values = Keep::Everything.values_per_token(text.hidden, queries, qkv, 2 * text.intermediate);
-        values as u64 * value_bytes * tokens * text.layers as u64
+        let values = Keep::Everything.values_per_token(config.text.block_widths());
+        values as u64 * value_bytes * tokens * config.text.layers as u64
     }
 
     /// What is kept of a block of the language model.

@@ -1,13 +1,22 @@
 //! The language model: a decoder with grouped-query attention, M-RoPE and gated MLPs.
 
+mod deepstack;
+
+pub use deepstack::Embedded;
+pub(crate) use deepstack::EmbeddedGradient;
+
 use crate::checkpoint::Weights;
-use crate::config::TextConfig;
+use crate::config::{MlpKind, TextConfig};
 use crate::layers::attention::{PackedSequences, SharedPrefix};
 use crate::layers::block::{Block, BlockContext, Keep, Projected, Saved};
 use crate::layers::linear::{Linear, Parameter};
-use crate::layers::norm::RmsNorm;
+use crate::layers::mlp::Mlp;
+use crate::layers::norm::{Norm, RmsNorm};
+use crate::layers::qk_norm::QkNorm;
 use crate::layers::rotary::{self, Rotary};
 use crate::positions::Positions;
+use arpo_torch::kernels::Kernels;
+use deepstack::DeepStack;
 use tch::{Device, Kind, Tensor};
 
 /// The decoder.
@@ -20,6 +29,7 @@ pub struct TextModel {
     /// Rotary frequencies, and the axis that each rotates by.
     frequencies: Tensor, // [head_width / 2]
     axes: Tensor, // [head_width / 2]
+    kernels: Kernels,
 }
 
 /// Token positions of packed sequences, and what attends to what.
@@ -40,39 +50,49 @@ impl TextLayout {
 pub(crate) struct SavedText {
     blocks: Vec<Saved>,
     last: Tensor,
+    deepstack: Option<DeepStack>,
 }
 
 impl TextModel {
     pub(crate) fn new(config: &TextConfig, weights: &Weights) -> Self {
         let linear = |name: String| Linear { weight: weights.handle(&name), bias: None };
         let norm = |name: &str| RmsNorm { weight: weights.handle(name), epsilon: config.norm_epsilon };
+        let widths = config.block_widths();
         let block = |index: usize| {
             let name = format!("text.{index}");
             Block {
-                norm1: norm(&format!("{name}.norm1")),
+                norm1: Norm::Rms(norm(&format!("{name}.norm1"))),
                 qkv: Linear {
                     weight: weights.handle(&format!("{name}.qkv.weight")),
-                    bias: Some(weights.handle(&format!("{name}.qkv.bias"))),
+                    bias: config.qkv_bias.then(|| weights.handle(&format!("{name}.qkv.bias"))),
                 },
+                qk_norm: config.qk_norm.then(|| QkNorm {
+                    q: norm(&format!("{name}.q_norm")),
+                    k: norm(&format!("{name}.k_norm")),
+                    widths: [widths.queries, widths.keys, widths.keys],
+                }),
                 out: linear(format!("{name}.out.weight")),
-                norm2: norm(&format!("{name}.norm2")),
-                gate_up: linear(format!("{name}.gate_up.weight")),
-                down: linear(format!("{name}.down.weight")),
+                norm2: Norm::Rms(norm(&format!("{name}.norm2"))),
+                mlp: Mlp {
+                    kind: MlpKind::SwiGlu,
+                    up: linear(format!("{name}.gate_up.weight")),
+                    down: linear(format!("{name}.down.weight")),
+                },
                 heads: config.heads,
                 kv_heads: config.kv_heads,
             }
         };
         let embedding = weights.handle("text.embed");
         let device = embedding.value.device();
-        let frequencies = rotary::frequencies(config.rope_theta, config.head_width());
-        let axes: Vec<i64> =
-            (0..3).flat_map(|axis| std::iter::repeat_n(axis as i64, config.mrope_section[axis])).collect();
+        let frequencies = rotary::frequencies(config.rope_theta, config.head_width);
+        let axes: Vec<i64> = config.rope_axes.iter().map(|&axis| axis as i64).collect();
         Self {
             frequencies: Tensor::from_slice(&frequencies).to_device(device),
             axes: Tensor::from_slice(&axes).to_device(device),
             embedding,
             blocks: (0..config.layers).map(block).collect(),
             norm: norm("text.norm"),
+            kernels: weights.kernels().clone(),
             head: linear(if config.tied_head { "text.embed" } else { "text.head" }.to_owned()),
         }
     }
@@ -100,7 +120,7 @@ impl TextModel {
         let angles = coordinates.index_select(0, &self.axes).transpose(0, 1) * &self.frequencies;
         let lengths = positions.iter().map(|one| one.axes[0].len() as i64).collect();
         TextLayout {
-            rotary: Rotary::new(&angles),
+            rotary: Rotary::new(&angles, &self.kernels),
             sequences: PackedSequences { lengths, causal: true, order: None, shared_prefix: None },
         }
     }
@@ -120,10 +140,12 @@ impl TextModel {
     }
 
     /// Hidden states of packed sequences: before the first block, after each, the last one normed.
-    pub fn hidden_states(&self, embedded: Tensor, layout: &TextLayout) -> Vec<Tensor> {
-        let mut states = vec![embedded];
-        for block in &self.blocks {
-            states.push(block.forward(&states[states.len() - 1], layout.context()));
+    pub fn hidden_states(&self, embedded: Embedded, layout: &TextLayout) -> Vec<Tensor> {
+        let Embedded { tokens, deepstack } = embedded;
+        let mut states = vec![tokens];
+        for (index, block) in self.blocks.iter().enumerate() {
+            let y = block.forward(&states[states.len() - 1], layout.context());
+            states.push(add(deepstack.as_ref(), index, y));
         }
         let last = states.pop().expect("there is at least the embedding");
         states.push(self.norm.forward(&last));
@@ -131,8 +153,12 @@ impl TextModel {
     }
 
     /// The normed hidden states after the last block of packed sequences; nothing else is kept.
-    pub fn forward(&self, embedded: Tensor, layout: &TextLayout) -> Tensor {
-        let x = self.blocks.iter().fold(embedded, |x, block| block.forward(&x, layout.context()));
+    pub fn forward(&self, embedded: Embedded, layout: &TextLayout) -> Tensor {
+        let Embedded { tokens, deepstack } = embedded;
+        let blocks = self.blocks.iter().enumerate();
+        let x = blocks.fold(tokens, |x, (index, block)| {
+            add(deepstack.as_ref(), index, block.forward(&x, layout.context()))
+        });
         self.norm.forward(&x)
     }
 
@@ -141,14 +167,15 @@ impl TextModel {
     /// cache.
     pub fn forward_with_attention(
         &self,
-        embedded: Tensor,
+        embedded: Embedded,
         layout: &TextLayout,
         rows: &Tensor,
         mut attend: impl FnMut(usize, &Projected) -> Tensor,
     ) -> Tensor {
-        let mut x = embedded;
+        let Embedded { tokens: mut x, deepstack } = embedded;
         for (index, block) in self.blocks.iter().enumerate() {
-            x = block.forward_with_attention(&x, &layout.rotary, |projected| attend(index, projected));
+            let y = block.forward_with_attention(&x, &layout.rotary, |projected| attend(index, projected));
+            x = add(deepstack.as_ref(), index, y);
         }
         self.norm.forward(&x.index_select(0, rows))
     }
@@ -157,27 +184,36 @@ impl TextModel {
     /// pass. `keep` decides what is kept of each block.
     pub(crate) fn forward_saving(
         &self,
-        embedded: Tensor,
+        embedded: Embedded,
         layout: &TextLayout,
         keep: impl Fn(usize) -> Keep,
     ) -> (Tensor, SavedText) {
-        let mut x = embedded;
+        let Embedded { tokens: mut x, deepstack } = embedded;
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.iter().enumerate() {
             let (y, saved) = block.forward_saving(&x, layout.context(), keep(index));
             blocks.push(saved);
-            x = y;
+            x = add(deepstack.as_ref(), index, y);
         }
-        (self.norm.forward(&x), SavedText { blocks, last: x })
+        (self.norm.forward(&x), SavedText { blocks, last: x, deepstack })
     }
 
     /// dL/d(embeddings) from dL/d(normed hidden states).
-    pub(crate) fn backward(&self, saved: SavedText, gradient: &Tensor, layout: &TextLayout) -> Tensor {
-        let mut gradient = self.norm.backward(&saved.last, gradient, None);
-        for (block, saved) in self.blocks.iter().zip(saved.blocks).rev() {
+    pub(crate) fn backward(
+        &self,
+        saved: SavedText,
+        gradient: &Tensor,
+        layout: &TextLayout,
+    ) -> EmbeddedGradient {
+        let SavedText { blocks, last, deepstack } = saved;
+        let mut levels = Vec::new();
+        let mut gradient = self.norm.backward(&last, gradient, None);
+        for (index, (block, saved)) in self.blocks.iter().zip(blocks).enumerate().rev() {
+            levels.extend(deepstack.as_ref().and_then(|deep| deep.level_gradient(index, &gradient)));
             gradient = block.backward(saved, &gradient, layout.context());
         }
-        gradient
+        levels.reverse();
+        EmbeddedGradient { tokens: gradient, deepstack: levels }
     }
 
     /// Logits of hidden states: `[..., vocabulary]`.
@@ -188,5 +224,12 @@ impl TextModel {
     /// dL/d(hidden) from dL/d(logits).
     pub(crate) fn logits_backward(&self, hidden: &Tensor, gradient: &Tensor) -> Tensor {
         self.head.backward(hidden, gradient)
+    }
+}
+
+fn add(deepstack: Option<&DeepStack>, block: usize, x: Tensor) -> Tensor {
+    match deepstack {
+        Some(deepstack) => deepstack.add(block, x),
+        None => x,
     }
 }

@@ -1,19 +1,26 @@
 //! The vision tower: from the patches of images to features for the language model.
 //!
-//! Patches attend within windows, and in a few blocks within their whole image. Windows are made contiguous once,
-//! before the first block ([`windows`]), and the order is undone after the merger.
+//! Patches attend within their whole image, or in most blocks within windows. Windows are made contiguous once, before
+//! the first block ([`windows`]), and the order is undone after the merger.
 
+mod merger;
 mod pixels;
+mod position_table;
 pub mod windows;
 
 use crate::checkpoint::Weights;
-use crate::config::VisionConfig;
+use crate::config::{MlpKind, NormKind, VisionConfig};
 use crate::layers::attention::{Order, PackedSequences};
 use crate::layers::block::{Block, BlockContext, Keep, Saved};
+use crate::layers::layer_norm::LayerNorm;
 use crate::layers::linear::{Linear, Parameter};
-use crate::layers::norm::RmsNorm;
+use crate::layers::mlp::Mlp;
+use crate::layers::norm::{Norm, RmsNorm};
 use crate::layers::rotary::{self, Rotary};
 use crate::positions::Grid;
+use arpo_torch::kernels::Kernels;
+use merger::{Merger, SavedMerger};
+use position_table::{Neighbours, PositionTable};
 use tch::{Device, Kind, Tensor};
 use windows::WindowPlan;
 
@@ -30,19 +37,24 @@ const ROPE_THETA: f64 = 10_000.0;
 pub struct VisionTower {
     config: VisionConfig,
     patch: Parameter, // [hidden, channels * frames * patch * patch]
+    patch_bias: Option<Parameter>,
+    positions: Option<PositionTable>,
     blocks: Vec<Block>,
-    merger_norm: RmsNorm,
-    merger_in: Linear,
-    merger_out: Linear,
+    merger: Merger,
+    /// One for each block of `config.deepstack`.
+    deepstack: Vec<Merger>,
+    kernels: Kernels,
 }
 
 /// Patch positions, and what attends to what.
 struct VisionLayout {
     rotary: Rotary,
-    windows: PackedSequences,
+    neighbours: Option<Neighbours>,
     images: PackedSequences,
+    /// With windowed attention.
+    windows: Option<PackedSequences>,
     /// The order that makes windows contiguous.
-    order: Order,
+    order: Option<Order>,
 }
 
 /// Activations saved for the backward pass.
@@ -50,9 +62,8 @@ pub(crate) struct SavedVision {
     layout: VisionLayout,
     pixels: Tensor,
     blocks: Vec<Saved>,
-    last: Tensor,
-    merged: Tensor,
-    inner: Tensor,
+    merger: SavedMerger,
+    deepstack: Vec<SavedMerger>,
 }
 
 impl VisionTower {
@@ -61,41 +72,70 @@ impl VisionTower {
             weight: weights.handle(&format!("{name}.weight")),
             bias: Some(weights.handle(&format!("{name}.bias"))),
         };
-        let norm = |name: &str| RmsNorm { weight: weights.handle(name), epsilon: NORM_EPSILON };
+        let norm = |name: &str| {
+            let (weight, epsilon) = (weights.handle(name), NORM_EPSILON);
+            match config.norm {
+                NormKind::Rms => Norm::Rms(RmsNorm { weight, epsilon }),
+                NormKind::Layer => {
+                    let bias = weights.handle(&format!("{name}.bias"));
+                    Norm::Layer(LayerNorm { weight, bias, epsilon })
+                }
+            }
+        };
+        let up = match config.mlp {
+            MlpKind::SwiGlu => "gate_up",
+            MlpKind::GeluTanh => "up",
+        };
         let block = |index: usize| {
             let name = format!("vision.{index}");
             Block {
                 norm1: norm(&format!("{name}.norm1")),
                 qkv: linear(&format!("{name}.qkv")),
+                qk_norm: None,
                 out: linear(&format!("{name}.proj")),
                 norm2: norm(&format!("{name}.norm2")),
-                gate_up: linear(&format!("{name}.gate_up")),
-                down: linear(&format!("{name}.down")),
+                mlp: Mlp {
+                    kind: config.mlp,
+                    up: linear(&format!("{name}.{up}")),
+                    down: linear(&format!("{name}.down")),
+                },
                 heads: config.heads,
                 kv_heads: config.heads,
             }
         };
+        let merger = |name: String, norms_features: bool| Merger {
+            norm: norm(&format!("{name}.norm")),
+            norms_features,
+            up: linear(&format!("{name}.0")),
+            down: linear(&format!("{name}.2")),
+            width: config.hidden * config.merge * config.merge,
+        };
+        let positions = |side| PositionTable { table: weights.handle("vision.positions"), side };
+        let deepstack = 0..config.deepstack.len();
         Self {
             patch: weights.handle("vision.patch"),
+            patch_bias: weights.find("vision.patch.bias"),
+            positions: config.position_table.map(positions),
             blocks: (0..config.blocks).map(block).collect(),
-            merger_norm: norm("vision.merger.norm"),
-            merger_in: linear("vision.merger.0"),
-            merger_out: linear("vision.merger.2"),
+            merger: merger("vision.merger".into(), false),
+            deepstack: deepstack.map(|level| merger(format!("vision.deepstack.{level}"), true)).collect(),
+            kernels: weights.kernels().clone(),
             config: config.clone(),
         }
     }
 
-    /// Concatenated features of images: `[features, output]`. `pixels` is `[patches, channels * patch * patch]`, in the
-    /// image processor's order, with the patches of a feature together.
+    /// Features of concatenated images, `[features, levels * output]`: those in place of the placeholders and, beside
+    /// them, what DeepStack adds after the decoder's first layers. `pixels` is `[patches, channels * patch * patch]`.
     pub fn forward(&self, pixels: &Tensor, grids: &[Grid]) -> Tensor {
         let layout = self.layout(grids, pixels.device());
-        let mut x = layout.order.apply(&self.embed(pixels));
+        let mut x = self.embed(pixels, &layout);
+        let mut levels = Vec::with_capacity(self.config.levels());
         for (index, block) in self.blocks.iter().enumerate() {
             x = block.forward(&x, self.context(index, &layout));
+            levels.extend(self.deepstack_merger(index).map(|merger| merger.forward(&x)));
         }
-        let merged = self.merge(&self.merger_norm.forward(&x));
-        let features = self.merger_out.forward(&self.merger_in.forward(&merged).gelu("none"));
-        features.index_select(0, &layout.order.inverse)
+        levels.insert(0, self.merger.forward(&x));
+        side_by_side(&levels, &layout)
     }
 
     /// The same, saving activations for the backward pass.
@@ -106,47 +146,78 @@ impl VisionTower {
         keep: impl Fn(usize) -> Keep,
     ) -> (Tensor, SavedVision) {
         let layout = self.layout(grids, pixels.device());
-        let mut x = layout.order.apply(&self.embed(pixels));
+        let mut x = self.embed(pixels, &layout);
+        let (mut levels, mut deepstack) = (Vec::with_capacity(self.config.levels()), Vec::new());
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.iter().enumerate() {
             let (y, saved) = block.forward_saving(&x, self.context(index, &layout), keep(index));
             blocks.push(saved);
             x = y;
+            if let Some(merger) = self.deepstack_merger(index) {
+                let (level, saved) = merger.forward_saving(&x);
+                levels.push(level);
+                deepstack.push(saved);
+            }
         }
-        let merged = self.merge(&self.merger_norm.forward(&x));
-        let inner = self.merger_in.forward(&merged);
-        let features = self.merger_out.forward(&inner.gelu("none"));
-        let features = features.index_select(0, &layout.order.inverse);
-        (features, SavedVision { layout, pixels: pixels.shallow_clone(), blocks, last: x, merged, inner })
+        let (features, merger) = self.merger.forward_saving(&x);
+        levels.insert(0, features);
+        let features = side_by_side(&levels, &layout);
+        (features, SavedVision { layout, pixels: pixels.shallow_clone(), blocks, merger, deepstack })
     }
 
     /// Accumulates the parameters' gradients, from dL/d(features).
     pub(crate) fn backward(&self, saved: SavedVision, gradient: &Tensor) {
-        let SavedVision { layout, pixels, blocks, last, merged, inner } = saved;
-        let gradient = gradient.index_select(0, &layout.order.indices);
-        let d_inner = inner.gelu_backward(&self.merger_out.backward(&inner.gelu("none"), &gradient), "none");
-        let d_merged = self.merger_in.backward(&merged, &d_inner);
-        let d_normed = d_merged.view([-1, self.config.hidden]);
-        let mut gradient = self.merger_norm.backward(&last, &d_normed, None);
+        let SavedVision { layout, pixels, blocks, merger, mut deepstack } = saved;
+        let gradient = match &layout.order {
+            Some(order) => gradient.index_select(0, &order.indices),
+            None => gradient.shallow_clone(),
+        };
+        let mut levels = gradient.chunk(self.config.levels() as i64, 1);
+        let mut gradient = self.merger.backward(merger, &levels.remove(0));
         for (index, (block, saved)) in self.blocks.iter().zip(blocks).enumerate().rev() {
+            if let Some(merger) = self.deepstack_merger(index) {
+                let (saved, level) = (deepstack.pop(), levels.pop());
+                let (saved, level) = saved.zip(level).expect("one for each block of DeepStack");
+                gradient = gradient + merger.backward(saved, &level);
+            }
             gradient = block.backward(saved, &gradient, self.context(index, &layout));
         }
-        self.embed_backward(&pixels, &layout.order.undo(&gradient));
+        if let Some(order) = &layout.order {
+            gradient = order.undo(&gradient);
+        }
+        self.embed_backward(&pixels, &gradient, &layout);
+    }
+
+    /// The merger of a block's output, if it has one.
+    fn deepstack_merger(&self, block: usize) -> Option<&Merger> {
+        let level = self.config.deepstack.iter().position(|&deep| deep == block)?;
+        Some(&self.deepstack[level])
     }
 
     /// All frames of a patch are the same image, so the frames' weights can be added first.
-    fn embed(&self, pixels: &Tensor) -> Tensor {
+    fn embed(&self, pixels: &Tensor, layout: &VisionLayout) -> Tensor {
         let weight = self.frames(&self.patch.value).sum_dim_intlist([2i64].as_slice(), false, None::<Kind>);
         let weight = weight.view([self.config.hidden, -1]);
-        pixels.to_kind(self.patch.value.kind()).linear(&weight, None::<&Tensor>)
+        let bias = self.patch_bias.as_ref().map(|bias| &bias.value);
+        let mut x = pixels.to_kind(self.patch.value.kind()).linear(&weight, bias);
+        if let (Some(positions), Some(neighbours)) = (&self.positions, &layout.neighbours) {
+            x = x + positions.forward(neighbours);
+        }
+        layout.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.apply(&x))
     }
 
     /// Both frames get the gradient of their sum.
-    fn embed_backward(&self, pixels: &Tensor, gradient: &Tensor) {
+    fn embed_backward(&self, pixels: &Tensor, gradient: &Tensor, layout: &VisionLayout) {
         let Some(buffer) = &self.patch.gradient else { return };
         let sum = gradient.tr().matmul(&pixels.to_kind(gradient.kind()));
         let VisionConfig { hidden, channels, patch, .. } = self.config;
         let _ = self.frames(buffer).g_add_(&sum.view([hidden, channels, 1, patch * patch]));
+        if let Some(bias) = &self.patch_bias {
+            bias.accumulate(&gradient.sum_dim_intlist([0i64].as_slice(), false, Kind::Float));
+        }
+        if let (Some(positions), Some(neighbours)) = (&self.positions, &layout.neighbours) {
+            positions.backward(neighbours, gradient);
+        }
     }
 
     /// The patch weights by frame: `[hidden, channels, frames, pixels]`.
@@ -155,41 +226,45 @@ impl VisionTower {
         weight.view([hidden, channels, temporal_patch, patch * patch])
     }
 
-    /// Concatenates the patches of a feature.
-    fn merge(&self, x: &Tensor) -> Tensor {
-        x.view([-1, self.unit() * self.config.hidden])
-    }
-
     /// Patches in a feature.
     fn unit(&self) -> i64 {
         self.config.merge * self.config.merge
     }
 
     fn context<'a>(&self, block: usize, layout: &'a VisionLayout) -> BlockContext<'a> {
-        let whole = self.config.full_attention.contains(&block);
-        BlockContext {
-            rotary: &layout.rotary,
-            sequences: if whole { &layout.images } else { &layout.windows },
-        }
+        let windowed =
+            self.config.windows.as_ref().is_some_and(|windows| !windows.full_attention.contains(&block));
+        let windows = layout.windows.as_ref().filter(|_| windowed);
+        BlockContext { rotary: &layout.rotary, sequences: windows.unwrap_or(&layout.images) }
     }
 
     fn layout(&self, grids: &[Grid], device: Device) -> VisionLayout {
-        let plan = WindowPlan::new(grids, self.config.merge as usize, self.config.window_features() as usize);
-        let order = Order::new(self.unit(), &plan.order, device);
+        let VisionConfig { merge, patch, .. } = self.config;
         let sequences = |lengths: Vec<i64>, order: Option<Order>| PackedSequences {
             lengths,
             causal: false,
             order,
             shared_prefix: None,
         };
-        let windows = plan.windows.iter().map(|&features| features as i64 * self.unit()).collect();
         let images = grids.iter().map(|grid| grid.patches() as i64).collect();
+        let neighbours =
+            self.positions.as_ref().map(|positions| positions.neighbours(grids, merge as usize, device));
+        let angles = self.angles(grids, device);
+        let Some(windows) = &self.config.windows else {
+            let rotary = Rotary::new(&angles, &self.kernels);
+            let images = sequences(images, None);
+            return VisionLayout { rotary, neighbours, images, windows: None, order: None };
+        };
+        let plan = WindowPlan::new(grids, merge as usize, (windows.side / merge / patch) as usize);
+        let order = Order::new(self.unit(), &plan.order, device);
+        let lengths = plan.windows.iter().map(|&features| features as i64 * self.unit()).collect();
         let by_image = (grids.len() > 1).then(|| Order::new(self.unit(), &plan.by_image, device));
         VisionLayout {
-            rotary: Rotary::new(&order.apply(&self.angles(grids, device))),
-            windows: sequences(windows, None),
+            rotary: Rotary::new(&order.apply(&angles), &self.kernels),
+            neighbours,
             images: sequences(images, by_image),
-            order,
+            windows: Some(sequences(lengths, None)),
+            order: Some(order),
         }
     }
 
@@ -202,6 +277,15 @@ impl VisionTower {
             Tensor::from_slice(&coordinates).to_device(device).unsqueeze(1) * frequencies.unsqueeze(0)
         };
         Tensor::cat(&[angle(rows), angle(columns)], 1)
+    }
+}
+
+/// The levels of every feature in one row, in the order of the image processor.
+fn side_by_side(levels: &[Tensor], layout: &VisionLayout) -> Tensor {
+    let features = if let [only] = levels { only.shallow_clone() } else { Tensor::cat(levels, 1) };
+    match &layout.order {
+        Some(order) => features.index_select(0, &order.inverse),
+        None => features,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The golden models: every folder `qwen2_5_vl_*` under `$ARPO_GOLDEN_DIR`, or the project's own.
+//! The golden models: every folder `qwen2_5_vl_*` and `qwen3_vl_*` under `$ARPO_GOLDEN_DIR`, or the project's own.
 
 use arpo_agent::conversation::{Content, Message, Role};
 use arpo_core::trajectory::ImageRef;
@@ -32,11 +32,11 @@ impl Golden {
     /// All of them; at least one.
     pub(crate) fn all() -> Vec<Self> {
         let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-        let mut folders: Vec<PathBuf> = entries
-            .filter(|path| {
-                path.is_dir() && path.file_name().unwrap().to_string_lossy().starts_with("qwen2_5_vl_")
-            })
-            .collect();
+        let is_model = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            path.is_dir() && (name.starts_with("qwen2_5_vl_") || name.starts_with("qwen3_vl_"))
+        };
+        let mut folders: Vec<PathBuf> = entries.filter(is_model).collect();
         folders.sort();
         assert!(!folders.is_empty(), "no golden model");
         folders.into_iter().map(Self::open).collect()
@@ -73,9 +73,10 @@ impl Golden {
 
     /// The expected patches, one frame of the two equal ones.
     pub(crate) fn pixels(&self) -> Tensor {
-        let both = self.expected("pixel_values").view([-1, 3, 2, 14 * 14]);
+        let patch_values = self.checkpoint().config.vision.patch_values();
+        let both = self.expected("pixel_values").view([-1, 3, 2, patch_values / 3]);
         assert!(both.select(2, 0).equal(&both.select(2, 1)), "the frames of an image are equal");
-        both.select(2, 0).reshape([-1, 3 * 14 * 14])
+        both.select(2, 0).reshape([-1, patch_values])
     }
 
     /// The expected patches, image by image.
@@ -105,6 +106,12 @@ impl Golden {
         ImageProcessor::read(&self.folder).unwrap().process_all(&images).unwrap()
     }
 
+    /// Whether every message is one text or one image, as in our own conversations.
+    pub(crate) fn has_single_parts(&self) -> bool {
+        let messages = self.conversation["messages"].as_array().unwrap();
+        messages.iter().all(|message| message["content"].as_array().unwrap().len() == 1)
+    }
+
     pub(crate) fn messages(&self) -> Vec<Message> {
         let message = |message: &Value| {
             let role = match message["role"].as_str().unwrap() {
@@ -113,8 +120,8 @@ impl Golden {
                 _ => Role::Assistant,
             };
             let parts = message["content"].as_array().unwrap();
-            assert_eq!(parts.len(), 1);
-            let content = match parts[0]["text"].as_str() {
+            let [part] = parts.as_slice() else { panic!("a message of several parts") };
+            let content = match part["text"].as_str() {
                 Some(text) => Content::Text(text.to_owned()),
                 None => Content::Image(ImageRef { digest: String::new(), width: 1, height: 1 }),
             };

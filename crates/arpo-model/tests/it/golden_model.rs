@@ -16,8 +16,10 @@ use tch::{Device, Kind, Tensor, no_grad};
 fn golden_text_and_tokens() {
     for golden in Golden::all() {
         let tokenizer = golden.tokenizer();
-        let rendered = tokenizer.render(&golden.messages(), false).unwrap();
-        assert_eq!(rendered, fs::read_to_string(golden.folder.join("rendered.txt")).unwrap());
+        let rendered = fs::read_to_string(golden.folder.join("rendered.txt")).unwrap();
+        if golden.has_single_parts() {
+            assert_eq!(tokenizer.render(&golden.messages(), false).unwrap(), rendered);
+        }
 
         // every image's placeholder is repeated for each of its features
         let image = golden.checkpoint().config.image_token;
@@ -38,10 +40,11 @@ fn golden_pixels() {
         assert_eq!(processed.iter().map(|patches| patches.grid).collect::<Vec<_>>(), golden.grids());
         let expected = golden.pixels();
         let difference = (Tensor::cat(&pixels(&processed, Device::Cpu), 0) - &expected).abs();
-        // one step of a pixel byte is 1/255, divided by the smallest standard deviation of the three channels
-        let byte_step = 1.0 / 255.0 / 0.2613;
+        // one step of a pixel byte, in the channel where it is largest
+        let table = &processed[0].normalisation;
+        let byte_step = (0..3).map(|channel| table.of(channel, 1) - table.of(channel, 0)).fold(0.0, f32::max);
         let worst = difference.max().double_value(&[]);
-        assert!(worst <= byte_step + 1e-4, "{worst} is more than one step of a pixel byte");
+        assert!(worst <= f64::from(byte_step) + 1e-4, "{worst} is more than one step of a pixel byte");
         let equal = difference.le(1e-3).to_kind(Kind::Float).mean(Kind::Float).double_value(&[]);
         assert!(equal >= 0.99, "only {equal} of the pixels are equal");
     }
@@ -65,7 +68,12 @@ fn golden_vision_features() {
     for golden in Golden::all() {
         let model = Model::from_checkpoint(golden.checkpoint());
         let features = no_grad(|| model.vision().forward(&golden.pixels(), &golden.grids()));
-        assert_close(&features, &golden.expected("vision_features"), 1e-4, "vision features");
+        let levels = features.chunk(model.config().vision.levels() as i64, 1);
+        assert_close(&levels[0], &golden.expected("vision_features"), 1e-4, "vision features");
+        for (number, level) in levels[1..].iter().enumerate() {
+            let expected = golden.expected(&format!("deepstack_{number}"));
+            assert_close(level, &expected, 1e-4, &format!("DeepStack feature {number}"));
+        }
     }
 }
 
@@ -154,7 +162,9 @@ fn golden_gradients_of_the_learner() {
 
 fn check_gradient(gradient: &Tensor, pieces: &[Piece], expected: &[u8]) {
     for piece in pieces {
-        let expected = tensor(expected, &piece.other_name());
+        // by the names of newer versions of transformers, which are the published ones of some families
+        let long = piece.name.starts_with("model.visual.") || piece.name.starts_with("model.language_model.");
+        let expected = tensor(expected, &if long { piece.name.clone() } else { piece.other_name() });
         let difference = (piece_of(gradient, piece) - &expected).norm().double_value(&[]);
         let size = expected.norm().double_value(&[]);
         assert!(difference <= 1e-3 * size + 1e-7, "{}: {difference} of {size}", piece.name);
@@ -205,9 +215,10 @@ fn golden_config_of_the_7b_in_the_older_layout() {
     let text = fs::read_to_string(folder().join("config_7b_v4_layout.json")).unwrap();
     let config = config::parse(serde_json::from_str(&text).unwrap()).unwrap();
     assert_eq!((config.text.hidden, config.text.layers, config.text.heads), (3584, 28, 28));
-    assert_eq!((config.text.mrope_section, config.text.rope_theta), ([16, 24, 24], 1_000_000.0));
+    let axes = [0, 1, 2].map(|axis| config.text.rope_axes.iter().filter(|&&one| one == axis).count());
+    assert_eq!((axes, config.text.rope_theta), ([16, 24, 24], 1_000_000.0));
     assert_eq!((config.vision.blocks, config.vision.intermediate, config.vision.output), (32, 3420, 3584));
-    assert_eq!(config.vision.full_attention, [7, 15, 23, 31]);
+    assert_eq!(config.vision.windows.as_ref().unwrap().full_attention, [7, 15, 23, 31]);
     let layout = arpo_model::checkpoint::layout::parameters(&config);
     let count: i64 =
         layout.iter().flat_map(|one| &one.pieces).map(|piece| piece.shape.iter().product::<i64>()).sum();

@@ -6,7 +6,7 @@ __device__ __forceinline__ bf16 to_bf16_stochastic(float x, u32 noise) {
     return (bf16)((__float_as_uint(x) + (noise & 0xffffu)) >> 16);
 }
 
-#define GROUPS_PER_THREAD 2  // groups of eight values of a norm's row in a thread's registers
+// GROUPS_PER_THREAD, a constant of the launches: groups of eight values of a norm's row in a thread's registers.
 
 // A block has several rows, with `warps` warps for each. Every thread of a row gets the row's sums.
 __device__ __forceinline__ float2 row_sums(float2 value, float2 *shared, int warps) {
@@ -209,19 +209,27 @@ __device__ __forceinline__ u64 splitmix64(u64 x) {
 struct alignas(16) F32x8 { float at[8]; };
 __device__ __forceinline__ float to_f32(float x) { return x; }
 
+struct AdamW {
+    float clip, mean_decay, mean_share, square_decay, square_share, inverse_correction, epsilon, step_size, decay;
+};
+
 // One AdamW update; the gradient is zeroed. Rounding is stochastic: the noise depends on the seed and the index only.
+// Every operation is rounded by itself, without fused multiply-add, so that the result is the plain version's to the bit.
 template <typename Gradient>
 __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
-                                         float clip, float beta1, float beta2, float epsilon, float step_size,
-                                         float bias_correction2_sqrt, float decay, u64 seed) {
+                                             AdamW scalars, u64 seed) {
     for (i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x; at < groups; at += (i64)gridDim.x * blockDim.x) {
         Bf16x8 w = value[at], m = mean[at], s = square[at];
         Gradient g = gradient[at];
         for (int i = 0; i < 8; i++) {
-            float grad = to_f32(g.at[i]) * clip;
-            float new_mean = to_f32(m.at[i]) * beta1 + grad * (1.0f - beta1);
-            float new_square = to_f32(s.at[i]) * beta2 + grad * grad * (1.0f - beta2);
-            float new_value = to_f32(w.at[i]) * decay - new_mean / (sqrtf(new_square) / bias_correction2_sqrt + epsilon) * step_size;
+            float grad = __fmul_rn(to_f32(g.at[i]), scalars.clip);
+            float new_mean = __fadd_rn(__fmul_rn(to_f32(m.at[i]), scalars.mean_decay), __fmul_rn(grad, scalars.mean_share));
+            float new_square = __fadd_rn(__fmul_rn(to_f32(s.at[i]), scalars.square_decay),
+                                         __fmul_rn(__fmul_rn(grad, grad), scalars.square_share));
+            float denominator =
+                __fadd_rn(__fmul_rn(__fsqrt_rn(new_square), scalars.inverse_correction), scalars.epsilon);
+            float change = __fmul_rn(__fdiv_rn(new_mean, denominator), scalars.step_size);
+            float new_value = __fsub_rn(__fmul_rn(to_f32(w.at[i]), scalars.decay), change);
             u64 noise = splitmix64(seed ^ splitmix64((u64)(at * 8 + i)));
             w.at[i] = to_bf16_stochastic(new_value, (u32)noise);
             m.at[i] = to_bf16_stochastic(new_mean, (u32)(noise >> 16));
@@ -235,15 +243,13 @@ __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, 
     }
 }
 
-extern "C" __global__ void adamw(Bf16x8 *value, Bf16x8 *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups, float clip,
-                                 float beta1, float beta2, float epsilon, float step_size, float bias_correction2_sqrt, float decay,
-                                 u64 seed) {
-    adamw_update(value, gradient, mean, square, groups, clip, beta1, beta2, epsilon, step_size, bias_correction2_sqrt, decay, seed);
+extern "C" __global__ void adamw(Bf16x8 *value, Bf16x8 *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
+                                 AdamW scalars, u64 seed) {
+    adamw_update(value, gradient, mean, square, groups, scalars, seed);
 }
 
 // The same with a gradient in f32.
 extern "C" __global__ void adamw_f32_gradient(Bf16x8 *value, F32x8 *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
-                                      float clip, float beta1, float beta2, float epsilon, float step_size, float bias_correction2_sqrt,
-                                      float decay, u64 seed) {
-    adamw_update(value, gradient, mean, square, groups, clip, beta1, beta2, epsilon, step_size, bias_correction2_sqrt, decay, seed);
+                                              AdamW scalars, u64 seed) {
+    adamw_update(value, gradient, mean, square, groups, scalars, seed);
 }

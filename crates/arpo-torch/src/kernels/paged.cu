@@ -5,8 +5,7 @@
 //
 // A sequence is split into chunks, one block each (flash decoding); `paged_combine` merges the chunks' partial results.
 
-#define WARPS 4
-#define SLICES 8
+// WARPS and SLICES are constants of the launches.
 
 // Splits a fused qkv projection, applies RoPE to queries and keys, and writes keys and values into their pages. One
 // block per token, one thread per pair of values.

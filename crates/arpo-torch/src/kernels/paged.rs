@@ -1,24 +1,33 @@
 //! The paged kv cache: written as keys and values are projected, gathered for prefill, and read in place for decoding.
 //! See `paged.cu`.
 
-use super::compiler::{Argument, Module};
-use super::plain_is_forced;
+use super::Family;
+use super::module::{Argument, Module, expect};
 use crate::shim::SplitAttention;
-use std::sync::OnceLock;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-/// Concatenated in this order.
-const SOURCES: [&str; 2] = [TILE_SOURCE, include_str!("paged.cu")];
+pub(super) const FAMILY: Family = Family {
+    file: "paged.cu",
+    purpose: "paged attention",
+    sources: &[include_str!("tile.cu"), include_str!("paged.cu")],
+    constants: &[
+        ("WIDTH", WIDTH as u32),
+        ("TILE", TILE as u32),
+        ("GROUP", MAX_GROUP as u32),
+        ("WARPS", WARPS),
+        ("SLICES", SLICES),
+    ],
+};
 
-/// Attention over tiles of a page.
-const TILE_SOURCE: &str = include_str!("tile.cu");
-
+/// Width of a head; the kernel's register layout assumes it.
 const WIDTH: i64 = 128;
 const WIDTH_ROOT: f32 = 11.313_708;
-const THREADS: u32 = 128;
 
-/// Of a block that combines chunks: slices of `WIDTH`, as in the source.
-const COMBINE_THREADS: u32 = 8 * WIDTH as u32;
+/// Warps of a block of attention.
+const WARPS: u32 = 4;
+
+/// Slices of `WIDTH` threads of a block that combines chunks.
+const SLICES: u32 = 8;
 
 /// Of a block that applies RoPE to one token: each thread has only a few pairs, because nothing else hides the latency
 /// of a single token.
@@ -49,8 +58,6 @@ const WAVE_TOKENS: usize = 48;
 /// The shortest chunk: below it, the partial result would cost more than its keys.
 const MIN_CHUNK: usize = 320;
 
-static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
-
 /// Sequences of one decoding step: their pages and lengths.
 #[derive(Debug)]
 pub struct PagedSequences {
@@ -60,11 +67,9 @@ pub struct PagedSequences {
 }
 
 impl PagedSequences {
-    /// From i32 `[sequences, pages]` and `[sequences]`, with the length of the longest. `None` on devices
-    /// without the kernel.
-    pub fn new(table: &Tensor, lengths: &Tensor, longest: usize) -> Option<Self> {
-        let on_gpu = matches!(table.device(), Device::Cuda(_));
-        on_gpu.then(|| Self { table: table.contiguous(), lengths: lengths.shallow_clone(), longest })
+    /// From i32 `[sequences, pages]` and `[sequences]`, with the length of the longest.
+    pub fn new(table: &Tensor, lengths: &Tensor, longest: usize) -> Self {
+        Self { table: table.contiguous(), lengths: lengths.shallow_clone(), longest }
     }
 }
 
@@ -81,161 +86,197 @@ pub struct PageSlots<'a> {
     pub offsets: &'a Tensor,
 }
 
-/// Splits a fused qkv projection and applies RoPE: queries `[tokens, heads, width]` are returned, keys and values are
-/// written into their pages. Cosines and sines are `[tokens, width / 2]` in f32. `None`, and nothing written, where the
-/// kernel cannot be used.
-pub fn rotary_into_pages(
-    qkv: &Tensor,
-    cosine: &Tensor,
-    sine: &Tensor,
-    heads: i64,
-    slots: PageSlots,
-) -> Option<Tensor> {
-    let module = module_for(qkv)?;
-    let (tokens, kv_heads, width) = (qkv.size()[0], slots.keys.size()[1], slots.keys.size()[3]);
-    let q = Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
-    let arguments = [
-        Argument::tensor(qkv),
-        Argument::tensor(cosine),
-        Argument::tensor(sine),
-        Argument::tensor(&q),
-        Argument::tensor(slots.keys),
-        Argument::tensor(slots.values),
-        Argument::tensor(slots.pages),
-        Argument::tensor(slots.offsets),
-        Argument::I32(heads as i32),
-        Argument::I32(kv_heads as i32),
-        Argument::I32((width / 2) as i32),
-        Argument::I32(slots.keys.size()[2] as i32),
-    ];
-    module.launch("rotary_into_pages", tokens as u32, ROTARY_THREADS, &arguments);
-    Some(q)
+/// The kernels. Tensors are bf16 on one device.
+#[derive(Debug, Clone, Copy)]
+pub struct Paged<'a> {
+    pub(super) module: &'a Module,
 }
 
-/// The kernels, if they support this tensor.
-fn module_for(tensor: &Tensor) -> Option<&'static Module> {
-    let fits = matches!(tensor.device(), Device::Cuda(_)) && tensor.kind() == Kind::BFloat16;
-    if !fits || plain_is_forced() {
-        return None;
+impl Paged<'_> {
+    /// Splits a fused qkv projection and applies RoPE: queries `[tokens, heads, width]` are returned, keys and values are
+    /// written into their pages. Cosines and sines are `[tokens, width / 2]` in f32. `None`, and nothing written, where the
+    /// kernel cannot be used.
+    pub fn rotary_into_pages(
+        &self,
+        qkv: &Tensor,
+        cosine: &Tensor,
+        sine: &Tensor,
+        heads: i64,
+        slots: PageSlots,
+    ) -> Option<Tensor> {
+        let (tokens, kv_heads, width) = (qkv.size()[0], slots.keys.size()[1], slots.keys.size()[3]);
+        if width % 2 != 0 {
+            return None;
+        }
+        let page_values = slots.keys.numel() as i64;
+        expect("the qkv projection", qkv, Kind::BFloat16, tokens * (heads + 2 * kv_heads) * width);
+        expect("the cosines", cosine, Kind::Float, tokens * width / 2);
+        expect("the sines", sine, Kind::Float, tokens * width / 2);
+        expect("pages of keys", slots.keys, Kind::BFloat16, page_values);
+        expect("pages of values", slots.values, Kind::BFloat16, page_values);
+        expect("the tokens' pages", slots.pages, Kind::Int64, tokens);
+        expect("the tokens' offsets", slots.offsets, Kind::Int64, tokens);
+        let q = Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
+        let arguments = [
+            Argument::tensor(qkv),
+            Argument::tensor(cosine),
+            Argument::tensor(sine),
+            Argument::tensor(&q),
+            Argument::tensor(slots.keys),
+            Argument::tensor(slots.values),
+            Argument::tensor(slots.pages),
+            Argument::tensor(slots.offsets),
+            Argument::I32(heads as i32),
+            Argument::I32(kv_heads as i32),
+            Argument::I32((width / 2) as i32),
+            Argument::I32(slots.keys.size()[2] as i32),
+        ];
+        // SAFETY: rotary_into_pages(qkv, cosine, sine, q, keys, values, pages, offsets, heads, kv heads, half a width,
+        // tokens of a page), a block per token; sizes checked, and the cache's slots are within its pages.
+        unsafe { self.module.launch("rotary_into_pages", tokens as u32, ROTARY_THREADS, &arguments) };
+        Some(q)
     }
-    MODULE.get_or_init(|| Module::compile(&SOURCES, "paged.cu")).as_ref().ok()
-}
 
-/// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, kv heads, tokens, 128]`:
-/// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
-pub fn paged_attention(
-    q: &Tensor,
-    keys: &Tensor,
-    values: &Tensor,
-    sequences: &PagedSequences,
-) -> Option<Tensor> {
-    let (count, heads, width) = (q.size()[0], q.size()[1], q.size()[2]);
-    let (kv_heads, page_tokens) = (keys.size()[1], keys.size()[2]);
-    let fits = width == WIDTH && heads / kv_heads <= MAX_GROUP;
-    if !fits || !(page_tokens as usize).is_multiple_of(TILE) {
-        return None;
+    /// Whether [`Paged::attention`] supports these numbers of heads, a head's width, and a page's tokens.
+    pub fn attends(&self, heads: i64, kv_heads: i64, width: i64, page_tokens: usize) -> bool {
+        width == WIDTH && heads / kv_heads <= MAX_GROUP && page_tokens.is_multiple_of(TILE)
     }
-    let module = module_for(q)?;
-    let (chunks, chunk_tokens) = chunks(sequences.longest, (count * kv_heads) as usize);
-    let q = q.contiguous();
-    let partial = Tensor::empty([count, heads, chunks as i64, WIDTH + 2], (Kind::Float, q.device()));
-    // the kernel uses base 2 exponentials
-    let scale = std::f32::consts::LOG2_E / WIDTH_ROOT;
-    let arguments = [
-        Argument::tensor(&q),
-        Argument::tensor(keys),
-        Argument::tensor(values),
-        Argument::tensor(&sequences.table),
-        Argument::tensor(&sequences.lengths),
-        Argument::tensor(&partial),
-        Argument::I32(sequences.table.size()[1] as i32),
-        Argument::I32(page_tokens as i32),
-        Argument::I32(kv_heads as i32),
-        Argument::I32((heads / kv_heads) as i32),
-        Argument::I32(chunks as i32),
-        Argument::I32(chunk_tokens as i32),
-        Argument::F32(scale),
-    ];
-    module.launch("paged_attention", (count * kv_heads) as u32 * chunks as u32, THREADS, &arguments);
-    let y = Tensor::empty([count, heads * WIDTH], (q.kind(), q.device()));
-    let arguments = [
-        Argument::tensor(&partial),
-        Argument::tensor(&sequences.lengths),
-        Argument::tensor(&y),
-        Argument::I32(heads as i32),
-        Argument::I32(chunks as i32),
-        Argument::I32(chunk_tokens as i32),
-    ];
-    module.launch("paged_combine", (count * heads) as u32, COMBINE_THREADS, &arguments);
-    Some(y)
-}
 
-/// The contents of pages i64 `[pages]` of a layer, keys and values each `[1, kv heads, tokens, width]`. `None` where
-/// the kernel cannot be used.
-pub fn gather_pages(keys: &Tensor, values: &Tensor, pages: &Tensor) -> Option<[Tensor; 2]> {
-    let (count, kv_heads, page_tokens, width) =
-        (pages.size()[0], keys.size()[1], keys.size()[2], keys.size()[3]);
-    let module = module_for(keys).filter(|_| width % VECTOR == 0)?;
-    let size = [1, kv_heads, count * page_tokens, width];
-    let [k, v] = [(); 2].map(|()| Tensor::empty(size, (keys.kind(), keys.device())));
-    let arguments = [
-        Argument::tensor(keys),
-        Argument::tensor(values),
-        Argument::tensor(pages),
-        Argument::tensor(&k),
-        Argument::tensor(&v),
-        Argument::I32(count as i32),
-        Argument::I32(kv_heads as i32),
-        Argument::I32((page_tokens * width / VECTOR) as i32),
-    ];
-    module.launch("gather_pages", (count * kv_heads) as u32, GATHER_THREADS, &arguments);
-    Some([k, v])
-}
-
-/// Merges both results, `[1, heads, queries, width]`, a token's heads contiguous in memory. `None` where the kernel
-/// cannot be used.
-pub(crate) fn merge_attention_states(
-    SplitAttention { prefix, suffix, prefix_lse, suffix_lse }: &SplitAttention,
-) -> Option<Tensor> {
-    let size = suffix.size();
-    let (heads, tokens, width) = (size[1], size[2], size[3]);
-    // strides of heads and of tokens, in vectors
-    let strides = |tensor: &Tensor| {
-        let strides = tensor.stride();
-        let aligned = strides[3] == 1 && strides[1] % VECTOR == 0 && strides[2] % VECTOR == 0;
-        (aligned && tensor.kind() == suffix.kind()).then(|| [strides[1] / VECTOR, strides[2] / VECTOR])
-    };
-    let ([prefix_head, prefix_token], [suffix_head, suffix_token]) = (strides(prefix)?, strides(suffix)?);
-    let lse = [prefix_lse, suffix_lse];
-    let contiguous = lse.iter().all(|lse| lse.kind() == Kind::Float && lse.stride()[1] == 1);
-    if !contiguous || width % VECTOR != 0 {
-        return None;
+    /// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, kv heads, tokens, 128]`:
+    /// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
+    pub fn attention(
+        &self,
+        q: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
+        sequences: &PagedSequences,
+    ) -> Option<Tensor> {
+        let (count, heads, width) = (q.size()[0], q.size()[1], q.size()[2]);
+        let (kv_heads, page_tokens) = (keys.size()[1], keys.size()[2]);
+        if !self.attends(heads, kv_heads, width, page_tokens as usize) {
+            return None;
+        }
+        let table_pages = sequences.table.size()[1];
+        expect("pages of keys", keys, Kind::BFloat16, keys.size()[0] * kv_heads * page_tokens * WIDTH);
+        expect("pages of values", values, Kind::BFloat16, keys.numel() as i64);
+        expect("the sequences' pages", &sequences.table, Kind::Int, count * table_pages);
+        expect("the sequences' lengths", &sequences.lengths, Kind::Int, count);
+        assert!(sequences.longest as i64 <= table_pages * page_tokens, "a sequence is longer than its pages");
+        let (chunks, chunk_tokens) = chunks(sequences.longest, (count * kv_heads) as usize);
+        let q = q.contiguous();
+        let partial = Tensor::empty([count, heads, chunks as i64, WIDTH + 2], (Kind::Float, q.device()));
+        // the kernel uses base 2 exponentials
+        let scale = std::f32::consts::LOG2_E / WIDTH_ROOT;
+        let arguments = [
+            Argument::tensor(&q),
+            Argument::tensor(keys),
+            Argument::tensor(values),
+            Argument::tensor(&sequences.table),
+            Argument::tensor(&sequences.lengths),
+            Argument::tensor(&partial),
+            Argument::I32(table_pages as i32),
+            Argument::I32(page_tokens as i32),
+            Argument::I32(kv_heads as i32),
+            Argument::I32((heads / kv_heads) as i32),
+            Argument::I32(chunks as i32),
+            Argument::I32(chunk_tokens as i32),
+            Argument::F32(scale),
+        ];
+        let blocks = (count * kv_heads) as u32 * chunks as u32;
+        // SAFETY: paged_attention(q, keys, values, table, lengths, partial, pages of a row, tokens of a page, kv heads,
+        // group, chunks, tokens of a chunk, scale), a block per sequence, kv head and chunk; sizes checked.
+        unsafe { self.module.launch("paged_attention", blocks, 32 * WARPS, &arguments) };
+        let y = Tensor::empty([count, heads * WIDTH], (q.kind(), q.device()));
+        let arguments = [
+            Argument::tensor(&partial),
+            Argument::tensor(&sequences.lengths),
+            Argument::tensor(&y),
+            Argument::I32(heads as i32),
+            Argument::I32(chunks as i32),
+            Argument::I32(chunk_tokens as i32),
+        ];
+        let threads = SLICES * WIDTH as u32;
+        // SAFETY: paged_combine(partial, lengths, y, heads, chunks, tokens of a chunk), a block per sequence and head, on
+        // the tensors of above.
+        unsafe { self.module.launch("paged_combine", (count * heads) as u32, threads, &arguments) };
+        Some(y)
     }
-    let module = module_for(suffix)?;
-    let y = Tensor::empty([tokens, heads, width], (suffix.kind(), suffix.device()));
-    let arguments = [
-        Argument::strided(prefix),
-        Argument::strided(suffix),
-        Argument::strided(prefix_lse),
-        Argument::strided(suffix_lse),
-        Argument::tensor(&y),
-        Argument::I32(heads as i32),
-        Argument::I32((width / VECTOR) as i32),
-        Argument::I64(prefix_head),
-        Argument::I64(prefix_token),
-        Argument::I64(suffix_head),
-        Argument::I64(suffix_token),
-        Argument::I64(prefix_lse.stride()[0]),
-        Argument::I64(suffix_lse.stride()[0]),
-    ];
-    let threads = ((heads * width / VECTOR) as u32).next_multiple_of(32).min(1024);
-    module.launch("merge_attention_states", tokens as u32, threads, &arguments);
-    Some(y.transpose(0, 1).unsqueeze(0))
-}
 
-/// Why the kernels are unavailable, on a machine with a GPU.
-pub fn problem() -> Option<&'static str> {
-    MODULE.get_or_init(|| Module::compile(&SOURCES, "paged.cu")).as_ref().err().map(String::as_str)
+    /// The contents of pages i64 `[pages]` of a layer, keys and values each `[1, kv heads, tokens, width]`. `None` where
+    /// the kernel cannot be used.
+    pub fn gather(&self, keys: &Tensor, values: &Tensor, pages: &Tensor) -> Option<[Tensor; 2]> {
+        let (count, kv_heads, page_tokens, width) =
+            (pages.size()[0], keys.size()[1], keys.size()[2], keys.size()[3]);
+        if width % VECTOR != 0 {
+            return None;
+        }
+        expect("pages of keys", keys, Kind::BFloat16, keys.size()[0] * kv_heads * page_tokens * width);
+        expect("pages of values", values, Kind::BFloat16, keys.numel() as i64);
+        expect("the wanted pages", pages, Kind::Int64, count);
+        let size = [1, kv_heads, count * page_tokens, width];
+        let [k, v] = [(); 2].map(|()| Tensor::empty(size, (keys.kind(), keys.device())));
+        let arguments = [
+            Argument::tensor(keys),
+            Argument::tensor(values),
+            Argument::tensor(pages),
+            Argument::tensor(&k),
+            Argument::tensor(&v),
+            Argument::I32(count as i32),
+            Argument::I32(kv_heads as i32),
+            Argument::I32((page_tokens * width / VECTOR) as i32),
+        ];
+        let blocks = (count * kv_heads) as u32;
+        // SAFETY: gather_pages(keys, values, pages, k, v, pages, kv heads, vectors of a page), a block per page and kv
+        // head; sizes checked, and the cache's page numbers are within it.
+        unsafe { self.module.launch("gather_pages", blocks, GATHER_THREADS, &arguments) };
+        Some([k, v])
+    }
+
+    /// Merges both results, `[1, heads, queries, width]`, a token's heads contiguous in memory. `None` where the kernel
+    /// cannot be used.
+    pub(crate) fn merge_attention_states(
+        &self,
+        SplitAttention { prefix, suffix, prefix_lse, suffix_lse }: &SplitAttention,
+    ) -> Option<Tensor> {
+        let size = suffix.size();
+        let (heads, tokens, width) = (size[1], size[2], size[3]);
+        // strides of heads and of tokens, in vectors
+        let strides = |tensor: &Tensor| {
+            let strides = tensor.stride();
+            let aligned = strides[3] == 1 && strides[1] % VECTOR == 0 && strides[2] % VECTOR == 0;
+            (aligned && tensor.kind() == suffix.kind()).then(|| [strides[1] / VECTOR, strides[2] / VECTOR])
+        };
+        let ([prefix_head, prefix_token], [suffix_head, suffix_token]) = (strides(prefix)?, strides(suffix)?);
+        let lse = [prefix_lse, suffix_lse];
+        let contiguous = lse.iter().all(|lse| lse.kind() == Kind::Float && lse.stride()[1] == 1);
+        if !contiguous || width % VECTOR != 0 {
+            return None;
+        }
+        expect("attention over the prefix", prefix, Kind::BFloat16, heads * tokens * width);
+        expect("the prefix's log-sum-exp", prefix_lse, Kind::Float, heads * tokens);
+        expect("the suffix's log-sum-exp", suffix_lse, Kind::Float, heads * tokens);
+        let y = Tensor::empty([tokens, heads, width], (suffix.kind(), suffix.device()));
+        let arguments = [
+            Argument::strided(prefix),
+            Argument::strided(suffix),
+            Argument::strided(prefix_lse),
+            Argument::strided(suffix_lse),
+            Argument::tensor(&y),
+            Argument::I32(heads as i32),
+            Argument::I32((width / VECTOR) as i32),
+            Argument::I64(prefix_head),
+            Argument::I64(prefix_token),
+            Argument::I64(suffix_head),
+            Argument::I64(suffix_token),
+            Argument::I64(prefix_lse.stride()[0]),
+            Argument::I64(suffix_lse.stride()[0]),
+        ];
+        let threads = ((heads * width / VECTOR) as u32).next_multiple_of(32).min(1024);
+        // SAFETY: merge_attention_states(prefix, suffix, both log-sum-exps, y, heads, vectors of a head, six strides), a
+        // block per token; sizes checked, strides taken from the tensors.
+        unsafe { self.module.launch("merge_attention_states", tokens as u32, threads, &arguments) };
+        Some(y.transpose(0, 1).unsqueeze(0))
+    }
 }
 
 /// How many chunks the longest sequence is split into, and how many tokens each has: whole tiles. Blocks fill waves as

@@ -2,9 +2,9 @@
 // and used once, so this is memory bound: one warp per row of W, 16-byte loads, several of them in flight. x is small
 // enough to stay in L1.
 
-#define ROWS 4       // of W per block, one warp each
 #define IN_FLIGHT 4  // loads of a thread
 
+// ROWS, a constant of the launches: rows of W per block, one warp each.
 
 // Weights are not needed again, so they bypass L1 and leave it to x.
 __device__ __forceinline__ uint4 load_once(const uint4 *at) {

@@ -3,72 +3,80 @@
 //! BLAS libraries are tuned for many rows; for one row they reach 20 to 90 % of the memory bandwidth, these kernels 70
 //! % and more.
 
-use super::compiler::{Argument, Module};
-use super::plain_is_forced;
-use std::sync::OnceLock;
-use tch::{Device, Kind, Tensor};
+use super::Family;
+use super::module::{Argument, Module, expect};
+use tch::{Kind, Tensor};
 
-const SOURCE: &str = include_str!("row.cu");
+pub(super) const FAMILY: Family = Family {
+    file: "row.cu",
+    purpose: "decoding layers",
+    sources: &[include_str!("row.cu")],
+    constants: &[("ROWS", ROWS)],
+};
 
-/// As in the source.
+/// Rows of W per block, one warp each.
 const ROWS: u32 = 4;
 const THREADS: u32 = 32 * ROWS;
 
-static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
+/// Values per 16-byte load.
+const VECTOR: i64 = 8;
 
-/// x Wᵀ, plus `addend` (a bias or a residual) if given, for x `[1, width]` and W `[rows, width]`. `None` where x has
-/// several rows, or the kernel cannot be used.
-pub fn matmul(x: &Tensor, weight: &Tensor, addend: Option<&Tensor>) -> Option<Tensor> {
-    let (module, rows, groups) = module_for(x, weight)?;
-    if addend.is_some_and(|addend| addend.numel() as i64 != rows || addend.kind() != x.kind()) {
-        return None;
-    }
-    let addend = addend.map(Tensor::contiguous);
-    let y = Tensor::empty([1, rows], (x.kind(), x.device()));
-    let arguments = [
-        Argument::tensor(weight),
-        Argument::tensor(x),
-        addend.as_ref().map_or(Argument::Null, Argument::tensor),
-        Argument::tensor(&y),
-        Argument::I32(rows as i32),
-        Argument::I32(groups as i32),
-    ];
-    module.launch("row_matmul", (rows as u32).div_ceil(ROWS), THREADS, &arguments);
-    Some(y)
+/// The kernels. Tensors are bf16 on one device.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    pub(super) module: &'a Module,
 }
 
-/// silu(gate) * up, for x `[1, width]` and W `[2 * rows, width]`, gate in the upper half. `None` as for [`matmul`].
-pub fn swiglu(x: &Tensor, weight: &Tensor) -> Option<Tensor> {
-    let (module, double, groups) = module_for(x, weight)?;
-    let rows = double / 2;
-    let y = Tensor::empty([1, rows], (x.kind(), x.device()));
-    let arguments = [
-        Argument::tensor(weight),
-        Argument::tensor(x),
-        Argument::tensor(&y),
-        Argument::I32(rows as i32),
-        Argument::I32(groups as i32),
-    ];
-    module.launch("row_swiglu", (rows as u32).div_ceil(ROWS), THREADS, &arguments);
-    Some(y)
+impl Row<'_> {
+    /// x Wᵀ, plus `addend` (a bias or a residual) if given, for x `[1, width]` and W `[rows, width]`. `None` where x has
+    /// several rows, or the kernel cannot be used.
+    pub fn matmul(&self, x: &Tensor, weight: &Tensor, addend: Option<&Tensor>) -> Option<Tensor> {
+        let (rows, vectors) = rows_and_vectors(x, weight)?;
+        if addend.is_some_and(|addend| addend.numel() as i64 != rows || addend.kind() != x.kind()) {
+            return None;
+        }
+        let addend = addend.map(Tensor::contiguous);
+        if let Some(addend) = &addend {
+            expect("an addend", addend, Kind::BFloat16, rows);
+        }
+        let y = Tensor::empty([1, rows], (x.kind(), x.device()));
+        let arguments = [
+            Argument::tensor(weight),
+            Argument::tensor(x),
+            addend.as_ref().map_or(Argument::Null, Argument::tensor),
+            Argument::tensor(&y),
+            Argument::I32(rows as i32),
+            Argument::I32(vectors as i32),
+        ];
+        // SAFETY: row_matmul(w, x, addend or null, y, rows, vectors of a row), a warp per row; sizes checked.
+        unsafe { self.module.launch("row_matmul", (rows as u32).div_ceil(ROWS), THREADS, &arguments) };
+        Some(y)
+    }
+
+    /// silu(gate) * up, for x `[1, width]` and W `[2 * rows, width]`, gate in the upper half. `None` as for
+    /// [`Row::matmul`].
+    pub fn swiglu(&self, x: &Tensor, weight: &Tensor) -> Option<Tensor> {
+        let (double, vectors) = rows_and_vectors(x, weight)?;
+        let rows = double / 2;
+        let y = Tensor::empty([1, rows], (x.kind(), x.device()));
+        let arguments = [
+            Argument::tensor(weight),
+            Argument::tensor(x),
+            Argument::tensor(&y),
+            Argument::I32(rows as i32),
+            Argument::I32(vectors as i32),
+        ];
+        // SAFETY: row_swiglu(w, x, y, rows, vectors of a row), a warp per row of the result; sizes checked.
+        unsafe { self.module.launch("row_swiglu", (rows as u32).div_ceil(ROWS), THREADS, &arguments) };
+        Some(y)
+    }
 }
 
-/// The kernels, if they support these tensors, with W's rows and a row's groups of eight values.
-fn module_for(x: &Tensor, weight: &Tensor) -> Option<(&'static Module, i64, i64)> {
-    let on_gpu = matches!(x.device(), Device::Cuda(_)) && x.kind() == Kind::BFloat16;
-    if !on_gpu || plain_is_forced() {
-        return None;
-    }
+/// W's rows and a row's vectors, if the kernels support these tensors.
+fn rows_and_vectors(x: &Tensor, weight: &Tensor) -> Option<(i64, i64)> {
     let &[1, width] = x.size().as_slice() else { return None };
-    let compatible = weight.kind() == x.kind() && weight.device() == x.device() && weight.size()[1] == width;
-    if !compatible || width % 8 != 0 || !x.is_contiguous() || !weight.is_contiguous() {
-        return None;
-    }
-    let module = MODULE.get_or_init(|| Module::compile(&[SOURCE], "row.cu")).as_ref().ok()?;
-    Some((module, weight.size()[0], width / 8))
-}
-
-/// Why the kernels are unavailable, on a machine with a GPU.
-pub fn problem() -> Option<&'static str> {
-    MODULE.get_or_init(|| Module::compile(&[SOURCE], "row.cu")).as_ref().err().map(String::as_str)
+    let &[rows, columns] = weight.size().as_slice() else { return None };
+    let compatible = weight.kind() == x.kind() && weight.device() == x.device() && columns == width;
+    let aligned = width % VECTOR == 0 && x.is_contiguous() && weight.is_contiguous();
+    (compatible && aligned).then_some((rows, width / VECTOR))
 }

@@ -3,9 +3,8 @@
 // of 152 064 logits take a single multiprocessor a hundredth of a whole decoding step; `sample_tokens` then scans one
 // slice of each row.
 
-#define THREADS 256
-#define SLICES 32           // one lane of a warp each
-#define MAX_ROWS 64         // per launch: their parameters are passed by value
+// Constants of the launches: THREADS of a block, SLICES of a row (one lane of a warp each), MAX_ROWS per launch (their
+// parameters are passed by value).
 #define FORBIDDEN (-1e30f)  // a logit low enough that its probability is exactly 0
 #define NEGLIGIBLE 1e-37    // a slice with less probability may hold only tokens whose probability is 0 in f32
 

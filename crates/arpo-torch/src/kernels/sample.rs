@@ -1,19 +1,24 @@
 //! Sampling kernels: from logits to tokens. See `sample.cu`.
 
-use super::compiler::{Argument, Module};
-use super::plain_is_forced;
+use super::Family;
+use super::module::{Argument, Module, expect};
 use std::ptr;
-use std::sync::OnceLock;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-const SOURCE: &str = include_str!("sample.cu");
+pub(super) const FAMILY: Family = Family {
+    file: "sample.cu",
+    purpose: "sampling",
+    sources: &[include_str!("sample.cu")],
+    constants: &[("THREADS", THREADS), ("SLICES", SLICES as u32), ("MAX_ROWS", MAX_ROWS as u32)],
+};
 
-/// As in the source.
 const THREADS: u32 = 256;
-const SLICES: usize = 32;
-const MAX_ROWS: usize = 64;
 
-static MODULE: OnceLock<Result<Module, String>> = OnceLock::new();
+/// Slices of a row's vocabulary, one lane of a warp each.
+const SLICES: usize = 32;
+
+/// Rows of a launch: their parameters are passed by value.
+const MAX_ROWS: usize = 64;
 
 /// How one row's token is sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,11 +52,6 @@ impl RowsArgument {
     }
 }
 
-/// Whether there are kernels for such a device; whether they support given logits is checked by [`sample`].
-pub fn is_available(device: Device) -> bool {
-    matches!(device, Device::Cuda(_)) && !plain_is_forced() && module().is_ok()
-}
-
 /// A set of tokens as the kernels' bitmask, u8: a bit for each token, up to the last of the set.
 pub fn bitmask(tokens: &[u32]) -> Tensor {
     let groups = tokens.iter().max().map_or(0, |&last| last as usize / 8 + 1);
@@ -62,43 +62,51 @@ pub fn bitmask(tokens: &[u32]) -> Tensor {
     Tensor::from_slice(&bitmask)
 }
 
-/// A token and its log-probability for each row of logits `[rows, vocabulary]`, f64 `[rows, 2]`. Tokens of `forbidden`,
-/// a [`bitmask`] on the same device, are never sampled. `None` where the kernels cannot be used.
-pub fn sample(logits: &Tensor, forbidden: &Tensor, rows: &[RowSample]) -> Option<Tensor> {
-    let vocabulary = logits.size()[1];
-    if logits.kind() != Kind::BFloat16 || vocabulary % 8 != 0 || !is_available(logits.device()) {
-        return None;
-    }
-    let module = module().as_ref().ok()?;
-    let logits = logits.contiguous();
-    let empty = |size: [i64; 2]| Tensor::empty(size, (Kind::Double, logits.device()));
-    let (slices, sampled) =
-        (empty([(rows.len().min(MAX_ROWS) * SLICES) as i64, 2]), empty([rows.len() as i64, 2]));
-    for (index, chunk) in rows.chunks(MAX_ROWS).enumerate() {
-        let first = (index * MAX_ROWS) as i64;
-        let of_rows = |tensor: &Tensor| Argument::tensor(&tensor.narrow(0, first, chunk.len() as i64));
-        let argument = RowsArgument::new(chunk);
-        let inputs = [of_rows(&logits), Argument::tensor(forbidden)];
-        let (slice_sums, tokens) = (Argument::tensor(&slices), of_rows(&sampled));
-        let parameters = [
-            Argument::I32(forbidden.size()[0] as i32),
-            Argument::I32((vocabulary / 8) as i32),
-            Argument::Structure(ptr::from_ref(&argument).cast()),
-        ];
-        let arguments = |outputs: &[Argument]| [&inputs, outputs, &parameters].concat();
-        module.launch("sum_slices", (chunk.len() * SLICES) as u32, THREADS, &arguments(&[slice_sums]));
-        module.launch("sample_tokens", chunk.len() as u32, THREADS, &arguments(&[slice_sums, tokens]));
-    }
-    Some(sampled)
+/// The kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling<'a> {
+    pub(super) module: &'a Module,
 }
 
-fn module() -> &'static Result<Module, String> {
-    MODULE.get_or_init(|| Module::compile(&[SOURCE], "sample.cu"))
-}
-
-/// Why the kernels are unavailable, on a machine with a GPU.
-pub fn problem() -> Option<&'static str> {
-    module().as_ref().err().map(String::as_str)
+impl Sampling<'_> {
+    /// A token and its log-probability for each row of logits `[rows, vocabulary]`, f64 `[rows, 2]`. Tokens of
+    /// `forbidden`, a [`bitmask`] on the same device, are never sampled. `None` where the kernels cannot be used.
+    pub fn sample(&self, logits: &Tensor, forbidden: &Tensor, rows: &[RowSample]) -> Option<Tensor> {
+        let vocabulary = logits.size()[1];
+        if logits.kind() != Kind::BFloat16 || vocabulary % 8 != 0 {
+            return None;
+        }
+        let outside = rows.iter().filter_map(|row| row.forced).find(|&token| i64::from(token) >= vocabulary);
+        assert_eq!(outside, None, "a forced token outside the vocabulary");
+        let logits = logits.contiguous();
+        expect("logits", &logits, Kind::BFloat16, rows.len() as i64 * vocabulary);
+        expect("forbidden tokens", forbidden, Kind::Uint8, forbidden.size()[0]);
+        let empty = |size: [i64; 2]| Tensor::empty(size, (Kind::Double, logits.device()));
+        let (slices, sampled) =
+            (empty([(rows.len().min(MAX_ROWS) * SLICES) as i64, 2]), empty([rows.len() as i64, 2]));
+        for (index, chunk) in rows.chunks(MAX_ROWS).enumerate() {
+            let first = (index * MAX_ROWS) as i64;
+            let of_rows = |tensor: &Tensor| Argument::tensor(&tensor.narrow(0, first, chunk.len() as i64));
+            let argument = RowsArgument::new(chunk);
+            let inputs = [of_rows(&logits), Argument::tensor(forbidden)];
+            let (slice_sums, tokens) = (Argument::tensor(&slices), of_rows(&sampled));
+            let parameters = [
+                Argument::I32(forbidden.size()[0] as i32),
+                Argument::I32((vocabulary / 8) as i32),
+                Argument::Structure(ptr::from_ref(&argument).cast()),
+            ];
+            let arguments = |outputs: &[Argument]| [&inputs, outputs, &parameters].concat();
+            let blocks = chunk.len() as u32;
+            // SAFETY: sum_slices(logits, forbidden, slice sums, bytes of forbidden, groups, rows by value), a block per
+            // row and slice, and sample_tokens, a block per row, which has the tokens as another output; sizes checked.
+            unsafe {
+                let sums = arguments(&[slice_sums]);
+                self.module.launch("sum_slices", blocks * SLICES as u32, THREADS, &sums);
+                self.module.launch("sample_tokens", blocks, THREADS, &arguments(&[slice_sums, tokens]));
+            }
+        }
+        Some(sampled)
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 // head are the rows of one matmul. The 128 values of a head are permuted to suit 16-byte loads, which does not change
 // their dot products.
 
-#define WIDTH 128    // of a head
-#define TILE 16      // tokens
-#define GROUP 8      // most query heads per kv head
+// Constants of the launches: WIDTH of a head, tokens of a TILE, GROUP: the most query heads per kv head.
 #define PARTIAL (WIDTH + 2)     // a partial result: unnormalised output, running maximum (base 2), softmax denominator
 #define PITCH (WIDTH + 1)       // of a head in shared memory, padded to avoid bank conflicts
 #define WARP_PARTIAL (GROUP * (PITCH + 2))      // values of a warp's partial result in shared memory

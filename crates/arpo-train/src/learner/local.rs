@@ -12,10 +12,9 @@ use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
 use arpo_model::learner::Learner as ModelLearner;
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_torch::kernels;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 /// A model on one device.
 #[derive(Debug)]
@@ -104,7 +103,7 @@ impl LocalLearner {
 impl Learner for LocalLearner {
     fn info(&self) -> LearnerInfo {
         let model = self.updater.learner().model();
-        let slower = if model.device() == Device::Cpu { None } else { kernels::missing_kernels() };
+        let slower = model.weights().kernels().missing();
         LearnerInfo {
             parameters: model.weights().count() as u64,
             device: format!("{:?}", model.device()).to_lowercase(),

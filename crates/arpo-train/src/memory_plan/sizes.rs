@@ -64,7 +64,7 @@ impl Sizes {
             gradients: layouts.iter().filter(trained).map(gradient).sum(),
             moments: 2 * layouts.iter().filter(trained).map(values).sum::<u64>() * value_bytes,
             largest_parameter: layouts.iter().map(values).max().unwrap_or(0) * value_bytes,
-            token_bytes: (2 * text.layers as i64 * text.kv_heads * text.head_width()) as u64 * value_bytes,
+            token_bytes: (2 * text.layers as i64 * text.kv_heads * text.head_width) as u64 * value_bytes,
             slice,
             micro_batch: longest.max(packed),
             patches,

@@ -4,10 +4,9 @@
 use super::Section;
 use serde_json::Value;
 
-/// An error that names the first key with an unsupported value.
-pub(super) fn check(text: &Section, vision: &Section) -> Result<(), String> {
-    activation(text)?;
-    activation(vision)?;
+/// An error that names the first key of the language model with an unsupported value.
+pub(super) fn check(text: &Section) -> Result<(), String> {
+    activation(text, "silu")?;
     sliding_window(text)?;
     for name in ["rope_parameters", "rope_scaling"] {
         if let Some(rope) = text.section(name) {
@@ -17,11 +16,12 @@ pub(super) fn check(text: &Section, vision: &Section) -> Result<(), String> {
     Ok(())
 }
 
-fn activation(section: &Section) -> Result<(), String> {
+/// An error unless the activation, if it is named, is the family's.
+pub(super) fn activation(section: &Section, expected: &str) -> Result<(), String> {
     match section.map.get("hidden_act") {
         None => Ok(()),
-        Some(value) if value == "silu" => Ok(()),
-        Some(value) => Err(format!("`{}` is {value}: expected \"silu\"", section.path("hidden_act"))),
+        Some(value) if value == expected => Ok(()),
+        Some(value) => Err(format!("`{}` is {value}: expected {expected:?}", section.path("hidden_act"))),
     }
 }
 

@@ -1,0 +1,46 @@
+//! RMSNorm of every head of queries and keys, before RoPE; values are left as they are.
+
+use super::norm::RmsNorm;
+use tch::Tensor;
+
+#[derive(Debug)]
+pub(crate) struct QkNorm {
+    pub(crate) q: RmsNorm,
+    pub(crate) k: RmsNorm,
+    /// Widths of all heads' queries, keys and values.
+    pub(crate) widths: [i64; 3],
+}
+
+impl QkNorm {
+    /// From a fused qkv projection `[tokens, heads * width]` to the same.
+    pub(crate) fn forward(&self, qkv: &Tensor) -> Tensor {
+        let [q, k, v] = self.split(qkv);
+        let normed = |norm: &RmsNorm, x: &Tensor| norm.forward(&by_head(norm, x)).view_as(x);
+        Tensor::cat(&[normed(&self.q, &q), normed(&self.k, &k), v], 1)
+    }
+
+    /// What the backward pass needs of a qkv projection: its queries and keys.
+    pub(crate) fn saved(&self, qkv: &Tensor) -> Tensor {
+        qkv.narrow(1, 0, self.widths[0] + self.widths[1]).contiguous()
+    }
+
+    /// dL/d(qkv) from the saved queries and keys, and the gradient after the norms; accumulates the weights' gradients.
+    pub(crate) fn backward(&self, saved: &Tensor, gradient: &Tensor) -> Tensor {
+        let [dq, dk, dv] = self.split(gradient);
+        let inputs = saved.split_with_sizes(&self.widths[..2], 1);
+        let backward = |norm: &RmsNorm, x: &Tensor, dy: &Tensor| {
+            norm.backward(&by_head(norm, x), &by_head(norm, dy), None).view_as(dy)
+        };
+        let (dq, dk) = (backward(&self.q, &inputs[0], &dq), backward(&self.k, &inputs[1], &dk));
+        Tensor::cat(&[dq, dk, dv], 1)
+    }
+
+    fn split(&self, qkv: &Tensor) -> [Tensor; 3] {
+        qkv.split_with_sizes(&self.widths, 1).try_into().expect("queries, keys and values")
+    }
+}
+
+/// One row for each head of each token.
+fn by_head(norm: &RmsNorm, x: &Tensor) -> Tensor {
+    x.reshape([-1, norm.weight.value.size()[0]])
+}

@@ -1,0 +1,128 @@
+//! Kernels of training and prefill.
+
+use crate::{assert_close, gpu, in_f32, random};
+use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::Weights;
+use arpo_model::config;
+use arpo_model::learner::adamw::AdamW;
+use arpo_torch::kernels::Kernels;
+use tch::{Kind, Tensor};
+
+const EPSILON: f64 = 1e-6;
+
+#[test]
+fn rms_norm_forward_and_backward() {
+    let Some((device, kernels)) = gpu() else { return };
+    for (rows, width) in [(1, 16), (7, 48), (3, 128), (133, 1280), (529, 3584), (5, 16_384)] {
+        let what = format!("norm of {rows} x {width}");
+        let (x, dy, residual) = ([(); 3]).map(|()| random(&[rows, width], device)).into();
+        let weight = random(&[width], device);
+        let fused = kernels.fused(&x).expect("the kernels are available");
+
+        let inputs = [&x, &weight].map(|one| in_f32(one).set_requires_grad(true));
+        let scale = (inputs[0].square().mean_dim(-1, true, Kind::Float) + EPSILON).rsqrt();
+        let expected = &inputs[0] * scale * &inputs[1];
+        let y = fused.rms_norm(&x, &weight, EPSILON).expect("not too wide");
+        assert_close(&what, &y, &expected, 2.0);
+
+        let gradients =
+            Tensor::run_backward(&[(&expected * in_f32(&dy)).sum(Kind::Float)], &inputs, false, false);
+        let residual: Tensor = residual;
+        for residual in [None, Some(&residual)] {
+            let (dx, dw) =
+                fused.rms_norm_backward(&x, &weight, &dy, residual, EPSILON).expect("not too wide");
+            let expected = residual.map_or_else(|| gradients[0].copy(), |more| &gradients[0] + in_f32(more));
+            assert_close(&format!("{what}, dx"), &dx, &expected, 4.0);
+            assert_close(&format!("{what}, dw"), &dw, &gradients[1], 0.5);
+        }
+    }
+    let wide = random(&[2, 16_400], device);
+    let fused = kernels.fused(&wide).expect("the kernels are available");
+    assert!(fused.rms_norm(&wide, &random(&[16_400], device), EPSILON).is_none(), "too wide");
+}
+
+#[test]
+fn rope_is_applied_and_undone() {
+    let Some((device, kernels)) = gpu() else { return };
+    for (tokens, heads, kv_heads, width) in
+        [(1, 28, 4, 128), (77, 16, 16, 80), (131, 4, 2, 32), (33, 32, 8, 128)]
+    {
+        let qkv = random(&[tokens, (heads + 2 * kv_heads) * width], device);
+        let angles = Tensor::randn([tokens, width / 2], (Kind::Float, device)) * 3.0;
+        let (cosine, sine) = (angles.cos(), angles.sin());
+        let fused = kernels.fused(&qkv).expect("the kernels are available");
+        let split = fused.rotary_split(&qkv, &cosine, &sine, heads, kv_heads);
+        let by_head = in_f32(&qkv).view([tokens, heads + 2 * kv_heads, width]);
+        let rotated = |x: &Tensor, sign: f64| {
+            let halves = x.chunk(2, -1);
+            let (c, s) = (cosine.unsqueeze(1), sine.unsqueeze(1) * sign);
+            Tensor::cat(&[&halves[0] * &c - &halves[1] * &s, &halves[1] * &c + &halves[0] * &s], -1)
+        };
+        let rotates = heads + kv_heads;
+        let expected = Tensor::cat(
+            &[rotated(&by_head.narrow(1, 0, rotates), 1.0), by_head.narrow(1, rotates, kv_heads)],
+            1,
+        );
+        assert_close("rotary_split", &Tensor::cat(&split, 1), &expected, 1.0);
+        let joined = fused.rotary_join(&split, &cosine, &sine);
+        assert_close("rotary_join", &joined, &qkv, 4.0);
+    }
+}
+
+#[test]
+fn swiglu_forward_and_backward() {
+    let Some((device, kernels)) = gpu() else { return };
+    for (rows, width) in [(1, 8), (37, 56), (129, 3424), (300, 18_944)] {
+        let (gate_up, dh) = (random(&[rows, 2 * width], device), random(&[rows, width], device));
+        let bias = random(&[2 * width], device);
+        let fused = kernels.fused(&gate_up).expect("the kernels are available");
+        for bias in [None, Some(&bias)] {
+            let biased = bias.map_or_else(|| in_f32(&gate_up), |bias| in_f32(&(&gate_up + bias)));
+            let biased = biased.set_requires_grad(true);
+            let halves = biased.chunk(2, -1);
+            let expected = halves[0].silu() * &halves[1];
+            assert_close("swiglu", &fused.swiglu(&gate_up, bias), &expected, 2.0);
+            let total = (&expected * in_f32(&dh)).sum(Kind::Float);
+            let gradient = Tensor::run_backward(&[total], &[&biased], false, false).remove(0);
+            let (h, d_gate_up) = fused.swiglu_backward(&gate_up, bias, &dh);
+            assert_close("swiglu, recomputed", &h, &expected, 2.0);
+            assert_close("swiglu, gradient", &d_gate_up, &gradient, 2.0);
+        }
+    }
+}
+
+/// Three updates of a whole model, whose gradients are f32 in some parameters and bf16 in others.
+#[test]
+fn adamw_is_the_plain_version_to_the_bit() {
+    let Some((device, kernels)) = gpu() else { return };
+    let weights = Weights::random(&config::desktop(), Kind::BFloat16, device).with_gradients(|_| true);
+    let copy = |kernels: &Kernels| {
+        weights.to_kind(Kind::BFloat16).with_kernels(kernels.clone()).with_gradients(|_| true)
+    };
+    let both = [copy(&kernels), copy(&Kernels::none())];
+    let config = OptimiserConfig { weight_decay: 0.1, ..OptimiserConfig::default() };
+    let mut optimisers = both.each_ref().map(|weights| AdamW::new(weights, config.clone()));
+    for update in 1..=3 {
+        for ((_, _, one), (_, _, other)) in both[0].trained().zip(both[1].trained()) {
+            let _ = one.shallow_clone().normal_(0.0, 1e-3);
+            other.shallow_clone().copy_(one);
+        }
+        for (optimiser, weights) in optimisers.iter_mut().zip(&both) {
+            optimiser.update(weights, 1e-4);
+        }
+        for ((layout, one), (_, other)) in both[0].iter().zip(both[1].iter()) {
+            let different = one.ne_tensor(other).sum(Kind::Int64).int64_value(&[]);
+            let largest = (in_f32(one) - in_f32(other)).abs().max().double_value(&[]);
+            let name = &layout.name;
+            assert_eq!(
+                different,
+                0,
+                "{name}, update {update}: of {} values, by at most {largest}",
+                one.numel()
+            );
+        }
+    }
+    for ((layout, one), (_, before)) in both[0].iter().zip(weights.iter()) {
+        assert!(!one.equal(before), "{} has not changed", layout.name);
+    }
+}
