@@ -5,7 +5,6 @@ use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
 use crate::collect::{CollectOptions, Collector};
-use crate::environments::{self, EnvironmentSource, FaultySource};
 use crate::memory::{available_gib, guarded};
 use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::EnginePolicy;
@@ -21,6 +20,7 @@ use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::{Learner, LearnerOptions};
 use arpo_model::model::Model;
+use arpo_suite::{EnvironmentSource, FaultySource};
 use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
 use serde_json::Value;
@@ -117,7 +117,7 @@ pub fn load(config: &Config) -> Result<Loaded, TrainError> {
 
 /// The memory plan for a device.
 pub fn memory(config: &Config, dimensions: &ModelConfig, device: Device, work: Work) -> MemoryPlan {
-    MemoryPlan::new(dimensions, config, environments::screen_size(config), device_memory(device), work)
+    MemoryPlan::new(dimensions, config, arpo_suite::screen_size(config), device_memory(device), work)
 }
 
 /// The memory plan before anything is loaded; an error if it does not fit.
@@ -130,7 +130,7 @@ pub fn checked_memory(
     let plan = memory_plan::fitting(
         dimensions,
         config,
-        environments::screen_size(config),
+        arpo_suite::screen_size(config),
         device_memory(device),
         work,
     )
@@ -285,7 +285,7 @@ pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, Trai
 
 /// A collector with the suite's desktops. Injected faults are counted.
 pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
-    let source = environments::source(config)?;
+    let source = arpo_suite::source(config)?;
     source.open()?;
     Ok(collector_of(config, source, faults))
 }
@@ -297,7 +297,8 @@ pub fn collector_of(
     faults: &Arc<FaultCounts>,
 ) -> Collector {
     let source = FaultySource::wrap(source, config, faults);
-    Collector::new(source, config.collect.desktops, CollectOptions::from(config))
+    let desktops = source.places().unwrap_or(usize::MAX).min(config.collect.desktops);
+    Collector::new(source, desktops, CollectOptions::from(config))
 }
 
 #[cfg(test)]
