@@ -70,6 +70,11 @@ impl OsworldArguments {
 }
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
+    if !config.cluster.workers.is_empty() {
+        return Err(Failure::usage(
+            "`cluster.workers`: an evaluation on OSWorld writes its result folders on this machine: expected no workers",
+        ));
+    }
     let tasks = task_lists::training_tasks(config).map_err(Failure::usage)?;
     for task in left_out(config).map_err(Failure::usage)? {
         log(&format!("skipped: {task}"));

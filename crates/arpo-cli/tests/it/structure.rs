@@ -137,6 +137,7 @@ fn pure_crates_need_no_libtorch() {
         "arpo-chart",
         "arpo-osworld",
         "arpo-suite",
+        "arpo-cluster",
     ] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");

@@ -9,6 +9,7 @@ use crate::memory::{available_gib, guarded};
 use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
+use crate::run::stop::StopSwitch;
 use arpo_agent::conversation::ConversationStyle;
 use arpo_agent::prompt;
 use arpo_agent::window::ScreenshotWindow;
@@ -25,6 +26,7 @@ use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -91,8 +93,9 @@ pub fn check(config: &Config, work: Work) -> Result<(), TrainError> {
     check_model(config, work)
 }
 
-/// Checks the tasks.
+/// Checks the tasks, and where their desktops are to be.
 pub fn check_tasks(config: &Config) -> Result<(), TrainError> {
+    arpo_cluster::check(config)?;
     TaskSets::new(config).map(drop)
 }
 
@@ -283,11 +286,24 @@ pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, Trai
     Ok(Some(learner(config, &dimensions, weights, agent)))
 }
 
-/// A collector with the suite's desktops. Injected faults are counted.
-pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
-    let source = arpo_suite::source(config)?;
-    source.open()?;
-    Ok(collector_of(config, source, faults))
+/// A collector with the desktops of the configuration, here or on workers. Injected faults are counted.
+pub fn collector(
+    config: &Config,
+    faults: &Arc<FaultCounts>,
+    stop: &StopSwitch,
+) -> Result<Collector, TrainError> {
+    let log = |line: &str| {
+        // a line beside the progress of the run, which a lost worker does not stop
+        let _ = writeln!(std::io::stderr(), "{line}");
+    };
+    let stopped = stop.clone();
+    let source = arpo_cluster::source(config, log, move || stopped.requested())?;
+    if let Err(error) = source.open() {
+        // workers that have come are told to go
+        let _ = source.close();
+        return Err(if stop.requested() { TrainError::Interrupted } else { error.into() });
+    }
+    Ok(collector_of(config, source, faults).stopped_by(stop.clone()))
 }
 
 /// The same with desktops of another source.
