@@ -180,7 +180,12 @@ fn serve(
             }
         };
         let answer = frame(&request, outcome, png);
-        lock(memory).answer = Some(answer.clone());
+        let mut memory = lock(memory);
+        // a trainer that gave this call up may have asked for the next
+        if memory.number == request.number {
+            memory.answer = Some(answer.clone());
+        }
+        drop(memory);
         uplink.send(answer);
     }
     // tearing down may panic, too, and nobody waits for it

@@ -145,6 +145,13 @@ fn a_call_has_a_deadline_even_if_the_desktop_hangs() {
     counts.held.store(true, Ordering::Relaxed);
     let late = desktop.step(&click(), Instant::now() + Duration::from_millis(50));
     assert_eq!(late, Err(EnvironmentError::Deadline { during: "step" }));
+    // its late answer is not taken for that of the next call
+    counts.held.store(false, Ordering::Relaxed);
+    let next = desktop.step(&click(), soon()).unwrap();
+    assert_eq!(next.screen.image().unwrap().get_pixel(0, 0), &Rgb([200, 0, 2]));
+    counts.held.store(true, Ordering::Relaxed);
+    let late = desktop.step(&click(), Instant::now() + Duration::from_millis(50));
+    assert_eq!(late, Err(EnvironmentError::Deadline { during: "step" }));
     drop(desktop);
     // the place is free again, although the thread of the old desktop still hangs
     let next = hub.make(0).unwrap();

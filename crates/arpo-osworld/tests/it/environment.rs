@@ -8,7 +8,6 @@ use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
-use arpo_osworld::task::TaskFile;
 use arpo_osworld::task::suite::SuiteTask;
 use image::{ImageFormat, RgbImage};
 use std::collections::BTreeMap;
