@@ -24,12 +24,16 @@ pub(crate) struct Layers {
     /// Then set a single key, such as seed=7; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Where the desktops are: local:4 for four worker processes on this machine, listen for workers that connect to
+    /// `cluster.listen`; the same as --set cluster.workers=...
+    #[arg(long, value_name = "WORKERS")]
+    cluster: Option<String>,
 }
 
 impl Layers {
     /// True if no layer was given.
     pub(crate) fn is_empty(&self) -> bool {
-        self.preset.is_none() && self.config.is_empty() && self.set.is_empty()
+        self.preset.is_none() && self.config.is_empty() && self.set.is_empty() && self.cluster.is_none()
     }
 
     /// Applies files and single keys to a run's stored configuration, which has this name in messages. The stored one is
@@ -73,6 +77,10 @@ impl Layers {
         }
         for assignment in &self.set {
             layers.push(Layer::set(assignment).map_err(Failure::usage)?);
+        }
+        if let Some(workers) = &self.cluster {
+            let assignment = format!("cluster.workers={workers:?}");
+            layers.push(Layer::set(&assignment).map_err(Failure::usage)?);
         }
         resolve(&layers).map_err(Failure::usage)
     }

@@ -19,6 +19,7 @@ mod select;
 mod sft;
 mod show;
 mod train;
+mod worker;
 
 use arpo_train::TrainError;
 use clap::{Parser, Subcommand};
@@ -50,6 +51,8 @@ enum Command {
     Offline(offline::OfflineArguments),
     /// Plot the learning curves of runs
     Curve(curve::CurveArguments),
+    /// Host desktops for a trainer on another machine
+    Worker(worker::WorkerArguments),
     /// Train a base model by supervised learning from the oracle
     Sft(sft::SftArguments),
     /// Check what this machine has, what is missing, and how to install it
@@ -76,6 +79,7 @@ impl Command {
             | Self::Sft(_) => true,
             Self::Curve(_)
             | Self::Doctor(_)
+            | Self::Worker(_)
             | Self::Env(_)
             | Self::Osworld(_)
             | Self::Config(_)
@@ -184,6 +188,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Offline(arguments) => offline::run(&arguments, out),
         Command::Osworld(arguments) => osworld::run(&arguments, out),
         Command::Curve(arguments) => curve::run(&arguments, out),
+        Command::Worker(arguments) => worker::run(&arguments),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Env(arguments) => env::run(&arguments, out),

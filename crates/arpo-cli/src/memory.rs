@@ -3,7 +3,6 @@
 use arpo_core::config::{Config, DeviceChoice};
 use arpo_model::config;
 use arpo_train::base_model;
-use arpo_train::environments;
 use arpo_train::memory_plan::{DeviceMemory, MemoryPlan, Work, fitting};
 use arpo_train::trainer::setup;
 use tch::Device;
@@ -45,7 +44,7 @@ pub(crate) fn of(config: &Config) -> Memory {
         }
         _ => setup::device_memory(Device::Cpu),
     };
-    let screen = environments::screen_size(config);
+    let screen = arpo_suite::screen_size(config);
     let plan = MemoryPlan::new(&model, config, screen, memory, Work::Training);
     let problem = fitting(&model, config, screen, memory, Work::Training).err();
     Memory { notes, plan, problem }

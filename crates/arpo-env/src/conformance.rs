@@ -43,7 +43,7 @@ impl Conformance {
     fn reset(&self, environment: &mut impl Environment, task: &Task) -> Result<Screen, String> {
         let screen =
             environment.reset(task, 1, self.deadline()).map_err(|error| format!("reset: {error}"))?;
-        if screen.image.width() == 0 || screen.image.height() == 0 {
+        if screen.size().0 == 0 || screen.size().1 == 0 {
             return Err("reset: the screen has no pixels".into());
         }
         Ok(screen)
@@ -77,7 +77,7 @@ impl Conformance {
             if stepped.terminated || stepped.truncated {
                 return Err(format!("{name} ended the episode"));
             }
-            if stepped.screen.image.dimensions() != first.image.dimensions() {
+            if stepped.screen.size() != first.size() {
                 return Err(format!("{name} changed the size of the screen"));
             }
             screens.push(stepped.screen);

@@ -76,7 +76,7 @@ impl EmbeddedDesktop {
     /// The screen as it is.
     pub fn screen(&self) -> Option<Screen> {
         self.running.as_ref()?;
-        self.display.as_ref().map(|display| Screen { image: display.last_image() })
+        self.display.as_ref().map(|display| Screen::new(display.last_image()))
     }
 
     /// The visible widgets.
@@ -101,7 +101,7 @@ impl EmbeddedDesktop {
         let (image, focus) = display.render(&episode.desktop, &scene);
         episode.desktop.session.focus = focus;
         self.running = Some(Running { episode, evaluator, scene });
-        Screen { image }
+        Screen::new(image)
     }
 }
 
@@ -128,7 +128,7 @@ impl Environment for EmbeddedDesktop {
             let gave_up = !matches!(action, Action::Finished { .. });
             episode.ending = Some(if gave_up { Ending::GaveUp } else { Ending::Finished });
             return Ok(StepResult {
-                screen: Screen { image: display.last_image() },
+                screen: Screen::new(display.last_image()),
                 terminated: true,
                 truncated: false,
             });
@@ -136,7 +136,7 @@ impl Environment for EmbeddedDesktop {
         interact::act(&mut episode.desktop, display, &mut running.scene, action);
         let (image, focus) = display.render(&episode.desktop, &running.scene);
         episode.desktop.session.focus = focus;
-        Ok(StepResult { screen: Screen { image }, terminated: false, truncated: false })
+        Ok(StepResult { screen: Screen::new(image), terminated: false, truncated: false })
     }
 
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {

@@ -4,21 +4,13 @@
 //! models or tokens. The coordinates of its actions are pixels of ITS screen: a caller that shows the model a resized
 //! screenshot converts them first. The caller also enforces step limits.
 
+pub use crate::screen::{Screen, encode_png};
 use arpo_core::action::Action;
 use arpo_core::task::Task;
-use image::RgbImage;
-use std::sync::Arc;
 use std::time::Instant;
 
-/// What is on the screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Screen {
-    /// Its pixels; shared, so that keeping a history copies nothing.
-    pub image: Arc<RgbImage>,
-}
-
 /// The result of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepResult {
     /// The screen after it.
     pub screen: Screen,

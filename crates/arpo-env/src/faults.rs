@@ -153,21 +153,21 @@ impl<E: Environment> FaultyDesktop<E> {
 }
 
 /// The screenshot after a fault.
-fn corrupted(screen: Screen, fault: Option<Fault>) -> Screen {
-    let (width, height) = screen.image.dimensions();
+fn corrupted(screen: Screen, fault: Option<Fault>) -> Result<Screen, EnvironmentError> {
+    let (width, height) = screen.size();
     let image = match fault {
         Some(Fault::BlackScreen) => RgbImage::new(width, height),
-        Some(Fault::TruncatedScreen) => crop_imm(&*screen.image, 0, 0, width, height / 2).to_image(),
-        _ => return screen,
+        Some(Fault::TruncatedScreen) => crop_imm(&*screen.image()?, 0, 0, width, height / 2).to_image(),
+        _ => return Ok(screen),
     };
-    Screen { image: Arc::new(image) }
+    Ok(Screen::new(image))
 }
 
 impl<E: Environment> Environment for FaultyDesktop<E> {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
         (self.episode_seed, self.calls) = (seed, 0);
         let fault = self.fault(false, deadline)?;
-        Ok(corrupted(self.inner.reset(task, seed & WORLD_SEED_MASK, deadline)?, fault))
+        corrupted(self.inner.reset(task, seed & WORLD_SEED_MASK, deadline)?, fault)
     }
 
     fn record_response(&mut self, response: &str) {
@@ -177,7 +177,7 @@ impl<E: Environment> Environment for FaultyDesktop<E> {
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         let fault = self.fault(false, deadline)?;
         let stepped = self.inner.step(action, deadline)?;
-        Ok(StepResult { screen: corrupted(stepped.screen, fault), ..stepped })
+        Ok(StepResult { screen: corrupted(stepped.screen, fault)?, ..stepped })
     }
 
     fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
@@ -234,8 +234,8 @@ mod tests {
 
         let (mut black, counts) = only(|config| config.black_screen = 1.0);
         let screen = black.reset(task, 1, soon()).unwrap();
-        assert!(screen.image.as_raw().iter().all(|&level| level == 0));
-        assert_eq!(Some(screen.image.dimensions()), black.screen_size());
+        assert!(screen.image().unwrap().as_raw().iter().all(|&level| level == 0));
+        assert_eq!(Some(screen.size()), black.screen_size());
         assert_eq!(black.evaluate(soon()), Ok(0.0));
         assert_eq!(counts.injected(), BTreeMap::from([(Fault::BlackScreen, 1)]));
 
@@ -243,7 +243,7 @@ mod tests {
         let (width, height) = truncated.screen_size().unwrap();
         truncated.reset(task, 1, soon()).unwrap();
         let stepped = truncated.step(&Action::Wait {}, soon()).unwrap();
-        assert_eq!(stepped.screen.image.dimensions(), (width, height / 2));
+        assert_eq!(stepped.screen.size(), (width, height / 2));
 
         let (mut unevaluated, counts) = only(|config| (config.evaluator_error, config.slow) = (0.5, 0.5));
         unevaluated.reset(task, 1, soon()).unwrap();
@@ -264,7 +264,9 @@ mod tests {
                 desktop.crashed = false;
             }
             let first = desktop.reset(task, episode_seed, soon()).is_ok();
-            let black = |stepped: StepResult| stepped.screen.image.as_raw().iter().all(|&level| level == 0);
+            let black = |stepped: StepResult| {
+                stepped.screen.image().unwrap().as_raw().iter().all(|&level| level == 0)
+            };
             let steps = (0..9).map(|_| desktop.step(&Action::Wait {}, soon()).ok().map(black));
             (first, steps.collect::<Vec<_>>())
         };

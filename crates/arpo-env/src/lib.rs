@@ -17,6 +17,7 @@ pub mod offscreen;
 pub mod oracle;
 pub mod policies;
 pub mod scores;
+mod screen;
 pub mod setup;
 pub mod speed;
 pub mod tasks;

@@ -87,7 +87,7 @@ fn oracle_episode_of(
     while actions.len() < LONGEST_EPISODE {
         let action = oracle.next_action(desktop);
         let stepped = desktop.step(&action, deadline())?;
-        screens.push(screen.image);
+        screens.push(screen.image()?);
         actions.push(action);
         screen = stepped.screen;
         if stepped.terminated || stepped.truncated {
@@ -131,8 +131,9 @@ pub fn grounding(
         }
         screen = desktop.step(&action, deadline())?.screen;
     }
+    let pixels = screen.image()?;
     let text = |role, text: String| Message { role, content: Content::Text(text) };
-    let image = Message { role: Role::User, content: Content::Image(reference(&screen.image)) };
+    let image = Message { role: Role::User, content: Content::Image(reference(&pixels)) };
     let mut messages = vec![text(Role::System, agent.style.system.clone()), image];
     for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
         messages.push(text(Role::User, question.text));
@@ -142,7 +143,7 @@ pub fn grounding(
         };
         messages.push(text(Role::Assistant, answer));
     }
-    demonstration(agent, &messages, vec![screen.image])
+    demonstration(agent, &messages, vec![pixels])
 }
 
 fn demonstration(

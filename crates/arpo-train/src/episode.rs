@@ -10,9 +10,10 @@ use arpo_core::trajectory::{
     EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, Trajectory,
 };
 use arpo_engine::Screenshot;
+use arpo_env::environment::{EnvironmentError, Screen};
 use image::RgbImage;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,13 +32,30 @@ pub struct EpisodePlan {
     pub max_steps: usize,
 }
 
+/// A screenshot of an episode, with the PNG it came in, if it came in one: storing or sending it encodes nothing then.
+#[derive(Debug, Clone)]
+pub struct EpisodeScreen {
+    /// Its pixels and their digest.
+    pub screenshot: Screenshot,
+    /// Exactly these pixels as a PNG.
+    pub png: Option<Arc<[u8]>>,
+}
+
+impl Deref for EpisodeScreen {
+    type Target = Screenshot;
+
+    fn deref(&self) -> &Screenshot {
+        &self.screenshot
+    }
+}
+
 /// The screens and responses of an episode so far. Cloning it copies neither pixels nor text.
 #[derive(Debug, Clone)]
 pub struct History {
     /// Its plan.
     pub plan: Arc<EpisodePlan>,
     /// Screens; one more than responses while a response is pending.
-    pub screens: Vec<Screenshot>,
+    pub screens: Vec<EpisodeScreen>,
     /// Responses.
     pub responses: Vec<Arc<Response>>,
 }
@@ -59,7 +77,7 @@ pub struct CompletedEpisode {
     /// The episode as it is stored and trained on.
     pub trajectory: Trajectory,
     /// What the agent saw, one screen for each step.
-    pub screens: Vec<Arc<RgbImage>>,
+    pub screens: Vec<EpisodeScreen>,
     /// Where its time went.
     pub timings: EpisodeTimings,
 }
@@ -129,9 +147,13 @@ impl Ended {
             outcome: self.outcome,
         };
         trajectory.check()?;
-        let screens = screens.into_iter().map(|screen| screen.image).collect();
         Ok(CompletedEpisode { trajectory, screens, timings: self.timings })
     }
+}
+
+/// A screen with the digest of its pixels; an error if it cannot be decoded.
+pub(crate) fn episode_screen(screen: &Screen) -> Result<EpisodeScreen, EnvironmentError> {
+    Ok(EpisodeScreen { screenshot: screenshot(screen.image()?), png: screen.png().cloned() })
 }
 
 /// A screenshot with the digest of its pixels.
@@ -158,9 +180,15 @@ pub(crate) fn on_screen(action: &Action, seen: Size, screen: Size) -> Action {
     }
     let across = f64::from(screen.width) / f64::from(seen.width);
     let down = f64::from(screen.height) / f64::from(seen.height);
+    // far outside the screen, but a number: an infinite one could not be sent to another machine
+    let scaled = |number: f64, by: f64| (number * by).clamp(f64::MIN, f64::MAX);
     let scale = |area: &mut ModelBox| {
-        *area =
-            ModelBox { x1: area.x1 * across, y1: area.y1 * down, x2: area.x2 * across, y2: area.y2 * down };
+        *area = ModelBox {
+            x1: scaled(area.x1, across),
+            y1: scaled(area.y1, down),
+            x2: scaled(area.x2, across),
+            y2: scaled(area.y2, down),
+        };
     };
     match &mut action {
         Action::Click { start_box }

@@ -6,6 +6,7 @@ use arpo_engine::EngineError;
 use arpo_env::environment::EnvironmentError;
 use arpo_image::ImageError;
 use arpo_model::ModelError;
+use arpo_suite::SuiteError;
 use arpo_tokenizer::TokenizerError;
 
 /// Why collecting or learning cannot continue.
@@ -65,4 +66,14 @@ pub enum TrainError {
     /// A defect of this program.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl From<SuiteError> for TrainError {
+    /// The same problem: a wrong configuration keeps its exit code.
+    fn from(error: SuiteError) -> Self {
+        match error {
+            SuiteError::Configuration(problem) => Self::Configuration(problem),
+            SuiteError::Service(problem) => Self::Service(problem),
+        }
+    }
 }

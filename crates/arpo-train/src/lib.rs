@@ -4,7 +4,7 @@
 //! |---|---|
 //! | how a conversation becomes tokens, and which of them are trained | [`dialogue`] |
 //! | what the agent is made of besides its weights | [`agent`] |
-//! | the environments port: tasks and desktops of a suite | [`environments`] |
+//! | the environments port: tasks and desktops of a suite | [`arpo_suite`] |
 //! | the rollout-policy port: the engine, a chat server, a script | [`policy`] |
 //! | the learner port: micro-batches, updates | [`learner`] |
 //! | how episodes are collected on many desktops | [`collect`] |
@@ -24,7 +24,6 @@ pub mod batch;
 pub mod collect;
 pub mod demonstrations;
 pub mod dialogue;
-pub mod environments;
 pub mod episode;
 mod error;
 mod images;

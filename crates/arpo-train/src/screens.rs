@@ -5,6 +5,7 @@
 //! memory.
 
 use crate::TrainError;
+use crate::episode::EpisodeScreen;
 use crate::run::screens::ScreenStore;
 use arpo_core::trajectory::{ImageRef, Step, Trajectory};
 use image::RgbImage;
@@ -34,7 +35,15 @@ struct Memory {
 #[derive(Debug)]
 struct Kept {
     screen: Arc<RgbImage>,
+    /// The PNG it came in, if it came in one.
+    png: Option<Arc<[u8]>>,
     used_at: u64,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.screen.as_raw().len() + self.png.as_ref().map_or(0, |png| png.len())
+    }
 }
 
 impl Memory {
@@ -47,31 +56,32 @@ impl Memory {
         Some(Arc::clone(&kept.screen))
     }
 
-    fn insert(&mut self, digest: &str, screen: Arc<RgbImage>) {
+    fn insert(&mut self, digest: &str, screen: Arc<RgbImage>, png: Option<Arc<[u8]>>) {
         if self.by_digest.contains_key(digest) {
             return;
         }
         self.clock += 1;
-        self.bytes += screen.as_raw().len();
+        let kept = Kept { screen, png, used_at: self.clock };
+        self.bytes += kept.bytes();
         self.by_use.insert(self.clock, digest.to_owned());
-        self.by_digest.insert(digest.to_owned(), Kept { screen, used_at: self.clock });
+        self.by_digest.insert(digest.to_owned(), kept);
     }
 
-    fn remove(&mut self, digest: &str) -> Option<Arc<RgbImage>> {
+    fn remove(&mut self, digest: &str) -> Option<Kept> {
         let kept = self.by_digest.remove(digest)?;
         self.by_use.remove(&kept.used_at);
-        self.bytes -= kept.screen.as_raw().len();
-        Some(kept.screen)
+        self.bytes -= kept.bytes();
+        Some(kept)
     }
 
     /// Removes and returns the least recently used screenshots beyond a budget.
-    fn overflow(&mut self, budget: usize) -> Vec<(String, Arc<RgbImage>)> {
+    fn overflow(&mut self, budget: usize) -> Vec<(String, Kept)> {
         let mut overflow = vec![];
         while self.bytes > budget
             && let Some(digest) = self.by_use.values().next().cloned()
-            && let Some(screen) = self.remove(&digest)
+            && let Some(kept) = self.remove(&digest)
         {
-            overflow.push((digest, screen));
+            overflow.push((digest, kept));
         }
         overflow
     }
@@ -84,10 +94,11 @@ impl Screens {
     }
 
     /// Adds the screenshots of a trajectory's steps.
-    pub fn add(&mut self, trajectory: &Trajectory, screens: &[Arc<RgbImage>]) {
+    pub fn add(&mut self, trajectory: &Trajectory, screens: &[EpisodeScreen]) {
         let mut memory = self.memory();
         for (step, screen) in trajectory.steps.iter().zip(screens) {
-            memory.insert(&step.observation.screenshot.digest, Arc::clone(screen));
+            let EpisodeScreen { screenshot, png } = screen.clone();
+            memory.insert(&step.observation.screenshot.digest, screenshot.image, png);
         }
     }
 
@@ -109,8 +120,12 @@ impl Screens {
     /// Puts a screenshot into the store, unless it is already there.
     pub fn put(&self, digest: &str, store: &ScreenStore) -> Result<(), TrainError> {
         // a screenshot that is not in memory is already in the store
-        let screen = self.memory().get(digest);
-        screen.map_or(Ok(()), |screen| Ok(store.put(digest, &screen)?))
+        let (screen, png) = {
+            let mut memory = self.memory();
+            let Some(screen) = memory.get(digest) else { return Ok(()) };
+            (screen, memory.by_digest.get(digest).and_then(|kept| kept.png.clone()))
+        };
+        Ok(store.put_encoded(digest, &screen, png.as_deref())?)
     }
 
     /// Drops the screenshots that none of these trajectories shows, and moves those beyond the budget to the store.
@@ -130,7 +145,9 @@ impl Screens {
         let overflow = memory.overflow(self.budget);
         drop(memory);
         // in parallel, because encoding a 1080p screen takes about 30 ms
-        Ok(overflow.par_iter().try_for_each(|(digest, screen)| store.put(digest, screen))?)
+        let put =
+            |(digest, kept): &(String, Kept)| store.put_encoded(digest, &kept.screen, kept.png.as_deref());
+        Ok(overflow.par_iter().try_for_each(put)?)
     }
 
     /// Number of screenshots in memory.
@@ -151,6 +168,7 @@ impl Screens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::episode::screenshot;
     use arpo_core::task::TaskId;
     use arpo_core::trajectory::{EpisodeId, Observation, Outcome, PolicyVersion, TokenSpan};
 
@@ -193,7 +211,7 @@ mod tests {
                 .steps
                 .iter()
                 .map(|step| step.observation.screenshot.digest[6..].parse().unwrap())
-                .map(screen)
+                .map(|number| EpisodeScreen { screenshot: screenshot(screen(number)), png: None })
                 .collect();
             screens.add(one, &images);
         }

@@ -185,7 +185,7 @@ fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, 
         evaluate: arguments.evaluate / faster,
         spread: arguments.spread,
     };
-    let screen = Screen { image: Arc::new(RgbImage::from_pixel(28, 28, Rgb([128; 3]))) };
+    let screen = Screen::new(RgbImage::from_pixel(28, 28, Rgb([128; 3])));
     let factory = move |_| {
         let desktop = SlowDesktop { times, seed: 0, calls: 0, screen: screen.clone() };
         Ok(Box::new(desktop) as Box<dyn Environment>)

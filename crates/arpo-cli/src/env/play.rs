@@ -44,7 +44,7 @@ pub(crate) fn run(
             }
             break;
         };
-        match input::parse_line(&line, session.episode.screen.image.dimensions()) {
+        match input::parse_line(&line, session.episode.screen.size()) {
             Ok(Input::Act(action)) => session.act(&action, out)?,
             Ok(Input::Look) => write!(out, "{}", widgets::table(&session.episode.environment.widgets()))?,
             Ok(Input::Help) => write!(out, "{}", input::help())?,

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &ShowArguments, out: &mut impl Write) -> Result<(),
     write_screenshot(&episode.screen, &picture)?;
     let (seed, seen) = (arguments.episode.seed, episode.environment.widgets());
     if arguments.json {
-        let (width, height) = episode.screen.image.dimensions();
+        let (width, height) = episode.screen.size();
         let (id, instruction) = (episode.task.id.as_str(), episode.task.instruction.as_str());
         let (actions, picture, widgets) = (&actions, &picture, &seen);
         let report = Report { id, seed, instruction, width, height, actions, score, picture, widgets };
@@ -92,6 +92,7 @@ fn file_name(id: &str) -> PathBuf {
 
 /// Writes a screenshot as PNG.
 pub(super) fn write_screenshot(screen: &Screen, path: &Path) -> Result<(), Failure> {
-    let written = screen.image.save_with_format(path, ImageFormat::Png);
+    let pixels = screen.image().map_err(Failure::failed)?;
+    let written = pixels.save_with_format(path, ImageFormat::Png);
     written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }

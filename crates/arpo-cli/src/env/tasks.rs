@@ -143,7 +143,7 @@ impl StartedEpisode {
     /// The first lines of output: the task's id, the screen, the instruction.
     pub(super) fn introduction(&self, seed: u64) -> String {
         let Task { id, instruction, .. } = &self.task;
-        let (width, height) = self.screen.image.dimensions();
+        let (width, height) = self.screen.size();
         let theme = self.environment.desktop().map_or("", |desktop| desktop.look.theme.key());
         format!("{id}, seed {seed}, {width}x{height} pixels, {theme}\n{instruction}\n")
     }

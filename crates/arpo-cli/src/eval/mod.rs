@@ -23,7 +23,7 @@ use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::policies::{CLUMSINESS, Scripted};
-use arpo_train::environments::embedded as embedded_environment;
+use arpo_suite::embedded as embedded_environment;
 use arpo_train::policy::chat::{ChatOptions, ChatPolicy};
 use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};

@@ -8,10 +8,10 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::Outcome;
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::table::Results;
+use arpo_suite::osworld::{OsworldSource, Recorded, left_out};
+use arpo_suite::{EnvironmentSource, task_lists};
 use arpo_train::TrainError;
 use arpo_train::collect::CollectEvent;
-use arpo_train::environments::osworld::{OsworldSource, Recorded, left_out};
-use arpo_train::environments::{EnvironmentSource, task_lists};
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::Policy;
 use arpo_train::policy::chat::NO_RESPONSE;
@@ -70,6 +70,11 @@ impl OsworldArguments {
 }
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
+    if !config.cluster.workers.is_empty() {
+        return Err(Failure::usage(
+            "`cluster.workers`: an evaluation on OSWorld writes its result folders on this machine: expected no workers",
+        ));
+    }
     let tasks = task_lists::training_tasks(config).map_err(Failure::usage)?;
     for task in left_out(config).map_err(Failure::usage)? {
         log(&format!("skipped: {task}"));
@@ -150,7 +155,7 @@ fn run_trial(
     let mut config = config.clone();
     config.collect.desktops = config.collect.desktops.min(open.len());
     let source = Arc::new(OsworldSource::new(config.clone(), Some(recorded)));
-    source.open().map_err(Failure::of)?;
+    source.open().map_err(|error| Failure::of(error.into()))?;
     let mut collector = setup::collector_of(&config, source, &Arc::default()).stopped_by(stop.clone());
     let plan = EvaluationPlan::of(&config, number, 1);
     let result = evaluate(&mut collector, policy, &open, &plan, &mut log_event);

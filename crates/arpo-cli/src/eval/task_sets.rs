@@ -4,7 +4,7 @@ use crate::Failure;
 use arpo_core::config::Config;
 use arpo_core::statistics::Success;
 use arpo_core::task::Task;
-use arpo_train::environments::task_lists;
+use arpo_suite::task_lists;
 use arpo_train::trainer::evaluation::{TaskScores, overall};
 use clap::ValueEnum;
 use std::collections::BTreeMap;

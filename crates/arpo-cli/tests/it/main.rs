@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bench_collect;
+mod cluster;
 mod commands;
 mod env_commands;
 mod generated_tasks;

@@ -128,9 +128,17 @@ fn dependencies_point_one_way() {
 #[test]
 fn pure_crates_need_no_libtorch() {
     let manifests = manifests();
-    for name in
-        ["arpo-core", "arpo-agent", "arpo-tokenizer", "arpo-image", "arpo-env", "arpo-chart", "arpo-osworld"]
-    {
+    for name in [
+        "arpo-core",
+        "arpo-agent",
+        "arpo-tokenizer",
+        "arpo-image",
+        "arpo-env",
+        "arpo-chart",
+        "arpo-osworld",
+        "arpo-suite",
+        "arpo-cluster",
+    ] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");
         }

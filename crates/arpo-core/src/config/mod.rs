@@ -8,6 +8,7 @@
 //! Sections are defined beside the code they configure; this file only puts them together.
 
 mod check;
+mod cluster;
 mod collecting;
 mod layers;
 mod osworld;
@@ -16,6 +17,7 @@ pub mod reference;
 mod run;
 mod sections;
 
+pub use cluster::{ClusterConfig, Workers};
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
 pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
@@ -61,6 +63,8 @@ pub struct Config {
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
+    /// Desktops in other processes and on other machines.
+    pub cluster: ClusterConfig,
     /// Fault injection, to test that a run survives failures. Rates are probabilities per call of a desktop; a call has at
     /// most one fault.
     pub faults: FaultsConfig,
@@ -100,6 +104,7 @@ impl Default for Config {
             chat: ChatConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
+            cluster: ClusterConfig::default(),
             faults: FaultsConfig::default(),
             selection: SelectionConfig::default(),
             sampling: SamplingConfig::default(),
@@ -169,7 +174,24 @@ impl Config {
             ));
         }
         self.tasks.check()?;
+        self.check_cluster()?;
         self.check_endless()
+    }
+
+    /// Rules for desktops on workers.
+    fn check_cluster(&self) -> Result<(), String> {
+        let has_workers = self.cluster.placement()? != Workers::None;
+        if has_workers
+            && self.tasks.suite == SuiteChoice::Osworld
+            && self.osworld.desktop == DesktopChoice::Running
+        {
+            return Err(
+                "`osworld.desktop` = \"running\" has desktops that are reached without workers: expected \
+                        `cluster.workers` = \"\", or workers that start desktops of their own"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Rules for runs that never repeat a task.

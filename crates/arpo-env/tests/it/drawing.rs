@@ -29,7 +29,7 @@ fn on_pocket_screens(check: impl Fn(&EmbeddedDesktop)) {
 
 /// Rows and columns that hold text-coloured pixels right of a widget's first patch.
 fn ink(environment: &EmbeddedDesktop, rect: [f32; 4]) -> Vec<(u32, u32)> {
-    let image = environment.screen().unwrap().image;
+    let image = environment.screen().unwrap().image().unwrap();
     let [left, top, right, _] = rect.map(|edge| edge as u32);
     let mut pixels = Vec::new();
     // inside the frame, across the whole cell
@@ -100,7 +100,7 @@ fn pixels_are_the_same_on_every_machine() {
         (dark(&desktop), "shop"),
     ] {
         let desk = started(screen, json!([{"type": "open", "application": app}]));
-        digests.push(digest(desk.screen().unwrap().image.as_raw()));
+        digests.push(digest(desk.screen().unwrap().image().unwrap().as_raw()));
     }
     assert_eq!(digests, PINNED);
 }

@@ -68,7 +68,7 @@ fn seeds_change_the_world() {
             let mut worlds = BTreeSet::new();
             for seed in 0..4 {
                 let screen = environment.reset(task, seed, later()).unwrap();
-                images.insert(screen.image.as_raw().clone());
+                images.insert(screen.image().unwrap().as_raw().clone());
                 worlds.insert(world(&environment, "").unwrap().to_string());
             }
             assert_eq!(worlds.len(), 4, "{}", task.id);

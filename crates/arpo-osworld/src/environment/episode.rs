@@ -16,10 +16,8 @@ use arpo_agent::geometry::{ScreenMap, Size};
 use arpo_agent::pyautogui;
 use arpo_core::action::Action;
 use arpo_env::environment::{EnvironmentError, Screen, StepResult, check_deadline};
-use image::ImageFormat;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A task on a desktop.
@@ -83,10 +81,10 @@ impl Episode {
         self.unfreeze(options)?;
         let command = self.command(&action, options);
         self.execute(&command, options, deadline)?;
-        let (screen, png) = self.capture_screen(deadline, "step")?;
+        let screen = self.capture_screen(deadline, "step")?;
         self.freeze(options)?;
         check_deadline(deadline, "step")?;
-        self.record_step(&command, &png)?;
+        self.record_step(&command, &screen)?;
         self.last_screen = screen.clone();
         Ok(StepResult { screen, terminated: self.over, truncated: false })
     }
@@ -191,11 +189,9 @@ impl Episode {
         &self,
         deadline: Instant,
         during: &'static str,
-    ) -> Result<(Screen, Vec<u8>), EnvironmentError> {
+    ) -> Result<Screen, EnvironmentError> {
         let png = self.guest.screenshot().map_err(|error| guest_error(&error, deadline, during))?;
-        let decoded = image::load_from_memory_with_format(&png, ImageFormat::Png)
-            .map_err(|error| broken(&format!("the screenshot is not a valid PNG: {error}")))?;
-        Ok((Screen { image: Arc::new(decoded.into_rgb8()) }, png))
+        Screen::from_png(png)
     }
 
     fn score(
@@ -218,7 +214,7 @@ impl Episode {
         }
     }
 
-    fn record_step(&self, command: &pyautogui::Command, png: &[u8]) -> Result<(), EnvironmentError> {
+    fn record_step(&self, command: &pyautogui::Command, screen: &Screen) -> Result<(), EnvironmentError> {
         let Some(record) = &self.record else { return Ok(()) };
         let (action, info) = match command {
             pyautogui::Command::Done => ("DONE", json!({"done": true})),
@@ -232,7 +228,7 @@ impl Episode {
             response: &self.response,
             done: self.over,
             info,
-            screenshot: png,
+            screenshot: screen.delivered().map_or(&[], |png| &png[..]),
         };
         record.step(&step, &Zoned::now()).map_err(|error| broken(&error))
     }

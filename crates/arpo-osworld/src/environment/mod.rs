@@ -20,6 +20,7 @@ use arpo_env::environment::{
     Environment, EnvironmentError, Screen, StepResult, check_deadline, ends_episode,
 };
 use episode::{Episode, broken, guest_error, setup_error};
+use image::RgbImage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,7 +113,7 @@ impl Environment for OsworldDesktop {
         guest.set_deadline(deadline);
         let cache = shared.cache.for_desktop().map_err(|error| broken(&error))?;
         let screen = guest.size().map_err(|error| guest_error(&error, deadline, "reset"))?;
-        let last_screen = Screen { image: Arc::default() };
+        let last_screen = Screen::new(RgbImage::default());
         let mut episode = Episode {
             guest,
             desktop,
@@ -140,7 +141,7 @@ impl Environment for OsworldDesktop {
         }
         episode.guest.pause(shared.options.settle);
         episode.start_recording(&shared.options);
-        let (screen, _) = episode.capture_screen(deadline, "reset")?;
+        let screen = episode.capture_screen(deadline, "reset")?;
         episode.freeze(&shared.options)?;
         check_deadline(deadline, "reset")?;
         episode.last_screen = screen.clone();

@@ -17,6 +17,15 @@ pub struct SuiteTask {
     pub domain: String,
     /// The task.
     pub task: TaskFile,
+    /// The text of its file, for a host that does not have it.
+    pub text: String,
+}
+
+impl SuiteTask {
+    /// A task from the text of its file.
+    pub fn parse(domain: impl Into<String>, text: String) -> Result<Self, String> {
+        Ok(Self { domain: domain.into(), task: TaskFile::parse(&text)?, text })
+    }
 }
 
 /// Reads every task of a folder, or those of a list, in the list's order.
@@ -31,7 +40,7 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
         for file in
             sorted(&domain)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json"))
         {
-            tasks.push(SuiteTask { domain: name.clone(), task: parse(&file)? });
+            tasks.push(parse(&file, name.clone())?);
         }
     }
     if tasks.is_empty() {
@@ -91,12 +100,12 @@ pub fn parse_list(text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 fn read_task(root: &Path, domain: String, id: &str) -> Result<SuiteTask, TaskError> {
-    let task = parse(&root.join(&domain).join(format!("{id}.json")))?;
-    Ok(SuiteTask { domain, task })
+    parse(&root.join(&domain).join(format!("{id}.json")), domain)
 }
 
-fn parse(path: &Path) -> Result<TaskFile, TaskError> {
-    TaskFile::parse(&read(path)?).map_err(|problem| TaskError::File { path: path.to_path_buf(), problem })
+fn parse(path: &Path, domain: String) -> Result<SuiteTask, TaskError> {
+    let parsed = SuiteTask::parse(domain, read(path)?);
+    parsed.map_err(|problem| TaskError::File { path: path.to_path_buf(), problem })
 }
 
 fn read(path: &Path) -> Result<String, TaskError> {

@@ -8,7 +8,6 @@ use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
-use arpo_osworld::task::TaskFile;
 use arpo_osworld::task::suite::SuiteTask;
 use image::{ImageFormat, RgbImage};
 use std::collections::BTreeMap;
@@ -46,7 +45,7 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
         r#"{{"id": "{ID}", "instruction": "Say yes.", "evaluator": {evaluator},
              "config": [{{"type": "launch", "parameters": {{"command": ["xterm"]}}}}]}}"#
     );
-    let task = SuiteTask { domain: "os".into(), task: TaskFile::parse(&text).unwrap() };
+    let task = SuiteTask::parse("os", text).unwrap();
     let address = Addresses::parse(&format!("http://127.0.0.1:{port}")).unwrap();
     let machine = Machine::Fixed(vec![address]);
     let provider = Provider::new(Options { run: "test".into(), machine }).unwrap();
@@ -64,7 +63,7 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
 impl Fixture {
     fn reset(&mut self) {
         let screen = self.desktop.reset(&task(ID), 0, soon()).unwrap();
-        assert_eq!(screen.image.dimensions(), (64, 48));
+        assert_eq!(screen.size(), (64, 48));
     }
 
     fn act(&mut self, action: &Action) -> bool {

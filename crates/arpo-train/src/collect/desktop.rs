@@ -4,13 +4,12 @@
 //! thread, which the pool then abandons. A screenshot that is black or of another size than the screen is a failure.
 
 use super::report::FailureKind;
-use crate::environments::EnvironmentSource;
-use crate::episode::screenshot;
+use crate::episode::{EpisodeScreen, episode_screen};
 use crate::policy::Response;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
-use arpo_engine::Screenshot;
 use arpo_env::environment::{Environment, EnvironmentError, Screen};
+use arpo_suite::EnvironmentSource;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,10 +29,10 @@ pub(super) enum Call {
 #[derive(Debug)]
 pub(super) enum Done {
     Started,
-    Reset(Screenshot),
+    Reset(EpisodeScreen),
     /// The screen after the last action, and whether the agent or the desktop ended the episode.
     Acted {
-        screen: Screenshot,
+        screen: EpisodeScreen,
         terminated: bool,
         truncated: bool,
     },
@@ -142,7 +141,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 fn execute(
     desktop: &mut dyn Environment,
     call: Call,
-    last: &mut Option<Screenshot>,
+    last: &mut Option<CheckedScreen>,
 ) -> Result<Done, Failure> {
     let broke = |error: EnvironmentError| Failure::of(&error, FailureKind::Broken);
     match call {
@@ -163,7 +162,8 @@ fn execute(
                 }
             }
             let nothing = || Failure::new(FailureKind::Broken, "a response without an action");
-            Ok(Done::Acted { screen: last.clone().ok_or_else(nothing)?, terminated, truncated })
+            let screen = last.as_ref().map(|last| last.kept.clone()).ok_or_else(nothing)?;
+            Ok(Done::Acted { screen, terminated, truncated })
         }
         Call::Evaluate { deadline } => {
             let failed = |error: EnvironmentError| Failure::of(&error, FailureKind::Evaluator);
@@ -178,25 +178,32 @@ fn execute(
     }
 }
 
+/// The last screen of a desktop, and what was made of it.
+struct CheckedScreen {
+    screen: Screen,
+    kept: EpisodeScreen,
+}
+
 /// Checks that a screen is of the right size and not black; returns it with its digest. An unchanged image is not
 /// checked and hashed again.
 fn checked_screen(
     desktop: &dyn Environment,
     screen: Screen,
-    last: &mut Option<Screenshot>,
-) -> Result<Screenshot, Failure> {
-    if let Some(last) = last.as_ref().filter(|last| Arc::ptr_eq(&last.image, &screen.image)) {
-        return Ok(last.clone());
+    last: &mut Option<CheckedScreen>,
+) -> Result<EpisodeScreen, Failure> {
+    if let Some(last) = last.as_ref().filter(|last| last.screen.is(&screen)) {
+        return Ok(last.kept.clone());
     }
-    let size = screen.image.dimensions();
-    let expected = desktop.screen_size().or_else(|| last.as_ref().map(|last| last.image.dimensions()));
+    let size = screen.size();
+    let expected = desktop.screen_size().or_else(|| last.as_ref().map(|last| last.screen.size()));
     if let Some(expected) = expected.filter(|&expected| expected != size) {
         let reason =
             format!("a screenshot of {}x{} pixels: expected {}x{}", size.0, size.1, expected.0, expected.1);
         return Err(Failure::new(FailureKind::WrongSize, reason));
     }
-    if screen.image.as_raw().iter().all(|&level| level == 0) {
+    let kept = episode_screen(&screen).map_err(|error| Failure::of(&error, FailureKind::Broken))?;
+    if kept.image.as_raw().iter().all(|&level| level == 0) {
         return Err(Failure::new(FailureKind::BlackScreen, "the screenshot is black"));
     }
-    Ok(last.insert(screenshot(screen.image)).clone())
+    Ok(last.insert(CheckedScreen { screen, kept }).kept.clone())
 }

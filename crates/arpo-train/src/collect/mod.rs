@@ -26,13 +26,13 @@ pub use plan::{GroupPlan, GroupSize, Planner, Worlds};
 pub use report::{CollectReport, FailureKind};
 
 use crate::TrainError;
-use crate::environments::EnvironmentSource;
 use crate::episode::CompletedEpisode;
 use crate::memory::guarded;
 use crate::policy::Policy;
 use crate::run::stop::StopSwitch;
 use arpo_core::config::{Config, Order};
 use arpo_core::task::TaskId;
+use arpo_suite::EnvironmentSource;
 use pool::Pool;
 use serde::Serialize;
 use session::Session;
@@ -202,7 +202,7 @@ impl fmt::Debug for ClosedOnDrop {
 
 impl ClosedOnDrop {
     fn close(&mut self) -> Result<(), TrainError> {
-        self.0.take().map_or(Ok(()), |source| source.close())
+        self.0.take().map_or(Ok(()), |source| Ok(source.close()?))
     }
 }
 

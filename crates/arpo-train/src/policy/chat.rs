@@ -6,15 +6,14 @@
 
 use super::{GenerationRequest, Policy, RequestId, Response, transcript_in_bytes};
 use crate::TrainError;
-use crate::episode::{History, TranscriptSlice, reference};
+use crate::episode::{EpisodeScreen, History, TranscriptSlice, reference};
 use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
 use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, Size, smart_resize};
 use arpo_agent::parse::parse;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::Screenshot;
+use arpo_env::environment::encode_png;
 use arpo_image::ImageError;
 use base64::Engine;
-use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -200,8 +199,8 @@ impl Client {
             .zip(&history.responses)
             .map(|(screen, response)| Turn { screenshot: reference(screen), response: response.text.clone() })
             .collect();
-        let current = history.screens.last().map(reference);
-        let screens: HashMap<&str, &Screenshot> =
+        let current = history.screens.last().map(|screen| reference(screen));
+        let screens: HashMap<&str, &EpisodeScreen> =
             history.screens.iter().map(|screen| (screen.digest.as_ref(), screen)).collect();
         let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), &self.style);
         let message = |message: &Message| {
@@ -218,15 +217,18 @@ impl Client {
     }
 
     /// A screenshot as a data URL.
-    fn data_url(&self, screen: &Screenshot) -> Result<Arc<str>, String> {
+    fn data_url(&self, screen: &EpisodeScreen) -> Result<Arc<str>, String> {
         let known = |images: &HashMap<_, _>| images.get(&screen.digest).cloned();
         if let Some(url) = known(&self.images.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(url);
         }
-        let mut png = Vec::new();
-        let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Fast, FilterType::Adaptive);
-        screen.image.write_with_encoder(encoder).map_err(|error| error.to_string())?;
-        let encoded = base64::engine::general_purpose::STANDARD.encode(png);
+        let encoded = match &screen.png {
+            Some(png) => base64::engine::general_purpose::STANDARD.encode(png),
+            None => {
+                let png = encode_png(&screen.image).map_err(|error| error.to_string())?;
+                base64::engine::general_purpose::STANDARD.encode(png)
+            }
+        };
         let url: Arc<str> = format!("data:image/png;base64,{encoded}").into();
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         if images.len() >= KEPT_IMAGES {

@@ -88,7 +88,7 @@ impl EnginePolicy {
             .zip(responses)
             .map(|(screen, response)| Turn { screenshot: reference(screen), response: response.text.clone() })
             .collect();
-        let current = screens.get(responses.len()).map(reference);
+        let current = screens.get(responses.len()).map(|screen| reference(screen));
         let style = &self.agent.style;
         let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
         let first_live = style.window.first_live(seen);
@@ -120,7 +120,8 @@ impl Policy for EnginePolicy {
             seed: history.plan.sampling_seed,
             turn: history.responses.len() as u64,
         };
-        let screenshots = history.screens[first_live..].to_vec();
+        let live = history.screens[first_live..].iter();
+        let screenshots = live.map(|screen| screen.screenshot.clone()).collect();
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],

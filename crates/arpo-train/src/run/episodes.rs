@@ -24,7 +24,7 @@ pub fn write<'a>(
     let mut lines = Vec::new();
     for CompletedEpisode { trajectory, screens, .. } in episodes {
         for (step, screen) in trajectory.steps.iter().zip(screens) {
-            store.put(&step.observation.screenshot.digest, screen)?;
+            store.put_encoded(&step.observation.screenshot.digest, &screen.image, screen.png.as_deref())?;
         }
         serde_json::to_writer(&mut lines, trajectory)
             .map_err(|error| RunError::file(&path, format!("an episode cannot be written: {error}")))?;

@@ -9,9 +9,10 @@ use std::io::Write;
 
 /// Keys, and sections with a trailing `.`, that may change when a run resumes: its length, how often it is saved,
 /// desktops and hosts, deadlines, memory.
-const MAY_CHANGE: [&str; 30] = [
+const MAY_CHANGE: [&str; 31] = [
     "iterations",
     "checkpoints.",
+    "cluster.",
     "collect.desktops",
     "collect.running",
     "collect.start_seconds",

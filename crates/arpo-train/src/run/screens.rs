@@ -6,8 +6,9 @@
 use super::RunError;
 use super::durable::{entries, make_folder, sync};
 use arpo_core::trajectory::ImageRef;
-use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use arpo_env::environment::encode_png;
 use image::{ImageReader, RgbImage};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
@@ -33,17 +34,19 @@ impl ScreenStore {
 
     /// Stores a screenshot under its digest, unless it is already stored.
     pub fn put(&self, digest: &str, screen: &RgbImage) -> Result<(), RunError> {
+        self.put_encoded(digest, screen, None)
+    }
+
+    /// The same for a screenshot that may have come as a PNG, which is then stored as it is.
+    pub fn put_encoded(&self, digest: &str, screen: &RgbImage, png: Option<&[u8]>) -> Result<(), RunError> {
         let path = self.path(digest)?;
         if path.exists() {
             return Ok(());
         }
         let subfolder = path.parent().unwrap_or(&self.folder);
         make_folder(subfolder)?;
-        let mut png = Vec::new();
-        let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Fast, FilterType::Adaptive);
-        screen
-            .write_with_encoder(encoder)
-            .map_err(|error| RunError::file(&path, format!("the screenshot cannot be written: {error}")))?;
+        let encoded = || encode_png(screen).map_err(|error| RunError::file(&path, error.to_string()));
+        let png = png.map_or_else(|| encoded().map(Cow::Owned), |png| Ok(Cow::Borrowed(png)))?;
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let hidden = subfolder.join(format!(".{digest}-{number}.writing"));
         let written = fs::write(&hidden, png).and_then(|()| fs::rename(&hidden, &path));

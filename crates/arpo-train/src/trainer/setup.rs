@@ -5,11 +5,11 @@ use crate::TrainError;
 use crate::agent::{Agent, pocket_style};
 use crate::base_model;
 use crate::collect::{CollectOptions, Collector};
-use crate::environments::{self, EnvironmentSource, FaultySource};
 use crate::memory::{available_gib, guarded};
 use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
+use crate::run::stop::StopSwitch;
 use arpo_agent::conversation::ConversationStyle;
 use arpo_agent::prompt;
 use arpo_agent::window::ScreenshotWindow;
@@ -21,10 +21,12 @@ use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::learner::{Learner, LearnerOptions};
 use arpo_model::model::Model;
+use arpo_suite::{EnvironmentSource, FaultySource};
 use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -91,8 +93,9 @@ pub fn check(config: &Config, work: Work) -> Result<(), TrainError> {
     check_model(config, work)
 }
 
-/// Checks the tasks.
+/// Checks the tasks, and where their desktops are to be.
 pub fn check_tasks(config: &Config) -> Result<(), TrainError> {
+    arpo_cluster::check(config)?;
     TaskSets::new(config).map(drop)
 }
 
@@ -117,7 +120,7 @@ pub fn load(config: &Config) -> Result<Loaded, TrainError> {
 
 /// The memory plan for a device.
 pub fn memory(config: &Config, dimensions: &ModelConfig, device: Device, work: Work) -> MemoryPlan {
-    MemoryPlan::new(dimensions, config, environments::screen_size(config), device_memory(device), work)
+    MemoryPlan::new(dimensions, config, arpo_suite::screen_size(config), device_memory(device), work)
 }
 
 /// The memory plan before anything is loaded; an error if it does not fit.
@@ -130,7 +133,7 @@ pub fn checked_memory(
     let plan = memory_plan::fitting(
         dimensions,
         config,
-        environments::screen_size(config),
+        arpo_suite::screen_size(config),
         device_memory(device),
         work,
     )
@@ -283,11 +286,24 @@ pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, Trai
     Ok(Some(learner(config, &dimensions, weights, agent)))
 }
 
-/// A collector with the suite's desktops. Injected faults are counted.
-pub fn collector(config: &Config, faults: &Arc<FaultCounts>) -> Result<Collector, TrainError> {
-    let source = environments::source(config)?;
-    source.open()?;
-    Ok(collector_of(config, source, faults))
+/// A collector with the desktops of the configuration, here or on workers. Injected faults are counted.
+pub fn collector(
+    config: &Config,
+    faults: &Arc<FaultCounts>,
+    stop: &StopSwitch,
+) -> Result<Collector, TrainError> {
+    let log = |line: &str| {
+        // a line beside the progress of the run, which a lost worker does not stop
+        let _ = writeln!(std::io::stderr(), "{line}");
+    };
+    let stopped = stop.clone();
+    let source = arpo_cluster::source(config, log, move || stopped.requested())?;
+    if let Err(error) = source.open() {
+        // workers that have come are told to go
+        let _ = source.close();
+        return Err(if stop.requested() { TrainError::Interrupted } else { error.into() });
+    }
+    Ok(collector_of(config, source, faults).stopped_by(stop.clone()))
 }
 
 /// The same with desktops of another source.
@@ -297,7 +313,8 @@ pub fn collector_of(
     faults: &Arc<FaultCounts>,
 ) -> Collector {
     let source = FaultySource::wrap(source, config, faults);
-    Collector::new(source, config.collect.desktops, CollectOptions::from(config))
+    let desktops = source.places().unwrap_or(usize::MAX).min(config.collect.desktops);
+    Collector::new(source, desktops, CollectOptions::from(config))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::state::RunState;
 use crate::TrainError;
-use crate::environments::{self, task_lists};
 use arpo_core::config::{Config, EvaluateWhen};
 use arpo_core::endless::visited;
 use arpo_core::task::{Task, TaskId};
 use arpo_env::tasks::Suite;
+use arpo_suite::task_lists;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl TaskSets {
             evaluated.swap(0, 1);
         }
         evaluated.retain(|(_, _, tasks)| !tasks.is_empty());
-        let templates = if generated { environments::source(config)?.templates() } else { None };
+        let templates = if generated { arpo_suite::source(config)?.templates() } else { None };
         let listed = listed.into_iter().map(|task| (task.id.clone(), task)).collect();
         Ok(Self { listed, templates, evaluated })
     }

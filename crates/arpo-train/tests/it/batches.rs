@@ -7,10 +7,11 @@ use arpo_core::replay::{Member, Origin};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
+use arpo_suite::task_lists;
 use arpo_train::batch::{Sample, mini_batches};
-use arpo_train::environments::task_lists;
 use arpo_train::learn::{LearnReport, RunPosition, Updates, learn};
 use arpo_train::learner::{Learner, LocalLearner, Scorer, SpanLoss, TrainedSpan};
+use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup::{self, Loaded};
@@ -34,7 +35,7 @@ fn config() -> Config {
 fn collected(config: &Config) -> (Vec<Arc<Trajectory>>, Screens) {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(config).unwrap();
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
-    let mut collector = setup::collector(config, &Arc::default()).unwrap();
+    let mut collector = setup::collector(config, &Arc::default(), &StopSwitch::default()).unwrap();
     let tasks = &task_lists::training_tasks(config).unwrap()[..3];
     let plan =
         EvaluationPlan { seed: 0, number: 0, samples: 4, max_steps: 3, worlds: 1, refills: 0, faulty: false };

@@ -64,7 +64,7 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
 }
 
 fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
-    let screens: Vec<&RgbImage> = episode.screens.iter().map(AsRef::as_ref).collect();
+    let screens: Vec<&RgbImage> = episode.screens.iter().map(|screen| &*screen.image).collect();
     let patches = agent.processor.process_all(&screens).unwrap();
     let images = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
     let images: Vec<ImageInput> =

@@ -5,9 +5,9 @@ use arpo_core::config::Order;
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::Trajectory;
 use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult, ends_episode};
+use arpo_suite::EnvironmentSource;
 use arpo_train::TrainError;
 use arpo_train::collect::{CollectOptions, Collected, Collector, GroupPlan, GroupSize, Planner, Worlds};
-use arpo_train::environments::EnvironmentSource;
 use arpo_train::episode::History;
 use arpo_train::policy::ScriptedPolicy;
 use image::{Rgb, RgbImage};
@@ -73,7 +73,7 @@ impl Toy {
             Behaviour::Small => RgbImage::from_pixel(8, 3, Rgb([grey; 3])),
             _ => RgbImage::from_pixel(8, 6, Rgb([grey; 3])),
         };
-        Screen { image: Arc::new(image) }
+        Screen::new(image)
     }
 }
 

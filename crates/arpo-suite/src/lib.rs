@@ -1,28 +1,33 @@
-//! The environments port: a suite's tasks and desktops.
+//! The environments port: the tasks and desktops that a configuration names. No libtorch here, so that a program that only
+//! hosts desktops stays small.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | the embedded desktop, as configured | [`embedded`] |
 //! | OSWorld's tasks, containers and virtual machines | [`osworld`] |
 //! | which of a suite's tasks are trained and evaluated on | [`task_lists`] |
+//! | desktops that fail on purpose | [`faulty`] |
 
 pub mod embedded;
+mod error;
+pub mod faulty;
 pub mod osworld;
 pub mod task_lists;
 
-use crate::TrainError;
+pub use error::SuiteError;
+pub use faulty::FaultySource;
+
 use arpo_agent::geometry::Size;
-use arpo_core::config::{Config, FaultsConfig, SuiteChoice};
+use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
-use arpo_env::faults::{FaultCounts, FaultyDesktop};
 use arpo_env::tasks::Suite;
 use std::sync::Arc;
 
 /// Where tasks and desktops come from. A function that creates a desktop is a source, too: one without tasks.
 pub trait EnvironmentSource: Send + Sync {
     /// The tasks that can be trained on.
-    fn tasks(&self) -> Result<Vec<Task>, TrainError> {
+    fn tasks(&self) -> Result<Vec<Task>, SuiteError> {
         Ok(vec![])
     }
 
@@ -42,8 +47,13 @@ pub trait EnvironmentSource: Send + Sync {
     }
 
     /// Connects to the provider of the desktops, to find out early what is missing.
-    fn open(&self) -> Result<(), TrainError> {
+    fn open(&self) -> Result<(), SuiteError> {
         Ok(())
+    }
+
+    /// How many desktops there is room for at present, if that is limited; known after [`Self::open`].
+    fn places(&self) -> Option<usize> {
+        None
     }
 
     /// Creates the desktop of a slot. Called again for a replacement, it first frees what the previous desktop still holds
@@ -51,7 +61,7 @@ pub trait EnvironmentSource: Send + Sync {
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError>;
 
     /// Removes everything that desktops have left outside this program, including desktops held by hanging threads.
-    fn close(&self) -> Result<(), TrainError> {
+    fn close(&self) -> Result<(), SuiteError> {
         Ok(())
     }
 }
@@ -66,7 +76,7 @@ where
 }
 
 /// The source of the suite that a configuration names.
-pub fn source(config: &Config) -> Result<Arc<dyn EnvironmentSource>, TrainError> {
+pub fn source(config: &Config) -> Result<Arc<dyn EnvironmentSource>, SuiteError> {
     Ok(match config.tasks.suite {
         SuiteChoice::Osworld => Arc::new(osworld::OsworldSource::new(config.clone(), None)),
         SuiteChoice::Pocket | SuiteChoice::Desktop => {
@@ -81,43 +91,4 @@ pub fn screen_size(config: &Config) -> Size {
     let Ok(suite) = embedded::suite(config) else { return OSWORLD };
     let screen = embedded::screen(config, suite).unwrap_or_else(|_| suite.screen());
     Size { width: screen.width, height: screen.height }
-}
-
-/// A source whose desktops fail on purpose, as configured in `[faults]`; every fault is counted.
-pub struct FaultySource {
-    source: Arc<dyn EnvironmentSource>,
-    faults: FaultsConfig,
-    seed: u64,
-    counts: Arc<FaultCounts>,
-}
-
-impl FaultySource {
-    /// Wraps a source; returns it unchanged if the configuration has no faults.
-    pub fn wrap(
-        source: Arc<dyn EnvironmentSource>,
-        config: &Config,
-        counts: &Arc<FaultCounts>,
-    ) -> Arc<dyn EnvironmentSource> {
-        if !config.faults.any() {
-            return source;
-        }
-        let (faults, seed, counts) = (config.faults.clone(), config.seed, Arc::clone(counts));
-        Arc::new(Self { source, faults, seed, counts })
-    }
-}
-
-impl EnvironmentSource for FaultySource {
-    fn open(&self) -> Result<(), TrainError> {
-        self.source.open()
-    }
-
-    fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {
-        let desktop = self.source.make(slot)?;
-        let (faults, counts) = (self.faults.clone(), Arc::clone(&self.counts));
-        Ok(Box::new(FaultyDesktop::new(desktop, faults, self.seed, counts)))
-    }
-
-    fn close(&self) -> Result<(), TrainError> {
-        self.source.close()
-    }
 }

@@ -1,7 +1,7 @@
 //! The embedded desktop, as configured.
 
-use super::EnvironmentSource;
-use crate::TrainError;
+use crate::EnvironmentSource;
+use crate::SuiteError;
 use arpo_core::config::{Config, FontChoice, SuiteChoice, ThemeChoice};
 use arpo_core::task::Task;
 use arpo_env::embedded::EmbeddedDesktop;
@@ -21,18 +21,18 @@ pub struct EmbeddedSource {
 
 impl EmbeddedSource {
     /// With the screen and the task files of a configuration.
-    pub fn new(config: &Config, suite: Suite) -> Result<Self, TrainError> {
+    pub fn new(config: &Config, suite: Suite) -> Result<Self, SuiteError> {
         let files = (!config.tasks.files.is_empty()).then(|| PathBuf::from(&config.tasks.files));
         Ok(Self { suite, screen: screen(config, suite)?, files })
     }
 }
 
 impl EnvironmentSource for EmbeddedSource {
-    fn tasks(&self) -> Result<Vec<Task>, TrainError> {
+    fn tasks(&self) -> Result<Vec<Task>, SuiteError> {
         match &self.files {
             None => Ok(self.suite.tasks(Split::Train).to_vec()),
             Some(files) => custom::read(files, self.screen.clone())
-                .map_err(|problem| TrainError::Configuration(format!("`tasks.files`: {problem}"))),
+                .map_err(|problem| SuiteError::Configuration(format!("`tasks.files`: {problem}"))),
         }
     }
 
@@ -50,18 +50,18 @@ impl EnvironmentSource for EmbeddedSource {
 }
 
 /// The suite of the embedded desktop that a configuration names; an error for OSWorld.
-pub fn suite(config: &Config) -> Result<Suite, TrainError> {
+pub fn suite(config: &Config) -> Result<Suite, SuiteError> {
     match config.tasks.suite {
         SuiteChoice::Pocket => Ok(Suite::Pocket),
         SuiteChoice::Desktop => Ok(Suite::Desktop),
-        SuiteChoice::Osworld => Err(TrainError::Configuration(
+        SuiteChoice::Osworld => Err(SuiteError::Configuration(
             "`tasks.suite` = \"osworld\" has no embedded desktop: expected \"pocket\" or \"desktop\"".into(),
         )),
     }
 }
 
 /// The screen of the episodes: the suite's, with the configuration's overrides.
-pub fn screen(config: &Config, suite: Suite) -> Result<ScreenOptions, TrainError> {
+pub fn screen(config: &Config, suite: Suite) -> Result<ScreenOptions, SuiteError> {
     let mut screen = suite.screen();
     let wanted = &config.screen;
     if wanted.width > 0 {
@@ -83,6 +83,6 @@ pub fn screen(config: &Config, suite: Suite) -> Result<ScreenOptions, TrainError
         FontChoice::Monospace => Some(Font::Monospace),
     };
     screen.jitter &= wanted.jitter;
-    screen.check().map_err(|problem| TrainError::Configuration(format!("`[screen]`: {problem}")))?;
+    screen.check().map_err(|problem| SuiteError::Configuration(format!("`[screen]`: {problem}")))?;
     Ok(screen)
 }

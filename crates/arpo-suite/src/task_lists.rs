@@ -1,7 +1,7 @@
 //! The tasks of a configuration: those to train on, unseen ones of the same templates, held-out ones.
 
-use super::{EnvironmentSource, source};
-use crate::TrainError;
+use crate::SuiteError;
+use crate::{EnvironmentSource, source};
 use arpo_core::config::Config;
 use arpo_core::endless::visited;
 use arpo_core::task::{Task, TaskId};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The tasks to train on: generated ones, the suite's or the user's own. Of those that are not generated, the ones of
 /// `tasks.list`, or `tasks.count` of them with the applications in turn. For an endless run, the first ones.
-pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     if config.tasks.are_generated() {
         return generate(config, &generated_names(config)?);
     }
@@ -25,7 +25,7 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
     };
     let (wanted, available) = (config.tasks.count, tasks.len());
     if wanted > available {
-        return Err(TrainError::Configuration(format!(
+        return Err(SuiteError::Configuration(format!(
             "`tasks.count` = {wanted}: there are {available} training tasks"
         )));
     }
@@ -33,12 +33,12 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
 }
 
 /// Names of the generated tasks: all of them, or the first of an endless run.
-pub(crate) fn generated_names(config: &Config) -> Result<Vec<TaskId>, TrainError> {
+pub fn generated_names(config: &Config) -> Result<Vec<TaskId>, SuiteError> {
     let count = config.tasks.generated as u64;
     if count == 0 {
         let problem =
             "`tasks.endless` = true has no list of tasks: expected `tasks.generated` = how many of the first";
-        return Err(TrainError::Configuration(problem.into()));
+        return Err(SuiteError::Configuration(problem.into()));
     }
     let numbers = if config.tasks.endless { visited(config.seed, 0..count) } else { (0..count).collect() };
     let suite = templates(config)?;
@@ -46,20 +46,20 @@ pub(crate) fn generated_names(config: &Config) -> Result<Vec<TaskId>, TrainError
 }
 
 /// Generates the tasks of these names.
-fn generate(config: &Config, names: &[TaskId]) -> Result<Vec<Arc<Task>>, TrainError> {
+fn generate(config: &Config, names: &[TaskId]) -> Result<Vec<Arc<Task>>, SuiteError> {
     let suite = templates(config)?;
     let tasks = names.iter().filter_map(|name| suite.generated_by_name(name.as_str()));
     Ok(tasks.map(Arc::new).collect())
 }
 
-fn templates(config: &Config) -> Result<Suite, TrainError> {
+fn templates(config: &Config) -> Result<Suite, SuiteError> {
     let problem = "`tasks.suite` = \"osworld\" has no templates: expected \"pocket\" or \"desktop\"";
-    source(config)?.templates().ok_or_else(|| TrainError::Configuration(problem.into()))
+    source(config)?.templates().ok_or_else(|| SuiteError::Configuration(problem.into()))
 }
 
 /// The training tasks that an agent is evaluated on: all, or `evaluation.tasks` of them, spread evenly over their names
 /// and so over their templates.
-pub fn evaluated_training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+pub fn evaluated_training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     let wanted = config.evaluation.tasks;
     if config.tasks.are_generated() {
         // only these need to be generated
@@ -98,7 +98,7 @@ fn round_robin(tasks: Vec<Arc<Task>>, wanted: usize) -> Vec<Arc<Task>> {
 
 /// The unseen tasks of the templates that are trained on; none for OSWorld and for the user's own tasks, which have no
 /// known templates.
-pub fn unseen_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+pub fn unseen_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     let Some(suite) = source(config)?.templates() else { return Ok(vec![]) };
     if config.tasks.are_generated() {
         return Ok(suite.unseen_tasks().iter().map(|task| Arc::new(task.clone())).collect());
@@ -112,25 +112,25 @@ pub fn unseen_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
 }
 
 /// The tasks of other templates, which are never trained on.
-pub fn held_out_tasks(config: &Config) -> Result<Vec<Arc<Task>>, TrainError> {
+pub fn held_out_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     Ok(source(config)?.held_out().into_iter().map(Arc::new).collect())
 }
 
 /// The embedded task list.
-const QUICK_LIST: (&str, &str) = ("quick", include_str!("../../../../configs/quick-tasks.txt"));
+const QUICK_LIST: (&str, &str) = ("quick", include_str!("../../../configs/quick-tasks.txt"));
 
 /// The tasks that `tasks.list` names: given or generated ones.
 fn listed(
     config: &Config,
     source: &dyn EnvironmentSource,
     all: &[Task],
-) -> Result<Vec<Arc<Task>>, TrainError> {
+) -> Result<Vec<Arc<Task>>, SuiteError> {
     let path = config.tasks.list.as_str();
     let text = if path == QUICK_LIST.0 {
         QUICK_LIST.1.to_owned()
     } else {
         fs::read_to_string(path)
-            .map_err(|error| TrainError::Configuration(format!("`tasks.list` = {path:?}: {error}")))?
+            .map_err(|error| SuiteError::Configuration(format!("`tasks.list` = {path:?}: {error}")))?
     };
     let templates = source.templates();
     let names = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -139,7 +139,7 @@ fn listed(
             let task = all.iter().find(|task| task.id.as_str() == name).cloned();
             let task = task.or_else(|| templates?.generated_by_name(name));
             task.map(Arc::new).ok_or_else(|| {
-                TrainError::Configuration(format!("{path}: {name:?} is not one of the training tasks"))
+                SuiteError::Configuration(format!("{path}: {name:?} is not one of the training tasks"))
             })
         })
         .collect()

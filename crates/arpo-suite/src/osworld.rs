@@ -1,7 +1,7 @@
 //! OSWorld, as configured: its tasks and desktops.
 
-use super::EnvironmentSource;
-use crate::TrainError;
+use crate::EnvironmentSource;
+use crate::SuiteError;
 use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
@@ -14,6 +14,7 @@ use arpo_osworld::provider::{
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite::{self, SuiteTask};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,23 +24,23 @@ const GIB: f64 = (1u64 << 30) as f64;
 
 /// The embedded task lists.
 const LISTS: [(&str, &str); 2] = [
-    ("osworld-128", include_str!("../../../../configs/osworld-128.txt")),
-    ("osworld-32", include_str!("../../../../configs/osworld-32.txt")),
+    ("osworld-128", include_str!("../../../configs/osworld-128.txt")),
+    ("osworld-32", include_str!("../../../configs/osworld-32.txt")),
 ];
 
 /// The task files that a configuration names; an error if one needs something that is not implemented.
-fn files(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+fn files(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     let mut tasks = listed(config)?;
     if config.osworld.skip_missing {
         tasks.retain(|task| missing(&task.task).is_empty());
     }
-    runnable(tasks).map_err(|error| TrainError::Configuration(error.to_string()))
+    runnable(tasks).map_err(|error| SuiteError::Configuration(error.to_string()))
 }
 
-fn listed(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
+fn listed(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     let folder = Path::new(&config.osworld.tasks);
     if !folder.is_dir() {
-        return Err(TrainError::Configuration(format!(
+        return Err(SuiteError::Configuration(format!(
             "`osworld.tasks` = {:?}: no such folder; expected the one of OSWorld that holds `examples`",
             config.osworld.tasks
         )));
@@ -48,42 +49,66 @@ fn listed(config: &Config) -> Result<Vec<SuiteTask>, TrainError> {
     let tasks = match LISTS.iter().find(|(name, _)| name == list) {
         Some((name, text)) => {
             let chosen = suite::parse_list(text).map_err(|problem| {
-                TrainError::Configuration(format!("`tasks.list` = {name:?}: {problem}"))
+                SuiteError::Configuration(format!("`tasks.list` = {name:?}: {problem}"))
             })?;
             suite::load_chosen(folder, chosen)
         }
         None => suite::load(folder, (!list.is_empty()).then_some(Path::new(list))),
     };
-    tasks.map_err(|error| TrainError::Configuration(error.to_string()))
+    tasks.map_err(|error| SuiteError::Configuration(error.to_string()))
 }
 
 /// The tasks that are left out because they need something that is not implemented, each with what that is.
-pub fn left_out(config: &Config) -> Result<Vec<String>, TrainError> {
+pub fn left_out(config: &Config) -> Result<Vec<String>, SuiteError> {
     if !config.osworld.skip_missing {
         return Ok(vec![]);
     }
-    let lacking = |SuiteTask { domain, task }: SuiteTask| {
+    let lacking = |SuiteTask { domain, task, .. }: SuiteTask| {
         let missing: Vec<String> = missing(&task).into_iter().collect();
         (!missing.is_empty()).then(|| format!("{domain}/{}: {}", task.id, missing.join(", ")))
     };
     Ok(listed(config)?.into_iter().filter_map(lacking).collect())
 }
 
-/// The tasks in the common form; their setup and evaluators stay in the task files.
-fn tasks(config: &Config) -> Result<Vec<Task>, TrainError> {
-    let task = |SuiteTask { domain, task }: SuiteTask| Task {
+/// A task in the common form; its setup and evaluator stay in the task file.
+fn task(SuiteTask { domain, task, .. }: SuiteTask) -> Task {
+    Task {
         id: TaskId::new(task.id),
         instruction: task.instruction,
         application: domain,
         setup: serde_json::Value::Null,
         evaluator: serde_json::Value::Null,
+    }
+}
+
+/// A task file and its domain, for a host that does not have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskText {
+    /// The folder it is in.
+    pub domain: String,
+    /// The text of the file.
+    pub text: String,
+}
+
+/// The texts of the task files that a configuration names.
+pub fn texts(config: &Config) -> Result<Vec<TaskText>, SuiteError> {
+    Ok(files(config)?.into_iter().map(|SuiteTask { domain, text, .. }| TaskText { domain, text }).collect())
+}
+
+fn parsed(texts: &[TaskText]) -> Result<Vec<SuiteTask>, SuiteError> {
+    let parse = |TaskText { domain, text }: &TaskText| {
+        let wrong = |problem| SuiteError::Configuration(format!("a task of {domain}: {problem}"));
+        SuiteTask::parse(domain.as_str(), text.clone()).map_err(wrong)
     };
-    Ok(files(config)?.into_iter().map(task).collect())
+    texts.iter().map(parse).collect()
 }
 
 /// OSWorld's tasks, and desktops that share one provider.
 pub struct OsworldSource {
     config: Config,
+    /// The task files, if they do not come from the folder of the configuration.
+    texts: Option<Vec<TaskText>>,
     record: Option<Recorded>,
     state: Mutex<SourceState>,
 }
@@ -100,17 +125,26 @@ enum SourceState {
 impl OsworldSource {
     /// A source for a configuration; episodes are recorded if there is a trial.
     pub fn new(config: Config, record: Option<Recorded>) -> Self {
-        Self { config, record, state: Mutex::default() }
+        Self { config, texts: None, record, state: Mutex::default() }
+    }
+
+    /// The same with these task files instead of those in the configuration's folder.
+    pub fn with_texts(config: Config, texts: Vec<TaskText>) -> Self {
+        Self { texts: Some(texts), ..Self::new(config, None) }
+    }
+
+    fn files(&self) -> Result<Vec<SuiteTask>, SuiteError> {
+        self.texts.as_deref().map_or_else(|| files(&self.config), parsed)
     }
 
     /// What its desktops share, created on first use.
-    fn shared(&self) -> Result<Arc<Shared>, TrainError> {
+    fn shared(&self) -> Result<Arc<Shared>, SuiteError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             SourceState::Open(shared) => Ok(Arc::clone(shared)),
-            SourceState::Closed => Err(TrainError::Service("the desktops are closed".into())),
+            SourceState::Closed => Err(SuiteError::Service("the desktops are closed".into())),
             SourceState::New => {
-                let created = Arc::new(shared_by(&self.config, self.record.clone())?);
+                let created = Arc::new(shared_by(&self.config, self.files()?, self.record.clone())?);
                 *state = SourceState::Open(Arc::clone(&created));
                 Ok(created)
             }
@@ -119,15 +153,15 @@ impl OsworldSource {
 }
 
 impl EnvironmentSource for OsworldSource {
-    fn tasks(&self) -> Result<Vec<Task>, TrainError> {
-        tasks(&self.config)
+    fn tasks(&self) -> Result<Vec<Task>, SuiteError> {
+        Ok(self.files()?.into_iter().map(task).collect())
     }
 
     fn is_listed(&self) -> bool {
         true
     }
 
-    fn open(&self) -> Result<(), TrainError> {
+    fn open(&self) -> Result<(), SuiteError> {
         self.shared().map(drop)
     }
 
@@ -136,22 +170,22 @@ impl EnvironmentSource for OsworldSource {
         Ok(Box::new(OsworldDesktop::new(shared)))
     }
 
-    fn close(&self) -> Result<(), TrainError> {
+    fn close(&self) -> Result<(), SuiteError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, SourceState::Closed) {
             SourceState::Open(shared) => {
-                shared.desktops.close().map_err(|error| TrainError::Service(error.to_string()))
+                shared.desktops.close().map_err(|error| SuiteError::Service(error.to_string()))
             }
             SourceState::New | SourceState::Closed => Ok(()),
         }
     }
 }
 
-fn shared_by(config: &Config, record: Option<Recorded>) -> Result<Shared, TrainError> {
+fn shared_by(config: &Config, files: Vec<SuiteTask>, record: Option<Recorded>) -> Result<Shared, SuiteError> {
     let wanted = &config.osworld;
-    let problem = |error: &dyn std::fmt::Display| TrainError::Service(error.to_string());
+    let problem = |error: &dyn std::fmt::Display| SuiteError::Service(error.to_string());
     let tasks: BTreeMap<String, SuiteTask> =
-        files(config)?.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+        files.into_iter().map(|task| (task.task.id.clone(), task)).collect();
     let verified = match wanted.generation {
         GenerationChoice::Verified => true,
         GenerationChoice::ArpoEra => false,
@@ -186,7 +220,7 @@ pub struct Recorded {
     pub film: bool,
 }
 
-fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, TrainError> {
+fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError> {
     let some = |number: f64| (number > 0.0).then_some(number);
     let network = match wanted.network {
         NetworkChoice::Internal => Network::Internal,
@@ -213,7 +247,7 @@ fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, TrainError
             let addresses: Result<Vec<Addresses>, _> = addresses.collect();
             Machine::Fixed(
                 addresses
-                    .map_err(|error| TrainError::Configuration(format!("`osworld.running`: {error}")))?,
+                    .map_err(|error| SuiteError::Configuration(format!("`osworld.running`: {error}")))?,
             )
         }
     })

@@ -1,0 +1,122 @@
+//! Taking workers in: whoever connects has a few seconds and a few kilobytes to say a proper hello.
+
+use super::Shared;
+use super::registry::Introduction;
+use crate::link::{Link, read_by, read_messages, write_by};
+use crate::protocol::frame::Kind;
+use crate::protocol::{Hello, Message, ProtocolError, Refused, VERSION, token};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Longest time for a hello.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// Most connections without a hello: strangers cannot use up the threads.
+const MOST_STRANGERS: usize = 64;
+
+/// Most desktops that a worker may offer.
+const MOST_DESKTOPS: usize = 10_000;
+
+/// Takes connections until the hub is closed.
+pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    let strangers = Arc::new(AtomicUsize::new(0));
+    for connection in listener.incoming() {
+        if shared.registry().closed {
+            return;
+        }
+        let Ok(stream) = connection else {
+            // no more files, for example: others may close theirs
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
+            strangers.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (shared, counted) = (Arc::clone(shared), Arc::clone(&strangers));
+        let serve = move || serve(&shared, &stream, &counted);
+        if Builder::new().name("worker".into()).spawn(serve).is_err() {
+            strangers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One connection, from its hello to its end.
+fn serve(shared: &Shared, stream: &TcpStream, strangers: &AtomicUsize) {
+    let peer = stream.peer_addr().map_or_else(|_| "a peer".into(), |peer| peer.to_string());
+    let hello = introduction(shared, stream);
+    strangers.fetch_sub(1, Ordering::Relaxed);
+    let introduction = match hello {
+        Ok(introduction) => introduction,
+        Err(reason) => {
+            let refused = Message::Refused(Refused { reason: reason.clone() });
+            let _ = write_by(stream, &refused, HELLO);
+            let _ = stream.shutdown(Shutdown::Both);
+            if !shared.registry().closed {
+                shared.log(&format!("refused {peer}: {reason}"));
+            }
+            return;
+        }
+    };
+    let Ok(link) = Link::start(stream, introduction.places) else { return };
+    let attached = {
+        let mut registry = shared.registry();
+        if registry.closed {
+            None
+        } else {
+            registry.attach(&introduction, link, |desktops| shared.welcome(desktops))
+        }
+    };
+    let Some(number) = attached else { return };
+    shared.changed.notify_all();
+    let read = read_messages(stream, &[Kind::Answer, Kind::Beat], |message| {
+        if let Message::Answer(answer) = message {
+            shared.registry().answered(&introduction.worker, answer);
+        }
+        true
+    });
+    let _ = stream.shutdown(Shutdown::Both);
+    let lost = shared.registry().detach(&introduction.worker, number, Instant::now());
+    if let (true, Err(problem)) = (lost, read)
+        && !matches!(problem, ProtocolError::Connection(_))
+    {
+        shared.log(&format!("the worker at {peer} was cut off: {problem}"));
+    }
+}
+
+/// The worker behind a connection, or why it is refused.
+fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Introduction, String> {
+    let message =
+        read_by(stream, &[Kind::Hello], Instant::now() + HELLO).map_err(|error| error.to_string())?;
+    let Message::Hello(hello) = message else { return Err("expected a hello".into()) };
+    let Hello { protocol, program, token, worker, host, process, desktops } = hello;
+    let expected = &shared.options.token;
+    // first, so that a stranger learns nothing else
+    if !expected.is_empty() && !token::is_same(expected, &token) {
+        let variable = token::TOKEN_VARIABLE;
+        return Err(format!("another token: expected the trainer's {variable} in the worker's environment"));
+    }
+    let ours = env!("CARGO_PKG_VERSION");
+    if protocol != VERSION || program != ours {
+        return Err(format!(
+            "version {program} with protocol {protocol}: expected {ours} with protocol {VERSION}, the trainer's own"
+        ));
+    }
+    if !(1..=MOST_DESKTOPS).contains(&desktops) {
+        return Err(format!("{desktops} desktops: expected 1 to {MOST_DESKTOPS}"));
+    }
+    Ok(Introduction { worker, host, process, places: desktops })
+}
+
+/// An address that this process reaches itself under.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,365 @@
+//! The trainer's side: takes workers in, and is a source of desktops like any other.
+//!
+//! The collector sees desktops that work, fail or are late. A worker that is lost for longer than the grace time makes its
+//! desktops broken ones, and what the collector does with those is enough: lost episodes are started again, replacements are
+//! made on other workers.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | who may connect | `accept` |
+//! | which worker gets a desktop, what is repeated after a new connection | `registry` |
+//! | failures of hosts, quarantine | `hosts` |
+//! | the calls of a desktop | `desktop` |
+
+mod accept;
+mod desktop;
+mod hosts;
+mod registry;
+
+pub use hosts::{HostReport, Quarantine};
+
+use crate::placement::{Placed, Placement};
+use crate::protocol::frame::Frame;
+use crate::protocol::{Answer, Goodbye, Message, Welcome, token};
+use arpo_core::config::{Config, SuiteChoice};
+use arpo_core::task::Task;
+use arpo_env::environment::{Environment, EnvironmentError};
+use arpo_env::tasks::Suite;
+use arpo_suite::{EnvironmentSource, SuiteError, osworld};
+use desktop::RemoteDesktop;
+use registry::{Place, Registry};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often lost workers are looked at.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// How long a run waits for further workers after the first, if there is not room for all its desktops yet.
+const LATECOMERS: Duration = Duration::from_secs(10);
+
+/// How a hub runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HubOptions {
+    /// Where it listens; port 0 for any.
+    pub listen: SocketAddr,
+    /// The shared token; empty for none.
+    pub token: String,
+    /// How long a worker may be unreachable.
+    pub grace: Duration,
+    /// Longest wait for the first workers.
+    pub start: Duration,
+    /// Longest creation of a desktop, the wait for room included.
+    pub make: Duration,
+    /// How many desktops the run wants.
+    pub desktops: usize,
+    /// When a host is given no more work.
+    pub quarantine: Quarantine,
+}
+
+impl HubOptions {
+    /// As configured, on this address.
+    pub fn new(config: &Config, listen: SocketAddr, token: String) -> Self {
+        let cluster = &config.cluster;
+        Self {
+            listen,
+            token,
+            grace: Duration::from_secs_f64(cluster.grace_seconds),
+            start: Duration::from_secs_f64(cluster.start_seconds),
+            make: Duration::from_secs_f64(config.collect.start_seconds),
+            desktops: config.collect.desktops,
+            quarantine: Quarantine {
+                after: cluster.quarantine_after,
+                first: Duration::from_secs_f64(cluster.quarantine_seconds),
+            },
+        }
+    }
+}
+
+/// Receives what a user may want to know, a line at a time.
+pub type Log = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What the hub's threads and desktops share.
+struct Shared {
+    options: HubOptions,
+    /// The id of the run: another trainer has another.
+    run: String,
+    config: Config,
+    tasks: Vec<osworld::TaskText>,
+    registry: Mutex<Registry>,
+    /// Notified when there may be more room.
+    changed: Condvar,
+    log: Log,
+}
+
+impl Shared {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, line: &str) {
+        (self.log)(line);
+    }
+
+    /// Waits for room for a desktop.
+    fn place(
+        &self,
+        slot: usize,
+        replies: &Sender<Answer>,
+        deadline: Instant,
+    ) -> Result<Place, EnvironmentError> {
+        let broken = |reason: String| Err(EnvironmentError::Broken { reason });
+        let mut registry = self.registry();
+        loop {
+            if registry.closed {
+                return broken("the workers are closed".into());
+            }
+            let now = Instant::now();
+            if let Some(place) = registry.place(slot, replies.clone(), now) {
+                return Ok(place);
+            }
+            let left = deadline.saturating_duration_since(now);
+            if left.is_zero() {
+                let (workers, places) = registry.capacity();
+                return broken(format!("no room for a desktop: {workers} workers with {places} places"));
+            }
+            // quarantine ends without anybody saying so
+            let waited = self.changed.wait_timeout(registry, left.min(10 * WATCH));
+            registry = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn release(&self, place: &Place) {
+        self.registry().release(place);
+        self.changed.notify_all();
+    }
+
+    fn report_lost(&self, hosts: &[String]) {
+        for host in hosts {
+            self.log(&format!("a worker on {host} was lost; its episodes are started again elsewhere"));
+        }
+    }
+
+    fn welcome(&self, desktops: Vec<u64>) -> Option<Frame> {
+        let welcome = Welcome {
+            run: self.run.clone(),
+            grace_ms: u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX),
+            desktops,
+            config: self.config.clone(),
+            tasks: self.tasks.clone(),
+        };
+        Message::Welcome(Box::new(welcome)).frame().inspect_err(|error| self.log(&error.to_string())).ok()
+    }
+
+    /// Gives up workers that do not come back, until the hub is closed.
+    fn watch(&self) {
+        while !self.registry().closed {
+            let hosts = self.registry().give_up(self.options.grace, Instant::now());
+            self.report_lost(&hosts);
+            std::thread::sleep(WATCH);
+        }
+    }
+}
+
+/// The hub, for whoever brings workers to it.
+#[derive(Clone)]
+pub struct HubHandle(Arc<Shared>);
+
+impl HubHandle {
+    /// Gives up the workers of a process of this machine that has ended: nobody will connect under their names again.
+    pub fn process_ended(&self, process: u32) {
+        let hosts = self.0.registry().process_ended(&crate::worker::host_name(), process, Instant::now());
+        self.0.report_lost(&hosts);
+    }
+}
+
+/// The desktops of a run on workers. Closing it ends the run for them.
+pub struct Hub {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    /// The suite's tasks; its desktops are not used.
+    suite: Arc<dyn EnvironmentSource>,
+    placement: Box<dyn Placement>,
+    /// Nobody waits for workers any more.
+    stopped: Box<dyn Fn() -> bool + Send + Sync>,
+    running: Mutex<Running>,
+}
+
+/// What ends with the hub.
+#[derive(Default)]
+struct Running {
+    placed: Option<Box<dyn Placed>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Hub {
+    /// Listens for workers; [`EnvironmentSource::open`] brings them and waits for them.
+    pub fn start(
+        config: &Config,
+        options: HubOptions,
+        placement: Box<dyn Placement>,
+        log: Log,
+    ) -> Result<Self, SuiteError> {
+        token::check_address(options.listen, &options.token).map_err(SuiteError::Configuration)?;
+        let suite = arpo_suite::source(config)?;
+        let tasks = match config.tasks.suite {
+            SuiteChoice::Osworld => osworld::texts(config)?,
+            SuiteChoice::Pocket | SuiteChoice::Desktop => vec![],
+        };
+        // keys of chat servers are nobody's business
+        let config = Config { chat: Config::default().chat, ..config.clone() };
+        let listener = TcpListener::bind(options.listen).map_err(|error| {
+            SuiteError::Service(format!(
+                "cannot listen on {}: {error}; expected a free address",
+                options.listen
+            ))
+        })?;
+        let failed = |error: std::io::Error| SuiteError::Service(error.to_string());
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            run: token::random().map_err(failed)?,
+            config,
+            tasks,
+            registry: Mutex::new(Registry::new(options.quarantine)),
+            changed: Condvar::new(),
+            options,
+            log,
+        });
+        let (accepting, watching) = (Arc::clone(&shared), Arc::clone(&shared));
+        let threads = vec![
+            Builder::new()
+                .name("hub".into())
+                .spawn(move || accept::accept(&accepting, &listener))
+                .map_err(failed)?,
+            Builder::new().name("hub watch".into()).spawn(move || watching.watch()).map_err(failed)?,
+        ];
+        let running = Mutex::new(Running { placed: None, threads });
+        Ok(Self { shared, address, suite, placement, stopped: Box::new(|| false), running })
+    }
+
+    /// Stops waiting for workers once this is true.
+    #[must_use]
+    pub fn stopped_by(mut self, stopped: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stopped = Box::new(stopped);
+        self
+    }
+
+    /// Where workers connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connected workers, and how many desktops they have room for.
+    pub fn capacity(&self) -> (usize, usize) {
+        self.shared.registry().capacity()
+    }
+
+    /// Workers that were lost so far.
+    pub fn lost_workers(&self) -> u64 {
+        self.shared.registry().lost
+    }
+
+    /// What is known of the hosts.
+    pub fn hosts(&self) -> Vec<HostReport> {
+        self.shared.registry().hosts.report()
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room for all desktops; for the last of it not as long as for the first.
+    fn wait_for_workers(&self) -> Result<(), SuiteError> {
+        let HubOptions { start, desktops, .. } = self.shared.options;
+        let deadline = Instant::now() + start;
+        let mut first_at = None;
+        loop {
+            let (workers, places) = self.capacity();
+            let now = Instant::now();
+            if workers > 0 && places >= desktops {
+                return Ok(());
+            }
+            let since_first = first_at.filter(|_| workers > 0).map(|first: Instant| now - first);
+            if workers > 0 && (now >= deadline || since_first.is_some_and(|since| since >= LATECOMERS)) {
+                let line = format!(
+                    "workers have room for {places} of {desktops} desktops: the run begins with those"
+                );
+                self.shared.log(&line);
+                return Ok(());
+            }
+            if let Some(problem) = self.running().placed.as_ref().and_then(|placed| placed.problem()) {
+                return Err(SuiteError::Service(problem));
+            }
+            if (self.stopped)() {
+                return Err(SuiteError::Service("stopped while it waited for workers".into()));
+            }
+            if now >= deadline {
+                let (address, seconds) = (self.address, start.as_secs_f64());
+                return Err(SuiteError::Service(format!(
+                    "no worker has connected to {address} within {seconds} s: expected `arpo-worker --connect {address}` \
+                     on a host that reaches it"
+                )));
+            }
+            if workers > 0 {
+                first_at = first_at.or(Some(now));
+            }
+            std::thread::sleep(WATCH / 10);
+        }
+    }
+}
+
+impl EnvironmentSource for Hub {
+    fn tasks(&self) -> Result<Vec<Task>, SuiteError> {
+        self.suite.tasks()
+    }
+
+    fn held_out(&self) -> Vec<Task> {
+        self.suite.held_out()
+    }
+
+    fn templates(&self) -> Option<Suite> {
+        self.suite.templates()
+    }
+
+    fn is_listed(&self) -> bool {
+        self.suite.is_listed()
+    }
+
+    fn open(&self) -> Result<(), SuiteError> {
+        let placed = self.placement.place(self.address, &HubHandle(Arc::clone(&self.shared)))?;
+        self.running().placed = Some(placed);
+        self.wait_for_workers()
+    }
+
+    fn places(&self) -> Option<usize> {
+        Some(self.capacity().1)
+    }
+
+    fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {
+        let deadline = Instant::now() + self.shared.options.make;
+        Ok(Box::new(RemoteDesktop::make(&self.shared, slot, deadline)?))
+    }
+
+    /// Tells the workers that the run is over, ends those that were started for it, and stops listening.
+    fn close(&self) -> Result<(), SuiteError> {
+        let goodbye = Message::Goodbye(Goodbye { reason: "the trainer has ended it".into() });
+        self.shared.registry().close(&goodbye);
+        self.shared.changed.notify_all();
+        let Running { placed, threads } = std::mem::take(&mut *self.running());
+        drop(placed);
+        // the thread that accepts connections looks up when there is one
+        let _ = TcpStream::connect_timeout(&accept::reachable(self.address), Duration::from_secs(1));
+        for thread in threads {
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,307 @@
+//! Who hosts which desktop: workers, their desktops and what these were asked, and which host gets the next.
+//!
+//! Plain state without sockets or clocks of its own. It is locked for moments only, never during a call.
+
+use super::hosts::{Hosts, Quarantine};
+use crate::link::Link;
+use crate::protocol::{Answer, Call, Message, Request};
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// All workers.
+#[derive(Default)]
+pub(super) struct Registry {
+    workers: BTreeMap<String, Worker>,
+    /// What is known of their hosts.
+    pub(super) hosts: Hosts,
+    /// The host of the last desktop of each slot that failed.
+    failed_on: BTreeMap<usize, String>,
+    desktops: u64,
+    connections: u64,
+    /// Workers that were lost, in all.
+    pub(super) lost: u64,
+    /// No more workers and desktops are taken.
+    pub(super) closed: bool,
+}
+
+/// A worker, as it introduced itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Introduction {
+    pub(super) worker: String,
+    pub(super) host: String,
+    pub(super) process: u32,
+    pub(super) places: usize,
+}
+
+struct Worker {
+    host: String,
+    process: u32,
+    places: usize,
+    desktops: BTreeMap<u64, Desktop>,
+    connection: Connection,
+}
+
+enum Connection {
+    Up { number: u64, link: Link },
+    Lost { since: Instant },
+}
+
+struct Desktop {
+    replies: Sender<Answer>,
+    pending: Option<Pending>,
+}
+
+struct Pending {
+    number: u64,
+    call: Call,
+    deadline: Instant,
+}
+
+/// Where a desktop is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) worker: String,
+    pub(super) host: String,
+    pub(super) desktop: u64,
+}
+
+impl Registry {
+    pub(super) fn new(quarantine: Quarantine) -> Self {
+        Self { hosts: Hosts::new(quarantine), ..Self::default() }
+    }
+
+    /// A worker connects, perhaps not for the first time. Its desktops that are still used are known to the welcome;
+    /// the requests without an answer are sent again. Returns the number of the connection.
+    pub(super) fn attach(
+        &mut self,
+        introduction: &Introduction,
+        link: Link,
+        welcome: impl FnOnce(Vec<u64>) -> Option<crate::protocol::frame::Frame>,
+    ) -> Option<u64> {
+        self.connections += 1;
+        let number = self.connections;
+        let Introduction { worker, host, process, places } = introduction.clone();
+        let known = self.workers.remove(&worker).map(|known| {
+            if let Connection::Up { link, .. } = &known.connection {
+                link.cut();
+            }
+            known.desktops
+        });
+        let desktops = known.unwrap_or_default();
+        link.send(welcome(desktops.keys().copied().collect())?);
+        for (id, desktop) in &desktops {
+            if let Some(pending) = &desktop.pending {
+                send(&link, *id, pending);
+            }
+        }
+        self.hosts.seen(&host);
+        let connection = Connection::Up { number, link };
+        self.workers.insert(worker, Worker { host, process, places, desktops, connection });
+        Some(number)
+    }
+
+    /// A connection is lost; a newer one of the same worker is not affected. True if the worker has none now.
+    pub(super) fn detach(&mut self, worker: &str, number: u64, now: Instant) -> bool {
+        let Some(known) = self.workers.get_mut(worker) else { return false };
+        let current = matches!(known.connection, Connection::Up { number: current, .. } if current == number);
+        if current {
+            known.connection = Connection::Lost { since: now };
+        }
+        current
+    }
+
+    /// Gives up the workers that have been lost for longer than the grace time; their desktops' calls fail. Returns their
+    /// hosts.
+    pub(super) fn give_up(&mut self, grace: Duration, now: Instant) -> Vec<String> {
+        self.remove(now, |worker| {
+            matches!(worker.connection, Connection::Lost { since } if now.saturating_duration_since(since) > grace)
+        })
+    }
+
+    /// Gives up the workers of a process that has ended.
+    pub(super) fn process_ended(&mut self, host: &str, process: u32, now: Instant) -> Vec<String> {
+        self.remove(now, |worker| worker.host == host && worker.process == process)
+    }
+
+    fn remove(&mut self, now: Instant, gone: impl Fn(&Worker) -> bool) -> Vec<String> {
+        let removed: Vec<Worker> =
+            self.workers.extract_if(.., |_, worker| gone(worker)).map(|(_, worker)| worker).collect();
+        for Worker { host, .. } in &removed {
+            // one failure, however many desktops it had: it may be back in a moment
+            self.hosts.failed(host, now);
+            self.lost += 1;
+        }
+        removed.into_iter().map(|worker| worker.host).collect()
+    }
+
+    /// A place for a desktop of a slot: on the worker with the most room, of a host that is not quarantined, and rather not
+    /// where the slot's last desktop failed. `None` if there is none at present.
+    pub(super) fn place(&mut self, slot: usize, replies: Sender<Answer>, now: Instant) -> Option<Place> {
+        let connected =
+            || self.workers.iter().filter(|(_, worker)| matches!(worker.connection, Connection::Up { .. }));
+        // if no other host is left, a bad one is better than none
+        let any_good = connected().any(|(_, worker)| !self.hosts.is_quarantined(&worker.host, now));
+        let avoided = self.failed_on.get(&slot);
+        let name = connected()
+            .filter(|(_, worker)| worker.desktops.len() < worker.places)
+            .filter(|(_, worker)| !any_good || !self.hosts.is_quarantined(&worker.host, now))
+            .min_by_key(|(_, worker)| {
+                let load = worker.desktops.len() * 1000 / worker.places;
+                (avoided == Some(&worker.host), load)
+            })
+            .map(|(name, _)| name.clone())?;
+        self.desktops += 1;
+        let (desktop, worker) = (self.desktops, self.workers.get_mut(&name)?);
+        worker.desktops.insert(desktop, Desktop { replies, pending: None });
+        Some(Place { host: worker.host.clone(), worker: name, desktop })
+    }
+
+    /// Sends a call, or keeps it until its worker is back; false if the worker was given up.
+    pub(super) fn call(&mut self, place: &Place, number: u64, call: Call, deadline: Instant) -> bool {
+        let Some(worker) = self.workers.get_mut(&place.worker) else { return false };
+        let Some(desktop) = worker.desktops.get_mut(&place.desktop) else { return false };
+        let pending = desktop.pending.insert(Pending { number, call, deadline });
+        if let Connection::Up { link, .. } = &worker.connection {
+            send(link, place.desktop, pending);
+        }
+        true
+    }
+
+    /// An answer: handed to whoever waits for it, once.
+    pub(super) fn answered(&mut self, worker: &str, answer: Answer) {
+        let desktop =
+            self.workers.get_mut(worker).and_then(|worker| worker.desktops.get_mut(&answer.desktop));
+        if let Some(desktop) = desktop
+            && desktop.pending.take_if(|pending| pending.number == answer.number).is_some()
+        {
+            // whoever waited may have given up just now
+            let _ = desktop.replies.send(answer);
+        }
+    }
+
+    /// A desktop is not used any more.
+    pub(super) fn release(&mut self, place: &Place) {
+        let Some(worker) = self.workers.get_mut(&place.worker) else { return };
+        if worker.desktops.remove(&place.desktop).is_some()
+            && let Connection::Up { link, .. } = &worker.connection
+        {
+            let close = Pending { number: u64::MAX, call: Call::Close {}, deadline: Instant::now() };
+            send(link, place.desktop, &close);
+        }
+    }
+
+    /// Remembers where a slot's desktop failed, so that the next one is elsewhere, or that it did not.
+    pub(super) fn slot_failed(&mut self, slot: usize, host: Option<&str>) {
+        match host {
+            Some(host) => self.failed_on.insert(slot, host.to_owned()),
+            None => self.failed_on.remove(&slot),
+        };
+    }
+
+    /// Whether another connected host than this could do better.
+    pub(super) fn has_other_host(&self, host: &str, now: Instant) -> bool {
+        let mut workers = self.workers.values();
+        workers.any(|worker| {
+            worker.host != host
+                && matches!(worker.connection, Connection::Up { .. })
+                && !self.hosts.is_quarantined(&worker.host, now)
+        })
+    }
+
+    /// Connected workers, and how many desktops they have room for.
+    pub(super) fn capacity(&self) -> (usize, usize) {
+        let connected =
+            self.workers.values().filter(|worker| matches!(worker.connection, Connection::Up { .. }));
+        connected.fold((0, 0), |(count, places), worker| (count + 1, places + worker.places))
+    }
+
+    /// Tells every worker that the run is over, and forgets them.
+    pub(super) fn close(&mut self, message: &Message) {
+        self.closed = true;
+        for worker in std::mem::take(&mut self.workers).into_values() {
+            if let (Connection::Up { link, .. }, Ok(frame)) = (worker.connection, message.frame()) {
+                link.send(frame);
+            }
+        }
+    }
+}
+
+fn send(link: &Link, desktop: u64, Pending { number, call, deadline }: &Pending) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let request = Request { desktop, number: *number, left_ms, call: call.clone() };
+    // one that is too long was refused before it came here
+    if let Ok(frame) = Message::Request(Box::new(request)).frame() {
+        link.send(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::channel;
+
+    /// A connection to nobody in particular.
+    fn link() -> Link {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Link::start(&TcpStream::connect(listener.local_addr().unwrap()).unwrap(), 1).unwrap()
+    }
+
+    /// Workers of these names, hosts and places.
+    fn registry(workers: &[(&str, &str, usize)]) -> Registry {
+        let mut registry = Registry::new(Quarantine { after: 2, first: Duration::from_secs(10) });
+        for &(worker, host, places) in workers {
+            let introduction = Introduction { worker: worker.into(), host: host.into(), process: 1, places };
+            registry.attach(&introduction, link(), |_| Message::Beat.frame().ok()).unwrap();
+        }
+        registry
+    }
+
+    fn placed(registry: &mut Registry, slot: usize, now: Instant) -> Option<String> {
+        registry.place(slot, channel().0, now).map(|place| place.worker)
+    }
+
+    #[test]
+    fn a_replacement_is_rather_on_another_host() {
+        let now = Instant::now();
+        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)]);
+        assert_eq!(placed(&mut registry, 0, now).as_deref(), Some("a"));
+        registry.slot_failed(1, Some("one"));
+        assert_eq!(placed(&mut registry, 1, now).as_deref(), Some("b"), "although it is smaller");
+        // if the other one is full, the same host is better than none
+        registry.slot_failed(2, Some("one"));
+        assert_eq!(placed(&mut registry, 2, now).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_quarantined_host_is_used_only_if_no_other_is_left() {
+        let now = Instant::now();
+        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)]);
+        registry.hosts.failed("one", now);
+        assert!(registry.hosts.failed("one", now).is_some());
+        assert!(!registry.has_other_host("two", now) && registry.has_other_host("one", now));
+        assert_eq!(placed(&mut registry, 0, now).as_deref(), Some("b"));
+        assert_eq!(placed(&mut registry, 1, now), None, "b is full, a is quarantined");
+        assert_eq!(placed(&mut registry, 1, now + Duration::from_secs(10)).as_deref(), Some("a"));
+        registry.process_ended("two", 1, now);
+        assert_eq!(placed(&mut registry, 2, now).as_deref(), Some("a"), "the only one left");
+    }
+
+    #[test]
+    fn a_worker_is_given_up_after_the_grace_time_and_not_before() {
+        let (now, grace) = (Instant::now(), Duration::from_secs(5));
+        let mut registry = registry(&[("a", "one", 2)]);
+        let (sender, replies) = channel();
+        let place = registry.place(0, sender, now).unwrap();
+        assert!(!registry.detach("a", 99, now), "an older connection");
+        assert!(registry.detach("a", 1, now));
+        assert_eq!(registry.capacity(), (0, 0));
+        assert!(registry.call(&place, 1, Call::Evaluate {}, now), "kept until it is back");
+        assert_eq!(registry.give_up(grace, now + grace), Vec::<String>::new());
+        assert_eq!(registry.give_up(grace, now + 2 * grace), ["one"]);
+        assert!(!registry.call(&place, 2, Call::Evaluate {}, now) && registry.lost == 1);
+        assert!(replies.recv().is_err(), "whoever waits is told");
+    }
+}

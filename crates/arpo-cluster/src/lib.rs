@@ -1,0 +1,78 @@
+//! Desktops in other processes and on other machines.
+//!
+//! A trainer listens; workers (`arpo-worker`) dial it, host desktops and carry out its calls. The trainer sees a source of
+//! desktops like any other, so that collecting and learning know nothing of machines.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | what trainer and workers say to each other | [`protocol`] |
+//! | the worker: its connection, its desktops | [`worker`] |
+//! | the trainer's side: which worker gets a desktop, lost workers, bad hosts | [`hub`] |
+//! | how workers come to a run | [`placement`] |
+
+pub mod hub;
+mod link;
+pub mod placement;
+pub mod protocol;
+pub mod worker;
+
+use arpo_core::config::{Config, Workers};
+use arpo_suite::{EnvironmentSource, SuiteError};
+use hub::{Hub, HubOptions};
+use placement::listen::Listen;
+use placement::local::Local;
+use protocol::token;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+/// Checks what can be checked before anything is started: the address and its token, the program for workers.
+pub fn check(config: &Config) -> Result<(), SuiteError> {
+    match config.cluster.placement().map_err(SuiteError::Configuration)? {
+        Workers::None => Ok(()),
+        Workers::Local(_) => Local::program_beside_this().map(drop),
+        Workers::Listen => token::check_address(listen_address(config)?, &token::from_environment())
+            .map_err(SuiteError::Configuration),
+    }
+}
+
+/// The source of the desktops that a configuration names: in this process, or on workers. The hub tells `log` what a user
+/// may want to know, and waits for workers until `stopped` says that nobody wants them any more.
+pub fn source(
+    config: &Config,
+    log: impl Fn(&str) + Send + Sync + 'static,
+    stopped: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<Arc<dyn EnvironmentSource>, SuiteError> {
+    match config.cluster.placement().map_err(SuiteError::Configuration)? {
+        Workers::None => arpo_suite::source(config),
+        Workers::Local(workers) => {
+            // a token of its own, because everybody on this machine can connect
+            let token = token::random().map_err(|error| SuiteError::Service(error.to_string()))?;
+            let local = Local {
+                workers,
+                // so that one worker less still leaves room for all
+                desktops: config.collect.desktops.div_ceil(workers.saturating_sub(1).max(1)),
+                program: Local::program_beside_this()?,
+                token: token.clone(),
+            };
+            let options = HubOptions::new(config, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), token);
+            let hub = Hub::start(config, options, Box::new(local), Box::new(log))?;
+            Ok(Arc::new(hub.stopped_by(stopped)))
+        }
+        Workers::Listen => {
+            let options = HubOptions::new(config, listen_address(config)?, token::from_environment());
+            let hub = Hub::start(config, options, Box::new(Listen), Box::new(log))?;
+            Ok(Arc::new(hub.stopped_by(stopped)))
+        }
+    }
+}
+
+fn listen_address(config: &Config) -> Result<SocketAddr, SuiteError> {
+    let text = &config.cluster.listen;
+    let wrong = |problem: String| {
+        SuiteError::Configuration(format!(
+            "`cluster.listen` = {text:?}: {problem}; expected an address of this machine, such as \"0.0.0.0:7700\""
+        ))
+    };
+    let mut addresses = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("it has no address".into()))
+}

@@ -1,0 +1,259 @@
+//! What trainer and workers say to each other.
+//!
+//! A worker connects and says [`Hello`]; the trainer answers with a [`Welcome`] that carries everything the worker needs, or
+//! refuses it with a reason. From then on the trainer sends [`Request`]s, one at a time for each desktop, and the worker
+//! [`Answer`]s; both sides send beats, so that a dead connection is noticed. A request has a number. After a new connection
+//! the trainer repeats those without an answer, and the worker, which remembers the last answer of each desktop, never
+//! carries one out twice.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | how messages are delimited, and how long they may be | [`frame`] |
+//! | how environments' results and errors travel | [`outcome`] |
+//! | the shared token | [`token`] |
+
+pub mod frame;
+pub mod outcome;
+pub mod token;
+
+use crate::protocol::frame::{Frame, Kind};
+use crate::protocol::outcome::Outcome;
+use arpo_core::action::Action;
+use arpo_core::config::Config;
+use arpo_core::task::Task;
+use arpo_suite::osworld::TaskText;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The version of everything in this module; trainer and worker must have the same.
+pub const VERSION: u32 = 1;
+
+/// How often each side shows that it is alive, if it has nothing else to say.
+pub const BEAT: Duration = Duration::from_secs(2);
+
+/// A connection on which nothing arrives for this long is dead.
+pub const SILENCE: Duration = Duration::from_secs(12);
+
+/// A message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// A worker introduces itself.
+    Hello(Hello),
+    /// The trainer takes it.
+    Welcome(Box<Welcome>),
+    /// The trainer does not take it.
+    Refused(Refused),
+    /// The sender is alive.
+    Beat,
+    /// A call of a desktop.
+    Request(Box<Request>),
+    /// Its result.
+    Answer(Answer),
+    /// The run is over, for this reason.
+    Goodbye(Goodbye),
+}
+
+/// A worker introduces itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The version of the protocol.
+    pub protocol: u32,
+    /// The version of the program, because both must have the same options and tasks.
+    pub program: String,
+    /// The shared token; empty for none.
+    pub token: String,
+    /// The worker's own name: another process has another.
+    pub worker: String,
+    /// Its host's name.
+    pub host: String,
+    /// Its process number.
+    pub process: u32,
+    /// How many desktops it hosts at most.
+    pub desktops: usize,
+}
+
+/// What a worker needs to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Welcome {
+    /// The run.
+    pub run: String,
+    /// How long the worker keeps its desktops without a connection, in milliseconds.
+    pub grace_ms: u64,
+    /// The desktops that the trainer still uses; the worker closes its others.
+    pub desktops: Vec<u64>,
+    /// The configuration of the run.
+    pub config: Config,
+    /// OSWorld's task files, so that the worker's host needs none.
+    pub tasks: Vec<TaskText>,
+}
+
+/// The trainer does not take a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// The run is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodbye {
+    /// Why.
+    pub reason: String,
+}
+
+/// A call of a desktop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Which desktop.
+    pub desktop: u64,
+    /// Numbers the calls of a desktop, from 1: a repeated one has the same.
+    pub number: u64,
+    /// The time that is left for it, in milliseconds: clocks of two machines differ.
+    pub left_ms: u64,
+    /// What to do.
+    pub call: Call,
+}
+
+/// What to do with a desktop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Call {
+    /// Create it.
+    Make {
+        /// The slot of the trainer that it is for.
+        slot: usize,
+    },
+    /// Start an episode.
+    Reset {
+        /// Its task.
+        task: Arc<Task>,
+        /// What the task leaves open.
+        seed: u64,
+    },
+    /// Carry out an action.
+    Step {
+        /// The response of the agent that begins with this action, if it is recorded.
+        response: Option<String>,
+        /// The action.
+        action: Action,
+    },
+    /// Score the state.
+    Evaluate {},
+    /// Remove the desktop; there is no answer.
+    Close {},
+}
+
+/// The result of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Which desktop.
+    pub desktop: u64,
+    /// The number of the request.
+    pub number: u64,
+    /// What happened.
+    pub outcome: Outcome,
+    /// The screen after it, as a PNG; empty for none, or for the same as before.
+    pub png: Arc<[u8]>,
+}
+
+/// The header of an answer; the screen is its payload.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerHeader {
+    desktop: u64,
+    number: u64,
+    outcome: Outcome,
+}
+
+/// A peer that does not follow the protocol, or is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// Not a message at all.
+    #[error("not a message of this protocol: a kind of {byte}")]
+    Garbage {
+        /// Its first byte.
+        byte: u8,
+    },
+    /// A message that is not allowed here.
+    #[error("a {kind:?} is not expected here")]
+    Unexpected {
+        /// What came.
+        kind: Kind,
+    },
+    /// A message that is longer than any that is meant.
+    #[error("a {kind:?} of {length} bytes: expected at most {limit}")]
+    TooLong {
+        /// What came.
+        kind: Kind,
+        /// How long.
+        length: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// A message whose fields are not those of this version.
+    #[error("a {kind:?} that cannot be read: {problem}")]
+    Malformed {
+        /// What came.
+        kind: Kind,
+        /// Where it is wrong.
+        problem: String,
+    },
+    /// The connection.
+    #[error("the connection ended: {0}")]
+    Connection(#[from] io::Error),
+}
+
+impl Message {
+    /// The frame of a message; an error if it is too long to be sent.
+    pub fn frame(&self) -> Result<Frame, ProtocolError> {
+        let frame = match self {
+            Self::Hello(fields) => framed(Kind::Hello, fields),
+            Self::Welcome(fields) => framed(Kind::Welcome, fields),
+            Self::Refused(fields) => framed(Kind::Refused, fields),
+            Self::Beat => Ok(Frame { kind: Kind::Beat, header: vec![], payload: Arc::default() }),
+            Self::Request(fields) => framed(Kind::Request, fields),
+            Self::Answer(Answer { desktop, number, outcome, png }) => {
+                let header = AnswerHeader { desktop: *desktop, number: *number, outcome: outcome.clone() };
+                framed(Kind::Answer, &header).map(|frame| Frame { payload: Arc::clone(png), ..frame })
+            }
+            Self::Goodbye(fields) => framed(Kind::Goodbye, fields),
+        }?;
+        frame.check()?;
+        Ok(frame)
+    }
+
+    /// The message of a frame.
+    pub fn of(frame: Frame) -> Result<Self, ProtocolError> {
+        Ok(match frame.kind {
+            Kind::Hello => Self::Hello(fields(&frame)?),
+            Kind::Welcome => Self::Welcome(fields(&frame)?),
+            Kind::Refused => Self::Refused(fields(&frame)?),
+            Kind::Beat => Self::Beat,
+            Kind::Request => Self::Request(fields(&frame)?),
+            Kind::Answer => {
+                let AnswerHeader { desktop, number, outcome } = fields(&frame)?;
+                Self::Answer(Answer { desktop, number, outcome, png: frame.payload })
+            }
+            Kind::Goodbye => Self::Goodbye(fields(&frame)?),
+        })
+    }
+}
+
+fn framed(kind: Kind, fields: &impl Serialize) -> Result<Frame, ProtocolError> {
+    let header = serde_json::to_vec(fields);
+    let header = header.map_err(|error| ProtocolError::Malformed { kind, problem: error.to_string() })?;
+    Ok(Frame { kind, header, payload: Arc::default() })
+}
+
+fn fields<T: DeserializeOwned>(frame: &Frame) -> Result<T, ProtocolError> {
+    let parsed = serde_json::from_slice(&frame.header);
+    parsed.map_err(|error| ProtocolError::Malformed { kind: frame.kind, problem: error.to_string() })
+}

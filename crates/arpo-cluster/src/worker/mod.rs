@@ -1,0 +1,250 @@
+//! A worker: hosts desktops for a trainer that it dials.
+//!
+//! It needs no configuration: the trainer sends it. It waits for a trainer as long as it runs. If the connection is lost, it
+//! dials again and its episodes go on; after the grace time, or if the trainer has begun another run, it removes its
+//! desktops. A trainer that refuses it (another version, another token) ends it with that reason.
+
+mod seats;
+mod stop;
+
+pub use stop::Stop;
+
+use crate::link::{Link, read_by, read_messages, write_by};
+use crate::protocol::frame::Kind;
+use crate::protocol::{Hello, Message, ProtocolError, VERSION, Welcome};
+use arpo_core::config::SuiteChoice;
+use arpo_suite::osworld::OsworldSource;
+use arpo_suite::{EnvironmentSource, SuiteError};
+use seats::Seats;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest time for a connection and for the answer to a hello.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Rest after a failed attempt to connect; doubled after each further one.
+const FIRST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// Time to remove desktops in.
+const TEAR_DOWN: Duration = Duration::from_secs(20);
+
+/// How a worker runs.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// The trainer, as `HOST:PORT`.
+    pub connect: String,
+    /// The shared token; empty for none.
+    pub token: String,
+    /// Most desktops.
+    pub desktops: usize,
+    /// How long its desktops outlive a connection; `None`: as the trainer says.
+    pub grace: Option<Duration>,
+}
+
+/// Why a worker ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The trainer does not take it.
+    #[error("the trainer at {address} refused this worker: {reason}")]
+    Refused {
+        /// Where it is.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// It has no name of its own.
+    #[error("no random name: {0}")]
+    Name(#[source] io::Error),
+}
+
+/// Creates the source of a run's desktops.
+type Build = dyn Fn(&Welcome) -> Result<Arc<dyn EnvironmentSource>, SuiteError> + Send + Sync;
+
+/// A process that hosts desktops.
+pub struct Worker {
+    options: WorkerOptions,
+    name: String,
+    stop: Stop,
+    build: Box<Build>,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What outlives a connection.
+struct Session {
+    run: String,
+    grace: Duration,
+    seats: Seats,
+}
+
+/// How a connection ended.
+enum Ended {
+    /// The run is over.
+    Over(String),
+    /// It was lost.
+    Lost(String),
+    /// The trainer does not take this worker.
+    Refused(String),
+}
+
+impl Worker {
+    /// A worker that writes what happens to `log`, a line at a time.
+    pub fn new(
+        options: WorkerOptions,
+        stop: Stop,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self, WorkerError> {
+        let name = crate::protocol::token::random().map_err(WorkerError::Name)?;
+        Ok(Self { options, name, stop, build: Box::new(source), log: Box::new(log) })
+    }
+
+    /// With desktops of another source than the configuration's.
+    #[must_use]
+    pub fn with_source(
+        self,
+        build: impl Fn(&Welcome) -> Result<Arc<dyn EnvironmentSource>, SuiteError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { build: Box::new(build), ..self }
+    }
+
+    /// Serves trainers until it is stopped.
+    pub fn run(&self) -> Result<(), WorkerError> {
+        let address = &self.options.connect;
+        let mut session: Option<Session> = None;
+        let mut lost_since = Instant::now();
+        let mut rest = FIRST_REST;
+        let mut waiting = false;
+        while !self.stop.requested() {
+            let ended = self.connect().and_then(|stream| {
+                rest = FIRST_REST;
+                waiting = false;
+                self.serve(&stream, &mut session)
+            });
+            match ended {
+                Ok(Ended::Refused(reason)) => {
+                    close(session);
+                    return Err(WorkerError::Refused { address: address.clone(), reason });
+                }
+                Ok(Ended::Over(reason)) => {
+                    (self.log)(&format!("the run is over: {reason}"));
+                    close(session.take());
+                    lost_since = Instant::now();
+                }
+                Ok(Ended::Lost(problem)) if !self.stop.requested() => {
+                    (self.log)(&format!("connection to {address} lost: {problem}"));
+                    lost_since = Instant::now();
+                    // a trainer that cuts every connection is not called without a rest
+                    self.stop.sleep(rest);
+                    continue;
+                }
+                Ok(Ended::Lost(_)) => break,
+                Err(problem) => {
+                    if !std::mem::replace(&mut waiting, true) {
+                        (self.log)(&format!("waiting for a trainer at {address}: {problem}"));
+                    }
+                }
+            }
+            if let Some(stale) = session.take_if(|session| lost_since.elapsed() > session.grace) {
+                (self.log)("the trainer did not come back in time: its desktops are removed");
+                stale.seats.close_all(TEAR_DOWN);
+            }
+            self.stop.sleep(rest);
+            rest = (rest * 2).min(LONGEST_REST);
+        }
+        close(session);
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<TcpStream, ProtocolError> {
+        let mut problem = io::Error::other("the name has no address");
+        for address in self.options.connect.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, HANDSHAKE) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem.into())
+    }
+
+    /// Serves one connection until it ends; an error if it did not even begin.
+    fn serve(&self, stream: &TcpStream, session: &mut Option<Session>) -> Result<Ended, ProtocolError> {
+        let _cut = self.stop.cuts(stream)?;
+        let hello = Hello {
+            protocol: VERSION,
+            program: env!("CARGO_PKG_VERSION").into(),
+            token: self.options.token.clone(),
+            worker: self.name.clone(),
+            host: host_name(),
+            process: std::process::id(),
+            desktops: self.options.desktops,
+        };
+        write_by(stream, &Message::Hello(hello), HANDSHAKE)?;
+        let first =
+            read_by(stream, &[Kind::Welcome, Kind::Refused, Kind::Goodbye], Instant::now() + HANDSHAKE)?;
+        let welcome = match first {
+            Message::Welcome(welcome) => welcome,
+            Message::Refused(refused) => return Ok(Ended::Refused(refused.reason)),
+            _ => return Ok(Ended::Lost("the trainer is ending".into())),
+        };
+        if let Some(other) = session.take_if(|session| session.run != welcome.run) {
+            (self.log)("the trainer has begun another run: the desktops of the old one are removed");
+            other.seats.close_all(TEAR_DOWN);
+        }
+        let session = session.get_or_insert_with(|| self.session(&welcome));
+        session.seats.keep_only(&welcome.desktops);
+        let link = Link::start(stream, self.options.desktops)?;
+        (self.log)(&format!("connected to {}, run {}", self.options.connect, welcome.run));
+        session.seats.attach(link);
+        let mut reason = None;
+        let read = read_messages(stream, &[Kind::Request, Kind::Beat, Kind::Goodbye], |message| {
+            match message {
+                Message::Request(request) => session.seats.take(&request),
+                Message::Goodbye(goodbye) => reason = Some(goodbye.reason),
+                _ => {}
+            }
+            reason.is_none()
+        });
+        session.seats.detach();
+        Ok(match (reason, read) {
+            (Some(reason), _) => Ended::Over(reason),
+            (None, Err(problem)) => Ended::Lost(problem.to_string()),
+            (None, Ok(())) => Ended::Lost("it was closed".into()),
+        })
+    }
+
+    fn session(&self, welcome: &Welcome) -> Session {
+        let source = (self.build)(welcome).map_err(|error| error.to_string());
+        if let Err(problem) = &source {
+            (self.log)(problem);
+        }
+        Session {
+            run: welcome.run.clone(),
+            grace: self.options.grace.unwrap_or(Duration::from_millis(welcome.grace_ms)),
+            seats: Seats::new(source, self.options.desktops),
+        }
+    }
+}
+
+fn close(session: Option<Session>) {
+    if let Some(session) = session {
+        session.seats.close_all(TEAR_DOWN);
+    }
+}
+
+/// The desktops that the trainer's configuration names.
+fn source(welcome: &Welcome) -> Result<Arc<dyn EnvironmentSource>, SuiteError> {
+    match welcome.config.tasks.suite {
+        SuiteChoice::Osworld => {
+            Ok(Arc::new(OsworldSource::with_texts(welcome.config.clone(), welcome.tasks.clone())))
+        }
+        SuiteChoice::Pocket | SuiteChoice::Desktop => arpo_suite::source(&welcome.config),
+    }
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "a host without a name".into() } else { name.trim().to_owned() }
+}
