@@ -2,8 +2,8 @@
 //! during training.
 
 use crate::reward::RewardConfig;
-use crate::sampler::SamplingConfig;
 use crate::task::TaskId;
+use crate::task_sampler::TaskSamplingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ pub fn selected_tasks(
 
 /// How often a task is sampled, relative to others, given its latest rollouts: most often where success and failure are
 /// mixed, because only such groups carry a learning signal; rarely for a task whose whole window succeeded.
-pub fn dynamic_weight(successes: usize, rollouts: usize, config: &SamplingConfig) -> f64 {
+pub fn dynamic_weight(successes: usize, rollouts: usize, config: &TaskSamplingConfig) -> f64 {
     if rollouts >= config.window && successes == rollouts {
         return config.solved_weight;
     }
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn the_middle_weighs_most() {
-        let config = SamplingConfig {
+        let config = TaskSamplingConfig {
             window: 16,
             unsolved_weight: 0.25,
             solved_weight: 0.05,
-            ..SamplingConfig::default()
+            ..TaskSamplingConfig::default()
         };
         let weight = |successes, rollouts| dynamic_weight(successes, rollouts, &config);
         assert!((weight(0, 0) - 1.0).abs() < 1e-12);

@@ -10,7 +10,7 @@
 //! | how episodes are collected on many desktops | [`collect`] |
 //! | an episode while it is collected, and after | [`episode`] |
 //! | replay, rewards and advantages: from groups to a batch | [`batch`] |
-//! | the updates of an iteration | [`learn`] |
+//! | the updates of an iteration | [`updates`] |
 //! | demonstrations: oracle episodes, questions about screens | [`demonstrations`] |
 //! | supervised training | [`supervised`] |
 //! | rejection sampling, DPO, KTO | [`offline`] |
@@ -27,7 +27,6 @@ pub mod dialogue;
 pub mod episode;
 mod error;
 mod images;
-pub mod learn;
 pub mod learner;
 pub mod memory;
 pub mod memory_plan;
@@ -37,5 +36,6 @@ pub mod run;
 pub mod screens;
 pub mod supervised;
 pub mod trainer;
+pub mod updates;
 
 pub use error::TrainError;

@@ -1,7 +1,7 @@
 //! Synthetic episodes for benchmarks: random images, and tokens that cycle through the vocabulary.
 
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::{Episode, ImageInput};
+use arpo_model::learner::{ImageInput, SequenceInput};
 use arpo_model::positions::Grid;
 use tch::{Device, Kind, Tensor};
 
@@ -68,8 +68,8 @@ impl SyntheticEpisode {
         Self { tokens, trained, images: (0..turns).map(image).collect(), shown: (0..turns).collect() }
     }
 
-    pub(super) fn episode(&self) -> Episode<'_> {
-        Episode { tokens: &self.tokens, images: &self.shown, trained: &self.trained }
+    pub(super) fn episode(&self) -> SequenceInput<'_> {
+        SequenceInput { tokens: &self.tokens, images: &self.shown, trained: &self.trained }
     }
 
     /// The coefficients of supervised training: the mean of -logp.

@@ -32,13 +32,13 @@ use arpo_train::collect::{
     CollectOptions, CollectReport, Collected, Collector, GroupPlan, GroupSize, Planner, Worlds,
 };
 use arpo_train::episode::History;
-use arpo_train::learn::{RunPosition, Updates, learn};
 use arpo_train::learner::LocalLearner;
 use arpo_train::memory_plan::{MemoryPlan, Work, fitting};
 use arpo_train::policy::scripted::{Script, following};
 use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup;
+use arpo_train::updates::{RunPosition, Updates, learn};
 use clap::{Args, value_parser};
 use serde::Serialize;
 use std::io::Write;

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
 /// Seconds of a forward and backward pass, which leaves its gradients in the learner's weights.
 fn pass(learner: &Learner, synthetic: &SyntheticEpisode, device: Device) -> Result<f64, Failure> {
     let episodes = [synthetic.episode()];
-    let batch = MicroBatch { episodes: &episodes, images: &synthetic.images };
+    let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
     let mut seconds = 0.0;
     // the first is a warm-up
     for _ in 0..2 {

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
         let synthetic =
             SyntheticEpisode::with_first_token(&config, grid, arguments.pictures, number * 104_729, device);
         let episodes = [synthetic.episode()];
-        let batch = MicroBatch { episodes: &episodes, images: &synthetic.images };
+        let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
         // half of the episodes count as failed
         let sign = if number % 2 == 0 { 1.0 } else { -0.8 };
         let coefficients: Vec<Vec<f32>> =

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let coefficients = synthetic.coefficients();
     let trained_tokens = coefficients[0].len();
     let episodes = [synthetic.episode()];
-    let batch = MicroBatch { episodes: &episodes, images: &synthetic.images };
+    let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
     let mut seconds = [0.0; 4];
     let mut resident_early = None;
     for update in 0..=arguments.updates {

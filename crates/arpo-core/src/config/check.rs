@@ -143,7 +143,7 @@ fn unknown_key(path: &str, key: &str, value: &Value, siblings: &[(&str, &Json)],
     let near = names
         .iter()
         .map(|name| (strsim::jaro_winkler(name, key), format!("{section}{name}")))
-        .filter(|(likeness, _)| *likeness > 0.8)
+        .filter(|(likeness, name)| *likeness > 0.8 || name.ends_with(&format!("_{key}")))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name);
     let hint = match near {

@@ -34,8 +34,8 @@ use crate::effort::EffortConfig;
 use crate::loss::{LossConfig, OldLogp};
 use crate::replay::ReplayConfig;
 use crate::reward::RewardConfig;
-use crate::sampler::{SamplingConfig, TaskOrder};
 use crate::selection::SelectionConfig;
+use crate::task_sampler::{TaskOrder, TaskSamplingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub struct Config {
     /// How the training tasks are selected beforehand.
     pub selection: SelectionConfig,
     /// How tasks are sampled during training.
-    pub sampling: SamplingConfig,
+    pub task_sampling: TaskSamplingConfig,
     /// How many rollouts and turns are spent on a task.
     pub effort: EffortConfig,
     /// How a score becomes a reward.
@@ -107,7 +107,7 @@ impl Default for Config {
             cluster: ClusterConfig::default(),
             faults: FaultsConfig::default(),
             selection: SelectionConfig::default(),
-            sampling: SamplingConfig::default(),
+            task_sampling: TaskSamplingConfig::default(),
             effort: EffortConfig::default(),
             reward: RewardConfig::default(),
             advantage: AdvantageConfig::default(),
@@ -199,8 +199,8 @@ impl Config {
         if !self.tasks.endless {
             return Ok(());
         }
-        if self.sampling.order == TaskOrder::Weighted {
-            return Err("`tasks.endless` = true: no task is repeated, so `sampling.order` = \"weighted\" has no history to \
+        if self.task_sampling.order == TaskOrder::Weighted {
+            return Err("`tasks.endless` = true: no task is repeated, so `task_sampling.order` = \"weighted\" has no history to \
                         use: expected \"shuffled\""
                 .into());
         }

@@ -200,8 +200,8 @@ fn generated_tasks_exclude_other_sources() {
              \"pocket\" or \"desktop\"",
         ),
         (
-            &["tasks.endless=true", "sampling.order=\"weighted\""],
-            "`tasks.endless` = true: no task is repeated, so `sampling.order` = \"weighted\" has no history to use: \
+            &["tasks.endless=true", "task_sampling.order=\"weighted\""],
+            "`tasks.endless` = true: no task is repeated, so `task_sampling.order` = \"weighted\" has no history to use: \
              expected \"shuffled\"",
         ),
         (

@@ -4,7 +4,7 @@ use crate::golden::Golden;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Completion, Engine, EngineOptions, Request, Sampling, Screenshot};
 use arpo_image::ImageProcessor;
-use arpo_model::learner::{Episode, Learner, LearnerOptions, MicroBatch};
+use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use std::sync::Arc;
@@ -137,8 +137,8 @@ impl Script {
     pub(crate) fn scored(&self, learner: &Learner, episode: &SampledEpisode) -> Vec<f32> {
         let images = self.golden.image_inputs();
         let shown: Vec<usize> = (0..self.request(&episode.tokens, 0, 0).screenshots.len()).collect();
-        let episode = Episode { tokens: &episode.tokens, images: &shown, trained: &episode.trained };
-        let batch = MicroBatch { episodes: &[episode], images: &images };
+        let episode = SequenceInput { tokens: &episode.tokens, images: &shown, trained: &episode.trained };
+        let batch = MicroBatch { sequences: &[episode], images: &images };
         learner.scores(&batch).unwrap().logp.remove(0)
     }
 }

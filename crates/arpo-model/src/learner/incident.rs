@@ -86,7 +86,7 @@ fn tensors(evidence: &Evidence, written: usize) -> Vec<(String, SavedTensor)> {
     let integers = |values: Vec<i64>| SavedTensor::new(Tensor::from_slice(&values));
     let values = |values: &[f32]| SavedTensor::new(Tensor::from_slice(values));
     let mut tensors = Vec::new();
-    for (number, episode) in evidence.batch.episodes.iter().enumerate() {
+    for (number, episode) in evidence.batch.sequences.iter().enumerate() {
         let mut add = |name: &str, tensor| tensors.push((format!("episode.{number}.{name}"), tensor));
         add("tokens", integers(episode.tokens.iter().map(|&token| i64::from(token)).collect()));
         add("trained", integers(episode.trained.iter().map(|&flag| i64::from(flag)).collect()));

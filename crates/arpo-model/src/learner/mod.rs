@@ -59,7 +59,7 @@ impl ImageInput {
 
 /// One sequence of a micro-batch: an episode, or a slice of one.
 #[derive(Debug, Clone)]
-pub struct Episode<'a> {
+pub struct SequenceInput<'a> {
     /// The whole sequence.
     pub tokens: &'a [u32],
     /// Its images, by their indices in the micro-batch, in the order of their placeholders.
@@ -68,12 +68,12 @@ pub struct Episode<'a> {
     pub trained: &'a [bool],
 }
 
-/// Episodes computed together.
+/// Sequences computed together.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroBatch<'a> {
     /// Packed in this order.
-    pub episodes: &'a [Episode<'a>],
-    /// Each image once, however many episodes show it.
+    pub sequences: &'a [SequenceInput<'a>],
+    /// Each image once, however many sequences show it.
     pub images: &'a [ImageInput],
 }
 

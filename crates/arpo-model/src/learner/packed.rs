@@ -1,7 +1,7 @@
 //! A micro-batch as packed tensors: concatenated episodes, or, where they share prefixes, only the tokens that each
 //! adds to those before it.
 
-use super::{Episode, LearnerOptions, MicroBatch};
+use super::{LearnerOptions, MicroBatch, SequenceInput};
 use crate::ModelError;
 use crate::model::{Model, ModelInput};
 use crate::positions::{Grid, Positions};
@@ -60,7 +60,7 @@ impl Packed {
         let (mut text_rows, mut before_trained, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         let mut counts = Vec::new();
         let mut packed: Vec<PackedEpisode> = Vec::new();
-        for episode in batch.episodes {
+        for episode in batch.sequences {
             check(episode, batch.images.len())?;
             let grids: Vec<Grid> = episode.images.iter().map(|&image| batch.images[image].grid).collect();
             let mut new_positions = model.positions(&ModelInput { tokens: episode.tokens, grids: &grids })?;
@@ -156,7 +156,7 @@ fn shared_prefix(before: &[PackedEpisode], keys: &[u64]) -> Vec<i64> {
 /// Any token: nothing attends to it.
 const PADDING_TOKEN: i64 = 0;
 
-fn check(episode: &Episode, images: usize) -> Result<(), ModelError> {
+fn check(episode: &SequenceInput, images: usize) -> Result<(), ModelError> {
     let (tokens, trained) = (episode.tokens.len(), episode.trained.len());
     if tokens != trained {
         return Err(ModelError::Input(format!("a mask of {trained} for {tokens} tokens")));

@@ -20,7 +20,7 @@ pub struct Plan {
 
 impl Plan {
     pub(super) fn new(config: &ModelConfig, batch: &MicroBatch, kind: Kind, budget: u64) -> Self {
-        let tokens: usize = batch.episodes.iter().map(|episode| episode.tokens.len()).sum();
+        let tokens: usize = batch.sequences.iter().map(|episode| episode.tokens.len()).sum();
         let patches: Vec<usize> = batch.images.iter().map(|image| image.grid.patches()).collect();
         Self::for_sizes(config, tokens as u64, &patches, kind.elt_size_in_bytes() as u64, budget)
     }

@@ -5,7 +5,7 @@ use crate::learner::learner;
 use arpo_model::checkpoint::layout::Piece;
 use arpo_model::checkpoint::piece_of;
 use arpo_model::config;
-use arpo_model::learner::{Episode, MicroBatch};
+use arpo_model::learner::{MicroBatch, SequenceInput};
 use arpo_model::model::{Model, ModelInput};
 use arpo_model::vision::pixels;
 use serde_json::Value;
@@ -136,8 +136,8 @@ fn golden_gradients_of_the_learner() {
             let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
             let trained: Vec<bool> = mask.iter().map(|&flag| flag == 1).collect();
             let shown: Vec<usize> = (0..images.len()).collect();
-            let episode = Episode { tokens: &tokens, images: &shown, trained: &trained };
-            let batch = MicroBatch { episodes: &[episode], images: &images };
+            let episode = SequenceInput { tokens: &tokens, images: &shown, trained: &trained };
+            let batch = MicroBatch { sequences: &[episode], images: &images };
             let pass = learner.forward(batch).unwrap();
 
             let count = trained.iter().filter(|&&flag| flag).count();

@@ -5,7 +5,7 @@ use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::learner::adamw::{AdamW, Update};
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Episode, ImageInput, Learner, LearnerOptions, MicroBatch};
+use arpo_model::learner::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::model::{Model, ModelInput};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -70,9 +70,13 @@ impl Batch {
         batch
     }
 
-    fn episodes(&self) -> Vec<Episode<'_>> {
+    fn episodes(&self) -> Vec<SequenceInput<'_>> {
         (0..self.tokens.len())
-            .map(|i| Episode { tokens: &self.tokens[i], images: &self.shown[i], trained: &self.trained[i] })
+            .map(|i| SequenceInput {
+                tokens: &self.tokens[i],
+                images: &self.shown[i],
+                trained: &self.trained[i],
+            })
             .collect()
     }
 
@@ -106,7 +110,7 @@ fn assert_equal(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>
 
 fn whole(learner: &Learner, batch: &Batch) -> BTreeMap<String, Tensor> {
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
+    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     pass.backward(&batch.coefficients()).unwrap();
     gradients(learner)
 }
@@ -125,7 +129,7 @@ fn padding_changes_nothing() {
         };
         let [plain, padded] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
         let episodes = batch.episodes();
-        let whole_batch = MicroBatch { episodes: &episodes, images: &batch.images };
+        let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
         let [one, other] = [&plain, &padded].map(|learner| learner.scores(&whole_batch).unwrap());
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < 1e-5, "{a} and {b}");
@@ -160,7 +164,7 @@ fn shared_prefixes_change_nothing() {
         };
         let [plain, shared] = [false, true].map(|shares| with_options(&golden, options(shares), |_| true));
         let episodes = batch.episodes();
-        let whole_batch = MicroBatch { episodes: &episodes, images: &batch.images };
+        let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
         let [one, other] = [&plain, &shared].map(|learner| learner.scores(&whole_batch).unwrap());
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < 1e-5, "{a} and {b}");
@@ -175,13 +179,13 @@ fn packing_matches_single_episodes() {
         let batch = Batch::new(&golden);
         let together = learner(&golden, u64::MAX, |_| true);
         let episodes = batch.episodes();
-        let scores = together.scores(&MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
+        let scores = together.scores(&MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
         let packed = whole(&together, &batch);
 
         let apart = learner(&golden, u64::MAX, |_| true);
         for (number, (episode, coefficients)) in episodes.iter().zip(batch.coefficients()).enumerate() {
             let one = std::slice::from_ref(episode);
-            let pass = apart.forward(MicroBatch { episodes: one, images: &batch.images }).unwrap();
+            let pass = apart.forward(MicroBatch { sequences: one, images: &batch.images }).unwrap();
             for (alone, packed) in pass.scores().logp[0].iter().zip(&scores.logp[number]) {
                 assert!((alone - packed).abs() < 1e-5, "{alone} and {packed}");
             }
@@ -331,7 +335,7 @@ fn a_non_finite_gradient_changes_nothing() {
     let episodes = batch.episodes();
     let mut coefficients = batch.coefficients();
     coefficients[0][0] = f32::NAN;
-    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
+    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     pass.backward(&coefficients).unwrap();
     assert!(matches!(optimiser.update(learner.model().weights(), 1e-3), Update::Skipped { .. }));
     assert_eq!(optimiser.updates(), 0);
@@ -347,7 +351,7 @@ fn skipped_updates_are_counted_and_recorded() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
     let episodes = batch.episodes();
-    let whole = MicroBatch { episodes: &episodes, images: &batch.images };
+    let whole = MicroBatch { sequences: &episodes, images: &batch.images };
     let folder = std::env::temp_dir().join(format!("arpo-incidents-{}", std::process::id()));
     let learner = learner(golden, u64::MAX, |_| true);
     let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
@@ -415,8 +419,8 @@ fn invalid_batches_are_rejected() {
     let batch = Batch::new(golden);
     let learner = learner(golden, u64::MAX, |_| true);
     let rejected = |tokens: &[u32], images: &[usize], trained: &[bool]| {
-        let episode = Episode { tokens, images, trained };
-        learner.scores(&MicroBatch { episodes: &[episode], images: &batch.images }).unwrap_err().to_string()
+        let episode = SequenceInput { tokens, images, trained };
+        learner.scores(&MicroBatch { sequences: &[episode], images: &batch.images }).unwrap_err().to_string()
     };
     let (tokens, shown, trained) = (&batch.tokens[0][..], &batch.shown[0][..], &batch.trained[0][..]);
     let features = tokens.iter().filter(|&&token| token == learner.model().config().image_token).count();
@@ -439,7 +443,7 @@ fn invalid_batches_are_rejected() {
     assert!(rejected(&[1, 999_999], &[], &[false, true]).starts_with("token 999999 is not in"));
 
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { episodes: &episodes, images: &batch.images }).unwrap();
+    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     assert!(
         pass.backward(&[]).unwrap_err().to_string().starts_with("coefficients for [] tokens: expected [")
     );

@@ -1,7 +1,7 @@
 //! One desktop: its address, pausing, and removal when it is dropped.
 
 use super::address::Addresses;
-use super::engine::{QUICK, SLOW};
+use super::docker::{QUICK, SLOW};
 use super::error::ProviderError;
 use super::fleet::Slot;
 use super::hosted::Hosted;

@@ -3,7 +3,7 @@
 use super::address::{own_address, published_address};
 use super::body::{self, Link};
 use super::desktop::{ContainerGuard, Desktop};
-use super::engine::{Engine, QUICK, SLOW};
+use super::docker::{Engine, QUICK, SLOW};
 use super::error::ProviderError;
 use super::options::{Machine, Network, Options};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};

@@ -7,7 +7,7 @@
 mod address;
 mod body;
 mod desktop;
-mod engine;
+mod docker;
 mod error;
 mod fleet;
 mod hosted;
@@ -27,7 +27,7 @@ pub use snapshot::Snapshot;
 pub use spares::Spares;
 pub use strays::Strays;
 
-use engine::Engine;
+use docker::Engine;
 use fleet::Fleet;
 use hosted::Hosted;
 use std::sync::Arc;

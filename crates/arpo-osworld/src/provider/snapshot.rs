@@ -3,7 +3,7 @@
 //! Files only: processes are not saved, a desktop started from a snapshot restarts its applications.
 
 use super::desktop::Desktop;
-use super::engine::COMMIT;
+use super::docker::COMMIT;
 use super::error::ProviderError;
 use super::hosted::Hosted;
 use bollard::models::ContainerConfig;

@@ -1,6 +1,6 @@
 //! Leftovers of dead processes on the engine: found by their labels, checked by their owner, removed.
 
-use super::engine::{QUICK, SLOW};
+use super::docker::{QUICK, SLOW};
 use super::error::ProviderError;
 use super::hosted::Hosted;
 use super::owner::{OWNER_LABEL, Owner};

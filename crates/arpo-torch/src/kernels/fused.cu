@@ -214,7 +214,8 @@ struct AdamW {
 };
 
 // One AdamW update; the gradient is zeroed. Rounding is stochastic: the noise depends on the seed and the index only.
-// Every operation is rounded by itself, without fused multiply-add, so that the result is the plain version's to the bit.
+// Every operation is rounded by itself, without fused multiply-add, so that the result is the plain version's but for
+// a value in millions.
 template <typename Gradient>
 __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
                                              AdamW scalars, u64 seed) {

@@ -9,7 +9,7 @@ use crate::screens::Screens;
 use arpo_core::trajectory::{SliceView, Trajectory};
 use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
-use arpo_model::learner::{Episode, MicroBatch};
+use arpo_model::learner::{MicroBatch, SequenceInput};
 use std::sync::mpsc::sync_channel;
 use tch::Device;
 
@@ -54,12 +54,16 @@ impl MicroBatches {
                 }
                 let StagedBatch { spans, sequences, images } = batch?;
                 let on_device = images.on(device);
-                let episodes: Vec<Episode> = sequences
+                let episodes: Vec<SequenceInput> = sequences
                     .iter()
                     .enumerate()
-                    .map(|(at, (tokens, trained))| Episode { tokens, images: images.shown(at), trained })
+                    .map(|(at, (tokens, trained))| SequenceInput {
+                        tokens,
+                        images: images.shown(at),
+                        trained,
+                    })
                     .collect();
-                compute(&spans, MicroBatch { episodes: &episodes, images: &on_device })?;
+                compute(&spans, MicroBatch { sequences: &episodes, images: &on_device })?;
             }
             staging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(())

@@ -19,7 +19,7 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::tasks::Suite;
 use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{Episode, MicroBatch};
+use arpo_model::learner::{MicroBatch, SequenceInput};
 use image::RgbImage;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -163,14 +163,14 @@ pub fn update(
     let device = updater.learner().model().device();
     let images = batch.images.on(device);
     let trained: Vec<Vec<bool>> = batch.demonstrations.iter().map(|one| one.assembled.trained()).collect();
-    let episodes: Vec<Episode> = (0..trained.len())
-        .map(|at| Episode {
+    let episodes: Vec<SequenceInput> = (0..trained.len())
+        .map(|at| SequenceInput {
             tokens: &batch.demonstrations[at].assembled.tokens,
             images: batch.images.shown(at),
             trained: &trained[at],
         })
         .collect();
-    let micro_batch = MicroBatch { episodes: &episodes, images: &images };
+    let micro_batch = MicroBatch { sequences: &episodes, images: &images };
     let warm = ((number + 1) as f64 / options.warm_up.max(1) as f64).min(1.0);
     let report = updater.update(&[micro_batch], options.learning_rate * warm, |_, scores| {
         let count: usize = scores.logp.iter().map(Vec::len).sum();

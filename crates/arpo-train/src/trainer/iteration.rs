@@ -7,11 +7,11 @@ use super::state::IterationInProgress;
 use crate::TrainError;
 use crate::batch::{RolloutGroup, TrainingBatch, assemble};
 use crate::collect::{CollectReport, Collected};
-use crate::learn::{RunPosition, Updates, learn};
 use crate::memory::guarded;
 use crate::memory_plan::MemoryPlan;
 use crate::run::episodes;
 use crate::run::events::{Evaluation, IterationDone, Notice, RunEvent};
+use crate::updates::{RunPosition, Updates, learn};
 use arpo_core::replay::ReplayBuffer;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::faults::Fault;
@@ -177,7 +177,7 @@ impl Trainer<'_> {
             for episode in group.episodes {
                 let success = self.config.reward.is_success(episode.trajectory.score);
                 if tasks_repeat {
-                    self.state.sampler.record(&group.task, success, &self.config.sampling);
+                    self.state.sampler.record(&group.task, success, &self.config.task_sampling);
                     self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
                 }
                 self.screens.add(&episode.trajectory, &episode.screens);

@@ -3,9 +3,9 @@
 
 use crate::batch::{BatchReport, mean};
 use crate::collect::CollectReport;
-use crate::learn::LearnReport;
 use crate::memory::resident_mib;
 use crate::run::events::Evaluation;
+use crate::updates::LearnReport;
 use arpo_env::faults::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

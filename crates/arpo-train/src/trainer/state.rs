@@ -3,14 +3,14 @@
 use crate::TrainError;
 use crate::batch::{BatchReport, Sample};
 use crate::collect::CollectReport;
-use crate::learn::Updates;
 use crate::run::screens::ScreenStore;
 use crate::screens::Screens;
+use crate::updates::Updates;
 use arpo_core::effort::Effort;
 use arpo_core::replay::ReplayBuffer;
-use arpo_core::sampler::TaskSampler;
 use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
+use arpo_core::task_sampler::TaskSampler;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_env::faults::Fault;
 use serde::{Deserialize, Serialize};

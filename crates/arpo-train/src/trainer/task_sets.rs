@@ -132,7 +132,7 @@ impl TaskSets {
                 let numbers = visited(config.seed, visits).into_iter();
                 numbers.map(|number| TaskId::new(suite.generated_name(number))).collect()
             }
-            _ => state.sampler.next_batch(count, &config.sampling),
+            _ => state.sampler.next_batch(count, &config.task_sampling),
         }
     }
 

@@ -9,12 +9,12 @@ use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_suite::task_lists;
 use arpo_train::batch::{Sample, mini_batches};
-use arpo_train::learn::{LearnReport, RunPosition, Updates, learn};
 use arpo_train::learner::{Learner, LocalLearner, Scorer, SpanLoss, TrainedSpan};
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup::{self, Loaded};
+use arpo_train::updates::{LearnReport, RunPosition, Updates, learn};
 use std::sync::Arc;
 use tch::Tensor;
 

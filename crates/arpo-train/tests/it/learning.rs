@@ -10,7 +10,7 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
-use arpo_model::learner::{Episode, ImageInput, Learner, LearnerOptions, MicroBatch};
+use arpo_model::learner::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::model::Model;
 use arpo_model::vision::pixels;
 use arpo_tokenizer::train;
@@ -73,8 +73,8 @@ fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f
     let slice = episode.trajectory.views().next().unwrap();
     let tokens: Vec<u32> = slice.tokens.iter().map(|token| token.0).collect();
     let trained = episode.trajectory.action_mask(&slice);
-    let one = Episode { tokens: &tokens, images: &shown, trained: &trained };
-    learner.scores(&MicroBatch { episodes: &[one], images: &images }).unwrap().logp.remove(0)
+    let one = SequenceInput { tokens: &tokens, images: &shown, trained: &trained };
+    learner.scores(&MicroBatch { sequences: &[one], images: &images }).unwrap().logp.remove(0)
 }
 
 /// Episodes of an untrained model, in rounds on this many desktops; and a learner with its weights.

@@ -8,13 +8,13 @@ use arpo_model::learner::adamw::AdamW;
 use arpo_model::learner::step::Updater;
 use arpo_suite::task_lists;
 use arpo_train::batch::{RolloutGroup, assemble};
-use arpo_train::learn::{RunPosition, Updates, learn};
 use arpo_train::learner::LocalLearner;
 use arpo_train::policy::{RolloutPolicy, WeightUpdate};
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup::{self, Loaded};
+use arpo_train::updates::{RunPosition, Updates, learn};
 use std::sync::Arc;
 
 const ITERATIONS: u64 = 9;

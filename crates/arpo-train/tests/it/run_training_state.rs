@@ -2,8 +2,8 @@
 
 use crate::run_folder::Temporary;
 use arpo_core::config::OptimiserConfig;
-use arpo_core::sampler::TaskSampler;
 use arpo_core::task::TaskId;
+use arpo_core::task_sampler::TaskSampler;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config;
 use arpo_model::learner::adamw::AdamW;

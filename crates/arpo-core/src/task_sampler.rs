@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How tasks are sampled during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SamplingConfig {
+pub struct TaskSamplingConfig {
     /// The order of tasks.
     pub order: TaskOrder,
     /// Number of latest rollouts of a task that `order = "weighted"` uses.
@@ -30,7 +30,7 @@ pub struct SamplingConfig {
     pub solved_weight: f64,
 }
 
-impl Default for SamplingConfig {
+impl Default for TaskSamplingConfig {
     fn default() -> Self {
         Self { order: TaskOrder::Shuffled, window: 32, unsolved_weight: 0.25, solved_weight: 0.02 }
     }
@@ -72,7 +72,7 @@ impl TaskSampler {
     }
 
     /// The next `count` tasks, all different; fewer only if there are fewer tasks.
-    pub fn next_batch(&mut self, count: usize, config: &SamplingConfig) -> Vec<TaskId> {
+    pub fn next_batch(&mut self, count: usize, config: &TaskSamplingConfig) -> Vec<TaskId> {
         let count = count.min(self.tasks.len());
         let batch = match config.order {
             TaskOrder::Shuffled => self.next_of_pass(count),
@@ -83,7 +83,7 @@ impl TaskSampler {
     }
 
     /// Records the result of a rollout of a task.
-    pub fn record(&mut self, task: &TaskId, success: bool, config: &SamplingConfig) {
+    pub fn record(&mut self, task: &TaskId, success: bool, config: &TaskSamplingConfig) {
         let history = self.history.entry(task.clone()).or_default();
         history.push_back(success);
         while history.len() > config.window {
@@ -92,7 +92,7 @@ impl TaskSampler {
     }
 
     /// How often a task is sampled, relative to others, with `order = "weighted"`.
-    pub fn weight(&self, task: &TaskId, config: &SamplingConfig) -> f64 {
+    pub fn weight(&self, task: &TaskId, config: &TaskSamplingConfig) -> f64 {
         let (successes, rollouts) = self
             .history
             .get(task)
@@ -116,7 +116,7 @@ impl TaskSampler {
         batch
     }
 
-    fn sample_by_weight(&self, count: usize, config: &SamplingConfig) -> Vec<TaskId> {
+    fn sample_by_weight(&self, count: usize, config: &TaskSamplingConfig) -> Vec<TaskId> {
         let mut random = stream(self.seed, Purpose::Tasks, self.batches, 1);
         let mut rest: Vec<(&TaskId, f64)> =
             self.tasks.iter().map(|task| (task, self.weight(task, config))).collect();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_pass_holds_every_task_once() {
-        let config = SamplingConfig::default();
+        let config = TaskSamplingConfig::default();
         let mut sampler = sampler(12);
         for _ in 0..3 {
             let mut pass: Vec<TaskId> = (0..3).flat_map(|_| sampler.next_batch(4, &config)).collect();
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn batches_across_passes_have_no_task_twice_and_lose_none() {
-        let config = SamplingConfig::default();
+        let config = TaskSamplingConfig::default();
         let mut sampler = sampler(7);
         let mut counts = BTreeMap::<TaskId, usize>::new();
         for _ in 0..7 {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn more_than_there_is_gives_what_there_is() {
         for order in [TaskOrder::Shuffled, TaskOrder::Weighted] {
-            let config = SamplingConfig { order, ..SamplingConfig::default() };
+            let config = TaskSamplingConfig { order, ..TaskSamplingConfig::default() };
             assert_eq!(sampler(3).next_batch(10, &config).len(), 3);
             assert!(sampler(0).next_batch(10, &config).is_empty());
         }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn solved_tasks_are_skipped_while_others_are_left() {
-        let config = SamplingConfig {
+        let config = TaskSamplingConfig {
             order: TaskOrder::Weighted,
             window: 4,
             unsolved_weight: 0.25,
@@ -207,7 +207,8 @@ mod tests {
     /// With a weight above 0 a solved task is still sampled now and then, and its weight recovers when it fails again.
     #[test]
     fn a_regression_is_noticed() {
-        let config = SamplingConfig { order: TaskOrder::Weighted, window: 4, ..SamplingConfig::default() };
+        let config =
+            TaskSamplingConfig { order: TaskOrder::Weighted, window: 4, ..TaskSamplingConfig::default() };
         let mut sampler = sampler(6);
         let solved = TaskId::new("t2");
         (0..4).for_each(|_| sampler.record(&solved, true, &config));
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn a_sampler_resumed_from_json_continues_exactly() {
         for order in [TaskOrder::Shuffled, TaskOrder::Weighted] {
-            let config = SamplingConfig { order, ..SamplingConfig::default() };
+            let config = TaskSamplingConfig { order, ..TaskSamplingConfig::default() };
             let mut original = sampler(9);
             for round in 0..20 {
                 let json = serde_json::to_string(&original).unwrap();
