@@ -222,13 +222,11 @@ impl Client {
         if let Some(url) = known(&self.images.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(url);
         }
-        let encoded = match &screen.png {
-            Some(png) => base64::engine::general_purpose::STANDARD.encode(png),
-            None => {
-                let png = encode_png(&screen.image).map_err(|error| error.to_string())?;
-                base64::engine::general_purpose::STANDARD.encode(png)
-            }
+        let png = match &screen.png {
+            Some(png) => Arc::clone(png),
+            None => encode_png(&screen.image).map_err(|error| error.to_string())?.into(),
         };
+        let encoded = base64::engine::general_purpose::STANDARD.encode(png);
         let url: Arc<str> = format!("data:image/png;base64,{encoded}").into();
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         if images.len() >= KEPT_IMAGES {
@@ -374,7 +372,11 @@ mod tests {
             max_steps: 15,
         };
         let screen = screenshot(Arc::new(RgbImage::from_pixel(56, 28, image::Rgb([1, 2, 3]))));
-        let history = History { plan: Arc::new(plan), screens: vec![screen], responses: vec![] };
+        let history = History {
+            plan: Arc::new(plan),
+            screens: vec![EpisodeScreen { screenshot: screen, png: None }],
+            responses: vec![],
+        };
         GenerationRequest { id: RequestId(number), history }
     }
 
