@@ -10,7 +10,7 @@
 //! | rewards and advantages | [`reward`], [`advantage`] |
 //! | the losses, online and offline | [`loss`] |
 //! | the replay buffer | [`replay`] |
-//! | which tasks are trained on, how often, with how many rollouts and turns | [`selection`], [`sampler`], [`endless`], [`effort`] |
+//! | which tasks are trained on, how often, with how many rollouts and turns | [`selection`], [`task_sampler`], [`endless`], [`effort`] |
 //! | success rates and their intervals | [`statistics`] |
 //! | random streams | [`random`] |
 //! | the options of a run | [`config`] |

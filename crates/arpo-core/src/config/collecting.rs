@@ -29,7 +29,7 @@ pub struct CollectConfig {
     pub running: usize,
     /// Whether the learner updates while the next episodes are collected.
     pub mode: CollectMode,
-    /// In an overlapped run, how many versions old the sampling weights may be.
+    /// In an overlapped run, how many versions old the weights that sample may be.
     #[schemars(range(min = 1, max = 1000))]
     pub staleness: u64,
     /// How desktops and policy are synchronised.

@@ -100,7 +100,7 @@ fn eviction_and_preemption_change_nothing() {
         let unlimited = engine.counts().computed;
         // memory for one whole episode and a little more
         let text = script.golden().checkpoint().config.text;
-        let token_bytes = 2 * text.layers as i64 * text.kv_heads * text.head_width() * 4;
+        let token_bytes = 2 * text.layers as i64 * text.kv_heads * text.head_width * 4;
         let longest = plenty.iter().map(|episode| episode.tokens.len()).max().unwrap() + 40;
         let options = EngineOptions {
             cache_bytes: longest as u64 * token_bytes as u64,
@@ -249,7 +249,7 @@ fn a_failed_response_releases_its_pages() {
         let requests = || (0..3).map(|seed| script.request(&prompt, seed, 0)).collect::<Vec<_>>();
         // memory for the three requests and a little more: leaked pages would soon be missed
         let text = script.golden().checkpoint().config.text;
-        let token_bytes = 2 * text.layers as u64 * (text.kv_heads * text.head_width()) as u64 * 4;
+        let token_bytes = 2 * text.layers as u64 * (text.kv_heads * text.head_width) as u64 * 4;
         let tokens = prompt.len() as u64 + 6 * requests()[0].sampling.max_tokens as u64 + 64;
         let options = || EngineOptions { cache_bytes: tokens * token_bytes, ..script.options() };
         let expected = complete(&mut script.engine(options()), requests());

@@ -2,7 +2,7 @@
 //!
 //! They fuse what libtorch does in many passes over memory: [`fused`] is for training and prefill, [`paged`], [`row`]
 //! and [`sample`] are for decoding. Where they are unavailable (no GPU, no NVRTC, another type than bf16) callers use
-//! their plain versions, which are also the reference in tests.
+//! their plain versions, which are also the reference in tests (`arpo-model/tests/gpu`).
 
 mod compiler;
 pub mod fused;
