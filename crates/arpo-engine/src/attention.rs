@@ -147,7 +147,7 @@ fn plain(group: &[Span], cache: &KvCache, device: Device) -> Group {
     };
     let last: Vec<i64> =
         group.iter().flat_map(|span| span.past as i64..(span.past + span.new) as i64).collect();
-    let is_new = matches!(group, [span] if span.past == 0);
+    let is_new = matches!(group, [span] if span.past == 0 && span.new > 1);
     let mask = (!is_new).then(|| mask(&last, group.len(), tokens, cache, device));
     Group::Plain { pages, tokens, mask }
 }

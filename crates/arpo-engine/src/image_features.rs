@@ -28,7 +28,7 @@ impl FeatureCache {
         Self(Arc::new(Mutex::new(store)))
     }
 
-    /// An image's features `[features, hidden]`, if they are cached.
+    /// An image's features `[features, levels * hidden]`, if they are cached.
     pub fn get(&self, digest: &str) -> Option<Tensor> {
         self.lock().entries.get(digest).map(|entry| entry.features.shallow_clone())
     }
@@ -68,7 +68,7 @@ impl FeatureStore {
         self.processor.grid(screenshot.image.width(), screenshot.image.height())
     }
 
-    /// Features of images, `[features, hidden]` each, in their order. Missing ones are encoded as one batch.
+    /// Features of images, `[features, levels * hidden]` each, in their order. Missing ones are encoded as one batch.
     pub(crate) fn features(
         &mut self,
         model: &Model,

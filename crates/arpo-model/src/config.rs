@@ -304,6 +304,9 @@ impl ModelConfig {
             outside.is_none(),
             format!("block {} of the vision tower is named: it has {}", outside.unwrap_or(&0), vision.blocks),
         )?;
+        let repeated =
+            vision.deepstack.iter().enumerate().find(|&(at, one)| vision.deepstack[..at].contains(one));
+        rule(repeated.is_none(), "`deepstack_visual_indexes` names a block twice".into())?;
         let (levels, layers) = (vision.deepstack.len(), text.layers);
         rule(
             levels <= layers,

@@ -27,6 +27,8 @@ impl LayerNorm {
         let sum = |x: &Tensor| x.sum_dim_intlist([0i64].as_slice(), false, None::<Kind>);
         if self.weight.gradient.is_some() {
             self.weight.accumulate(&sum(&(&dy * &normed)));
+        }
+        if self.bias.gradient.is_some() {
             self.bias.accumulate(&sum(&dy));
         }
         let d_normed = dy * self.weight.value.to_kind(Kind::Float);

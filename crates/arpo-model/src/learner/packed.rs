@@ -140,8 +140,8 @@ impl Packed {
         levels.extend(gradient.deepstack.iter().map(Tensor::shallow_clone));
         let shown =
             if let [only] = levels.as_slice() { only.shallow_clone() } else { Tensor::cat(&levels, 1) };
-        let total = Tensor::zeros([self.features, shown.size()[1]], (shown.kind(), shown.device()));
-        total.index_add(0, &self.image_features, &shown)
+        let mut total = Tensor::zeros([self.features, shown.size()[1]], (shown.kind(), shown.device()));
+        total.index_add_(0, &self.image_features, &shown)
     }
 }
 

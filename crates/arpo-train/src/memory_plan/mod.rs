@@ -152,7 +152,11 @@ impl MemoryPlan {
         let working = working_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
         let row_bytes = model.text.vocabulary as u64 * LOGIT_BYTES;
         let mut learning = kept.clone();
-        learning.push(Allocation { name: "images", bytes: 2 * pixels });
+        // the levels of DeepStack, as the tower gives them and as the rows of images have them
+        let features = (shown * sizes.patches) as u64 / (model.vision.merge * model.vision.merge) as u64;
+        let levels = (model.vision.levels() as u64 - 1) * features * model.text.hidden as u64;
+        let images = 2 * pixels + 2 * levels * sizes.value_bytes;
+        learning.push(Allocation { name: "images", bytes: images });
         // moments are copied back one parameter at a time, when the working memory of the passes is free
         let copied_moments = if host { 2 * sizes.largest_parameter } else { 0 };
         learning.push(Allocation { name: "working memory", bytes: working.max(copied_moments) });
