@@ -21,6 +21,7 @@ use arpo_suite::{EnvironmentSource, SuiteError};
 use hub::{Hub, HubOptions};
 use placement::listen::Listen;
 use placement::local::Local;
+use placement::ray::Ray;
 use protocol::token;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -30,6 +31,10 @@ pub fn check(config: &Config) -> Result<(), SuiteError> {
     match config.cluster.placement().map_err(SuiteError::Configuration)? {
         Workers::None => Ok(()),
         Workers::Local(_) => Local::program_beside_this().map(drop),
+        Workers::Ray(head) => {
+            ray_listen_address(config, &head)?;
+            Ray::new(config, &head, String::new())?.check()
+        }
         Workers::Listen => token::check_address(listen_address(config)?, &token::from_environment())
             .map_err(SuiteError::Configuration),
     }
@@ -58,6 +63,15 @@ pub fn source(
             let hub = Hub::start(config, options, Box::new(local), Box::new(log))?;
             Ok(Arc::new(hub.stopped_by(stopped)))
         }
+        Workers::Ray(head) => {
+            let random = || token::random().map_err(|error| SuiteError::Service(error.to_string()));
+            let token = Some(token::from_environment()).filter(|token| !token.is_empty());
+            let token = token.map_or_else(random, Ok)?;
+            let ray = Ray::new(config, &head, token.clone())?;
+            let options = HubOptions::new(config, ray_listen_address(config, &head)?, token);
+            let hub = Hub::start(config, options, Box::new(ray), Box::new(log))?;
+            Ok(Arc::new(hub.stopped_by(stopped)))
+        }
         Workers::Listen => {
             let options = HubOptions::new(config, listen_address(config)?, token::from_environment());
             let hub = Hub::start(config, options, Box::new(Listen), Box::new(log))?;
@@ -66,8 +80,22 @@ pub fn source(
     }
 }
 
+/// Where to listen for workers that Ray starts: where its head sees this machine, unless another address is configured.
+fn ray_listen_address(config: &Config, head: &str) -> Result<SocketAddr, SuiteError> {
+    if config.cluster.listen.is_empty() {
+        return Ok(SocketAddr::new(placement::ray::route_to(head)?, 0));
+    }
+    listen_address(config)
+}
+
+/// Where to listen for workers that somebody else starts, if nothing is configured.
+const LISTEN: &str = "127.0.0.1:7700";
+
 fn listen_address(config: &Config) -> Result<SocketAddr, SuiteError> {
-    let text = &config.cluster.listen;
+    let text = match config.cluster.listen.as_str() {
+        "" => LISTEN,
+        text => text,
+    };
     let wrong = |problem: String| {
         SuiteError::Configuration(format!(
             "`cluster.listen` = {text:?}: {problem}; expected an address of this machine, such as \"0.0.0.0:7700\""

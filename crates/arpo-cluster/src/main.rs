@@ -25,6 +25,12 @@ struct Arguments {
     /// How long desktops outlive a lost connection [default: `cluster.grace_seconds` of the trainer]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     grace: Option<Duration>,
+    /// End with the first run: when it is over, or when its trainer is away for longer than the grace time
+    #[arg(long)]
+    one_run: bool,
+    /// The name of this host in the trainer's messages [default: the name of the machine]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
     /// End when the standard input ends, and so with the process that started this one
     #[arg(long, hide = true)]
     until_input_ends: bool,
@@ -63,7 +69,14 @@ fn run(arguments: Arguments) -> Result<(), String> {
     if arguments.until_input_ends {
         stop.when_closed(io::stdin()).map_err(text)?;
     }
-    Worker::new(options, stop, log).and_then(|worker| worker.run()).map_err(text)
+    let mut worker = Worker::new(options, stop, log).map_err(text)?;
+    if arguments.one_run {
+        worker = worker.for_one_run();
+    }
+    if let Some(host) = arguments.host {
+        worker = worker.on_host(host);
+    }
+    worker.run().map_err(text)
 }
 
 fn text(error: impl Display) -> String {

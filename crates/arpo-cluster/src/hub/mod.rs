@@ -168,6 +168,11 @@ impl Shared {
 pub struct HubHandle(Arc<Shared>);
 
 impl HubHandle {
+    /// Tells the user.
+    pub fn log(&self, line: &str) {
+        self.0.log(line);
+    }
+
     /// Gives up the workers of a process of this machine that has ended: nobody will connect under their names again.
     pub fn process_ended(&self, process: u32) {
         let hosts = self.0.registry().process_ended(&crate::worker::host_name(), process, Instant::now());

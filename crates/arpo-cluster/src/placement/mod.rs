@@ -1,7 +1,8 @@
-//! How workers come to a run: as child processes, or started by somebody else.
+//! How workers come to a run: as child processes, as jobs of a Ray cluster, or started by somebody else.
 
 pub mod listen;
 pub mod local;
+pub mod ray;
 
 use crate::hub::HubHandle;
 use arpo_suite::SuiteError;

@@ -28,6 +28,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
+/// A worker for one run waits so long for it to begin.
+const ALONE: Duration = Duration::from_mins(1);
+
 /// Time to remove desktops in.
 const TEAR_DOWN: Duration = Duration::from_secs(20);
 
@@ -55,6 +58,18 @@ pub enum WorkerError {
         /// Why.
         reason: String,
     },
+    /// No trainer answers, and it was to wait for one run only.
+    #[error(
+        "no trainer at {address} for {seconds} s: expected its address, as this host reaches it: {problem}"
+    )]
+    Alone {
+        /// Where it should be.
+        address: String,
+        /// How long.
+        seconds: u64,
+        /// What happened last.
+        problem: String,
+    },
     /// It has no name of its own.
     #[error("no random name: {0}")]
     Name(#[source] io::Error),
@@ -67,6 +82,8 @@ type Build = dyn Fn(&Welcome) -> Result<Arc<dyn EnvironmentSource>, SuiteError> 
 pub struct Worker {
     options: WorkerOptions,
     name: String,
+    host: String,
+    one_run: bool,
     stop: Stop,
     build: Box<Build>,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -97,7 +114,15 @@ impl Worker {
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self, WorkerError> {
         let name = crate::protocol::token::random().map_err(WorkerError::Name)?;
-        Ok(Self { options, name, stop, build: Box::new(source), log: Box::new(log) })
+        Ok(Self {
+            options,
+            name,
+            host: host_name(),
+            one_run: false,
+            stop,
+            build: Box::new(source),
+            log: Box::new(log),
+        })
     }
 
     /// With desktops of another source than the configuration's.
@@ -107,6 +132,18 @@ impl Worker {
         build: impl Fn(&Welcome) -> Result<Arc<dyn EnvironmentSource>, SuiteError> + Send + Sync + 'static,
     ) -> Self {
         Self { build: Box::new(build), ..self }
+    }
+
+    /// Ends with the first run: when it is over, when its trainer is gone, or when none answers.
+    #[must_use]
+    pub fn for_one_run(self) -> Self {
+        Self { one_run: true, ..self }
+    }
+
+    /// Under another name of its host.
+    #[must_use]
+    pub fn on_host(self, host: String) -> Self {
+        Self { host, ..self }
     }
 
     /// Serves trainers until it is stopped.
@@ -130,6 +167,9 @@ impl Worker {
                 Ok(Ended::Over(reason)) => {
                     (self.log)(&format!("the run is over: {reason}"));
                     close(session.take());
+                    if self.one_run {
+                        return Ok(());
+                    }
                     lost_since = Instant::now();
                 }
                 Ok(Ended::Lost(problem)) if !self.stop.requested() => {
@@ -144,11 +184,18 @@ impl Worker {
                     if !std::mem::replace(&mut waiting, true) {
                         (self.log)(&format!("waiting for a trainer at {address}: {problem}"));
                     }
+                    if self.one_run && session.is_none() && lost_since.elapsed() > ALONE {
+                        let (address, seconds) = (address.clone(), ALONE.as_secs());
+                        return Err(WorkerError::Alone { address, seconds, problem: problem.to_string() });
+                    }
                 }
             }
             if let Some(stale) = session.take_if(|session| lost_since.elapsed() > session.grace) {
                 (self.log)("the trainer did not come back in time: its desktops are removed");
                 stale.seats.close_all(TEAR_DOWN);
+                if self.one_run {
+                    return Ok(());
+                }
             }
             self.stop.sleep(rest);
             rest = (rest * 2).min(LONGEST_REST);
@@ -176,7 +223,7 @@ impl Worker {
             program: env!("CARGO_PKG_VERSION").into(),
             token: self.options.token.clone(),
             worker: self.name.clone(),
-            host: host_name(),
+            host: self.host.clone(),
             process: std::process::id(),
             desktops: self.options.desktops,
         };

@@ -1,0 +1,156 @@
+#!/bin/sh
+# A short training on a real Ray cluster of two nodes on this machine, over loopback. While it runs, a worker is killed, then
+# a whole node, which then joins again. Usage: tests/ray/run.sh FOLDER ARPO, with a folder for Ray (about 400 MB, kept for the
+# next time) and the program arpo with arpo-worker beside it. `./x test --ray` does that. Every wait has an end.
+#
+# Everything that is started here inherits a variable with the test's own mark, and is found and ended by that: `ray stop`
+# would end every Ray of this machine.
+set -eu
+
+folder=$1
+program=$2
+mkdir -p "$folder"
+folder=$(CDPATH='' cd -- "$folder" && pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+ray=$folder/venv/bin/ray
+port=${ARPO_RAY_PORT:-6399}
+dashboard=${ARPO_RAY_DASHBOARD:-8265}
+
+if [ ! -x "$ray" ]; then
+    if ! { python3 -m venv "$folder/venv" &&
+        timeout 600 "$folder/venv/bin/pip" install --quiet "ray[default]==2.60.0"; } >"$folder/pip.log" 2>&1; then
+        rm -rf "$folder/venv"
+        printf 'skipped: Ray cannot be installed here: %s\n' "$(tail -n 1 "$folder/pip.log")"
+        exit 0
+    fi
+fi
+
+mark=arpo-ray-test-$$
+work=$folder/work
+rm -rf "$work"
+mkdir -p "$work"
+# sockets of Ray have paths of at most 107 bytes
+sockets=$(mktemp -d /tmp/arpo-ray.XXXXXX)
+
+# The ids of this test's processes of a node ("" for all) whose command line contains a text.
+ours() {
+    python3 "$here/processes.py" "$mark" "$1" "$2"
+}
+
+end_ours() {
+    for process in $(ours "$1" ""); do
+        kill -"$2" "$process" 2>/dev/null || true
+    done
+}
+
+clean_up() {
+    trap - EXIT INT TERM
+    end_ours "" TERM
+    for _ in $(seq 50); do
+        [ -n "$(ours "" "")" ] || break
+        sleep 0.2
+    done
+    end_ours "" KILL
+    rm -rf "$sockets"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+    printf 'ray: %s\n' "$1" >&2
+    printf '%s\n' "--- what the training said:" >&2
+    tail -n 30 "$work/train.log" >&2 2>/dev/null || true
+    exit 1
+}
+
+# Waits for a command to succeed: seconds, what for, the command.
+wait_for() {
+    seconds=$1 what=$2
+    shift 2
+    deadline=$(($(date +%s) + seconds))
+    until "$@"; do
+        [ "$(date +%s)" -lt "$deadline" ] || fail "$what did not happen within $seconds s"
+        sleep 0.5
+    done
+}
+
+export RAY_DISABLE_IMPORT_WARNING=1 RAY_USAGE_STATS_ENABLED=0
+unset RAY_AUTH_MODE
+
+start_head() {
+    ARPO_RAY_TEST="$mark:head" timeout 90 "$ray" start --head --node-ip-address=127.0.0.1 --port="$port" \
+        --dashboard-port="$dashboard" --temp-dir="$sockets" --num-cpus=1 --object-store-memory=100000000 \
+        --resources='{"docker:127.0.0.2": 4}' --disable-usage-stats >"$work/head.log" 2>&1 </dev/null ||
+        fail "the head did not start: $(tail -n 1 "$work/head.log")"
+}
+
+start_second() {
+    ARPO_RAY_TEST="$mark:second" timeout 90 "$ray" start --address="127.0.0.1:$port" --node-ip-address=127.0.0.1 \
+        --dashboard-agent-listen-port=52366 --num-cpus=1 --object-store-memory=100000000 \
+        --resources='{"docker:127.0.0.3": 4}' --disable-usage-stats >>"$work/second.log" 2>&1 </dev/null ||
+        fail "the second node did not start: $(tail -n 1 "$work/second.log")"
+}
+
+iterations() {
+    { grep -c '"collect/episodes"' "$work/run/metrics.jsonl" 2>/dev/null || true; } | head -n 1
+}
+
+has_done() {
+    count=$(iterations)
+    [ "${count:-0}" -ge "$1" ] || ! kill -0 "$trainer" 2>/dev/null
+}
+
+worker_of() {
+    [ -n "$(ours "$1" arpo-worker)" ]
+}
+
+has_said() {
+    grep -q "$1" "$work/train.log"
+}
+
+total=30
+began=$(date +%s)
+printf 'Ray with two nodes ...\n'
+start_head
+start_second
+
+printf 'a training of %s iterations, 8 desktops on two hosts ...\n' "$total"
+# calls take half a second longer than they would: so the faults fall into the run
+OMP_NUM_THREADS=1 "$program" train --out "$work/run" --cluster "ray://127.0.0.1:$dashboard" --set "iterations=$total" \
+    --set tasks.count=4 --set collect.tasks=2 --set collect.group_size=4 --set collect.desktops=8 --set collect.max_steps=4 \
+    --set evaluation.every=0 --set checkpoints.episodes_every=1 --set cluster.grace_seconds=4 \
+    --set faults.slow=1 --set faults.slow_seconds=0.5 >"$work/train.log" 2>&1 </dev/null &
+trainer=$!
+wait_for 120 "a worker on each node" sh -c "test -e '$work/run' || ! kill -0 $trainer"
+wait_for 120 "an iteration" has_done 2
+worker_of head && worker_of second || fail "not a worker on each node"
+
+printf 'kill a worker\n'
+before=$(ours second arpo-worker)
+for process in $before; do kill -KILL "$process" 2>/dev/null || true; done
+wait_for 60 "a new job for the killed worker" has_said "worker on 127.0.0.3 has ended"
+wait_for 60 "a new worker" worker_of second
+wait_for 120 "further iterations" has_done 8
+
+printf 'kill a node: its raylet\n'
+raylet=$(ours second raylet/raylet)
+[ -n "$raylet" ] || fail "no raylet of the second node"
+for process in $raylet; do kill -KILL "$process" 2>/dev/null || true; done
+wait_for 90 "the notice of the lost node" has_said "127.0.0.3 has left the Ray cluster"
+end_ours second KILL
+
+printf 'start the node again\n'
+start_second
+wait_for 90 "the notice of the new node" has_said "127.0.0.3 has joined the Ray cluster again"
+wait_for 90 "a worker on the new node" worker_of second
+
+deadline=$(($(date +%s) + 300))
+while kill -0 "$trainer" 2>/dev/null; do
+    [ "$(date +%s)" -lt "$deadline" ] || fail "the training did not end"
+    sleep 0.5
+done
+wait "$trainer" || fail "the training failed with $?"
+
+[ -z "$(ours "" arpo-worker)" ] || fail "worker processes are left: $(ours "" arpo-worker)"
+python3 "$here/check.py" "$work/run" "$total" "127.0.0.1:$dashboard" || fail "the run is not as it should be"
+printf 'all of it took %s s\n' "$(($(date +%s) - began))"
