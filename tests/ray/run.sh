@@ -26,6 +26,7 @@ if [ ! -x "$ray" ]; then
 fi
 
 mark=arpo-ray-test-$$
+trainer=
 work=$folder/work
 rm -rf "$work"
 mkdir -p "$work"
@@ -45,6 +46,7 @@ end_ours() {
 
 clean_up() {
     trap - EXIT INT TERM
+    [ -z "$trainer" ] || kill -TERM "$trainer" 2>/dev/null || true
     end_ours "" TERM
     for _ in $(seq 50); do
         [ -n "$(ours "" "")" ] || break

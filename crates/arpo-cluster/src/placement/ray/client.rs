@@ -237,6 +237,7 @@ impl Client {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Body<'a> {
     None,
     Json(&'a Value),
