@@ -3,7 +3,7 @@
 //! Ray never restarts a job and forgets none of their names, so each attempt has a name of its own. A job whose state
 //! cannot be read is taken to be as it was: while Ray's head is away, workers go on without it.
 
-use super::client::{Client, JobInfo, RayError, Status, Submission};
+use super::client::{Client, JobInfo, RayError, Status, Submission, last_line};
 use super::hosts;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -197,8 +197,11 @@ impl Supervisor {
                 let settled = now.saturating_duration_since(job.since) >= self.pace.settled;
                 // a node that is gone has no answer, and lets one wait for it
                 let line = if host.offer.is_some() { self.client.last_line(&job.id) } else { String::new() };
-                let said = if line.is_empty() { message.unwrap_or_default() } else { line };
-                self.ended(name, host, now, settled, format!("{status:?}, {said}"));
+                let said = match (line.as_str(), message) {
+                    ("", message) => last_line(&message.unwrap_or_default()),
+                    (line, _) => format!("its last line: {line}"),
+                };
+                self.ended(name, host, now, settled, format!("{status:?}; {said}"));
                 let _ = self.client.delete(&job.id);
             }
             Ok(JobInfo { status, .. }) => {
