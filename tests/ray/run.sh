@@ -152,6 +152,7 @@ while kill -0 "$trainer" 2>/dev/null; do
     sleep 0.5
 done
 wait "$trainer" || fail "the training failed with $?"
+trainer=
 
 [ -z "$(ours "" arpo-worker)" ] || fail "worker processes are left: $(ours "" arpo-worker)"
 python3 "$here/check.py" "$work/run" "$total" "127.0.0.1:$dashboard" || fail "the run is not as it should be"
