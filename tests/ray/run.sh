@@ -26,6 +26,7 @@ if [ ! -x "$ray" ]; then
 fi
 
 mark=arpo-ray-test-$$
+trainer=
 work=$folder/work
 rm -rf "$work"
 mkdir -p "$work"
@@ -45,6 +46,7 @@ end_ours() {
 
 clean_up() {
     trap - EXIT INT TERM
+    [ -z "$trainer" ] || kill -TERM "$trainer" 2>/dev/null || true
     end_ours "" TERM
     for _ in $(seq 50); do
         [ -n "$(ours "" "")" ] || break
@@ -150,6 +152,7 @@ while kill -0 "$trainer" 2>/dev/null; do
     sleep 0.5
 done
 wait "$trainer" || fail "the training failed with $?"
+trainer=
 
 [ -z "$(ours "" arpo-worker)" ] || fail "worker processes are left: $(ours "" arpo-worker)"
 python3 "$here/check.py" "$work/run" "$total" "127.0.0.1:$dashboard" || fail "the run is not as it should be"

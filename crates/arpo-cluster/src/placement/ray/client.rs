@@ -162,7 +162,8 @@ impl Client {
     /// The last line that a job wrote; empty if there is none, or if its node cannot say.
     pub fn last_line(&self, id: &str) -> String {
         let answer = self.json("GET", &format!("/api/jobs/{id}/logs"), None);
-        answer.map(|answer| last_line(answer["logs"].as_str().unwrap_or_default())).unwrap_or_default()
+        let logs = answer.map(|answer| answer["logs"].as_str().unwrap_or_default().trim().to_owned());
+        logs.ok().filter(|logs| !logs.is_empty()).map(|logs| last_line(&logs)).unwrap_or_default()
     }
 
     /// Asks a job to stop; it may take a while.
@@ -237,6 +238,7 @@ impl Client {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Body<'a> {
     None,
     Json(&'a Value),
@@ -244,7 +246,7 @@ enum Body<'a> {
 }
 
 /// The last line that says anything.
-fn last_line(text: &str) -> String {
+pub(super) fn last_line(text: &str) -> String {
     let said = |line: &&str| line.chars().any(char::is_alphanumeric);
     shortened(text.lines().rev().map(str::trim).find(said).unwrap_or("nothing"))
 }

@@ -3,7 +3,7 @@
 //! Ray never restarts a job and forgets none of their names, so each attempt has a name of its own. A job whose state
 //! cannot be read is taken to be as it was: while Ray's head is away, workers go on without it.
 
-use super::client::{Client, JobInfo, RayError, Status, Submission};
+use super::client::{Client, JobInfo, RayError, Status, Submission, last_line};
 use super::hosts;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -77,8 +77,10 @@ struct Host {
     offer: Option<usize>,
     job: Option<Job>,
     submissions: u32,
-    /// Jobs that ended before they settled, in a row.
+    /// Jobs that ended before they settled, or could not be submitted, in a row.
     failures: u32,
+    /// Of these, those that ended.
+    crashes: u32,
     /// When the last one ended, and why.
     ended: Option<(Instant, String)>,
 }
@@ -121,7 +123,7 @@ impl Supervisor {
 
     /// Why no worker will ever come, if that is known.
     pub(super) fn problem(&self) -> Option<String> {
-        let hopeless = |host: &Host| host.job.is_none() && host.failures >= HOPELESS;
+        let hopeless = |host: &Host| host.job.is_none() && host.crashes >= HOPELESS;
         let (name, host) = self.hosts.iter().next()?;
         let (_, why) = host.ended.as_ref()?;
         self.hosts
@@ -140,7 +142,7 @@ impl Supervisor {
                 ));
             } else if host.offer.is_none() && offer.is_some() {
                 (self.log)(&format!("{name} has joined the Ray cluster again"));
-                (host.failures, host.ended) = (0, None);
+                (host.failures, host.crashes, host.ended) = (0, 0, None);
             }
             host.offer = offer;
         }
@@ -150,7 +152,7 @@ impl Supervisor {
         let others = others.map(|(name, offer)| (name.clone(), *offer)).collect();
         for (name, share) in hosts::shares(&others, self.plan.desktops.saturating_sub(used)) {
             let offer = offers.get(&name).copied();
-            let host = Host { share, offer, job: None, submissions: 0, failures: 0, ended: None };
+            let host = Host { share, offer, job: None, submissions: 0, failures: 0, crashes: 0, ended: None };
             self.hosts.insert(name, host);
         }
     }
@@ -180,7 +182,11 @@ impl Supervisor {
             Ok(()) | Err(RayError::Unreachable { .. }) => {
                 host.job = Some(Job { id, since: now, status: Status::Pending, reported: false });
             }
-            Err(error) => self.ended(name, host, now, false, error.to_string()),
+            // as right after the start of a node, when it takes no jobs yet: not the worker's fault
+            Err(error) => {
+                host.failures += 1;
+                self.rests(name, host, now, "could not be placed", error.to_string());
+            }
         }
     }
 
@@ -191,8 +197,11 @@ impl Supervisor {
                 let settled = now.saturating_duration_since(job.since) >= self.pace.settled;
                 // a node that is gone has no answer, and lets one wait for it
                 let line = if host.offer.is_some() { self.client.last_line(&job.id) } else { String::new() };
-                let said = if line.is_empty() { message.unwrap_or_default() } else { line };
-                self.ended(name, host, now, settled, format!("{status:?}, {said}"));
+                let said = match (line.as_str(), message) {
+                    ("", message) => last_line(&message.unwrap_or_default()),
+                    (line, _) => format!("its last line: {line}"),
+                };
+                self.ended(name, host, now, settled, format!("{status:?}; {said}"));
                 let _ = self.client.delete(&job.id);
             }
             Ok(JobInfo { status, .. }) => {
@@ -215,12 +224,16 @@ impl Supervisor {
     }
 
     fn ended(&self, name: &str, host: &mut Host, now: Instant, settled: bool, why: String) {
-        host.failures = if settled { 1 } else { host.failures + 1 };
+        (host.failures, host.crashes) = if settled { (1, 1) } else { (host.failures + 1, host.crashes + 1) };
+        self.rests(name, host, now, "has ended", why);
+    }
+
+    fn rests(&self, name: &str, host: &mut Host, now: Instant, what: &str, why: String) {
         let when = match host.offer {
             Some(_) => format!("in {:.0?}", self.rest(host.failures)),
             None => "when its node is back".into(),
         };
-        (self.log)(&format!("the worker on {name} has ended ({why}); it is placed again {when}"));
+        (self.log)(&format!("the worker on {name} {what} ({why}); it is placed again {when}"));
         host.ended = Some((now, why));
     }
 
