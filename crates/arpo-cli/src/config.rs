@@ -24,7 +24,7 @@ pub(crate) struct Layers {
     /// Then set a single key, such as seed=7; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the desktops are: local:4 for four worker processes on this machine, ray://HEAD:8265 for the hosts of a Ray
+    /// Where the desktops are: `local:4` for four worker processes on this machine, `ray://HEAD:8265` for the hosts of a Ray
     /// cluster, listen for workers that connect to `cluster.listen`; the same as --set cluster.workers=...
     #[arg(long, value_name = "WORKERS")]
     cluster: Option<String>,

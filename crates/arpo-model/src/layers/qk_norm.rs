@@ -36,7 +36,7 @@ impl QkNorm {
     }
 
     fn split(&self, qkv: &Tensor) -> [Tensor; 3] {
-        qkv.split_with_sizes(&self.widths, 1).try_into().expect("queries, keys and values")
+        qkv.split_with_sizes(self.widths, 1).try_into().expect("queries, keys and values")
     }
 }
 

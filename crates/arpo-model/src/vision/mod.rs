@@ -178,7 +178,7 @@ impl VisionTower {
             if let Some(merger) = self.deepstack_merger(index) {
                 let (saved, level) = (deepstack.pop(), levels.pop());
                 let (saved, level) = saved.zip(level).expect("one for each block of DeepStack");
-                gradient = gradient + merger.backward(saved, &level);
+                gradient += merger.backward(saved, &level);
             }
             gradient = block.backward(saved, &gradient, self.context(index, &layout));
         }
@@ -201,7 +201,7 @@ impl VisionTower {
         let bias = self.patch_bias.as_ref().map(|bias| &bias.value);
         let mut x = pixels.to_kind(self.patch.value.kind()).linear(&weight, bias);
         if let (Some(positions), Some(neighbours)) = (&self.positions, &layout.neighbours) {
-            x = x + positions.forward(neighbours);
+            x += positions.forward(neighbours);
         }
         layout.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.apply(&x))
     }

@@ -9,6 +9,7 @@ use arpo_torch::runtime;
 use tch::{Device, Kind, Tensor};
 
 /// The first GPU and its kernels, all of them; `None`, with a message, without a GPU.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn gpu() -> Option<(Device, Kernels)> {
     runtime::start().unwrap_or_else(|error| panic!("{error}"));
     if runtime::usable_cuda_devices() == 0 {

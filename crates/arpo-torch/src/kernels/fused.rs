@@ -88,7 +88,7 @@ pub struct Fused<'a> {
 
 impl Fused<'_> {
     /// x / rms(x) * w by rows; `None` if rows are too wide.
-    pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Option<Tensor> {
+    pub fn rms_norm(self, x: &Tensor, weight: &Tensor, epsilon: f64) -> Option<Tensor> {
         let x = x.contiguous();
         let (rows, width) = rows_and_width(&x);
         let block = NormBlock::new(width)?;
@@ -111,7 +111,7 @@ impl Fused<'_> {
 
     /// residual + dL/dx, and dL/dw in f32, from dL/dy; `None` if rows are too wide.
     pub fn rms_norm_backward(
-        &self,
+        self,
         x: &Tensor,
         weight: &Tensor,
         dy: &Tensor,
@@ -148,7 +148,7 @@ impl Fused<'_> {
     /// Splits a fused qkv projection into queries, keys and values `[tokens, heads, width]`, RoPE applied to the first
     /// two. Cosines and sines are `[tokens, width / 2]` in f32; a head's width is a multiple of 16.
     pub fn rotary_split(
-        &self,
+        self,
         qkv: &Tensor,
         cosine: &Tensor,
         sine: &Tensor,
@@ -180,7 +180,7 @@ impl Fused<'_> {
 
     /// The gradient of the qkv projection from those of queries, keys and values:
     /// `[tokens, (heads + 2 kv_heads) * width]`.
-    pub fn rotary_join(&self, gradients: &[Tensor; 3], cosine: &Tensor, sine: &Tensor) -> Tensor {
+    pub fn rotary_join(self, gradients: &[Tensor; 3], cosine: &Tensor, sine: &Tensor) -> Tensor {
         let [dq, dk, dv] = gradients.each_ref().map(Tensor::contiguous);
         let (tokens, heads, width, kv_heads) = (dq.size()[0], dq.size()[1], dq.size()[2], dk.size()[1]);
         for gradient in [&dk, &dv] {
@@ -206,7 +206,7 @@ impl Fused<'_> {
     }
 
     /// silu(gate) * up, with a bias on both.
-    pub fn swiglu(&self, gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    pub fn swiglu(self, gate_up: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let (rows, double) = rows_and_width(gate_up);
         expect_bias(bias, double);
         let h = Tensor::empty([rows, double / 2], (gate_up.kind(), gate_up.device()));
@@ -224,7 +224,7 @@ impl Fused<'_> {
     }
 
     /// Recomputes silu(gate) * up, and returns the gradients of gate and up too.
-    pub fn swiglu_backward(&self, gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
+    pub fn swiglu_backward(self, gate_up: &Tensor, bias: Option<&Tensor>, dh: &Tensor) -> (Tensor, Tensor) {
         let (rows, double) = rows_and_width(gate_up);
         expect_bias(bias, double);
         expect("the gradient of a SwiGLU", dh, Kind::BFloat16, rows * double / 2);
@@ -248,7 +248,7 @@ impl Fused<'_> {
     /// One AdamW update with stochastic rounding, in place; the gradient is zeroed. The number of values is a multiple
     /// of 8.
     pub fn adamw(
-        &self,
+        self,
         value: &Tensor,
         gradient: &Tensor,
         moments: &[Tensor; 2],

@@ -97,7 +97,7 @@ impl Paged<'_> {
     /// written into their pages. Cosines and sines are `[tokens, width / 2]` in f32. `None`, and nothing written, where the
     /// kernel cannot be used.
     pub fn rotary_into_pages(
-        &self,
+        self,
         qkv: &Tensor,
         cosine: &Tensor,
         sine: &Tensor,
@@ -138,14 +138,14 @@ impl Paged<'_> {
     }
 
     /// Whether [`Paged::attention`] supports these numbers of heads, a head's width, and a page's tokens.
-    pub fn attends(&self, heads: i64, kv_heads: i64, width: i64, page_tokens: usize) -> bool {
+    pub fn attends(self, heads: i64, kv_heads: i64, width: i64, page_tokens: usize) -> bool {
         width == WIDTH && heads / kv_heads <= MAX_GROUP && page_tokens.is_multiple_of(TILE)
     }
 
     /// Attention of q `[sequences, heads, 128]` over a layer's pages `[pages, kv heads, tokens, 128]`:
     /// `[sequences, heads * 128]`. `None` where the kernel cannot be used.
     pub fn attention(
-        &self,
+        self,
         q: &Tensor,
         keys: &Tensor,
         values: &Tensor,
@@ -204,7 +204,7 @@ impl Paged<'_> {
 
     /// The contents of pages i64 `[pages]` of a layer, keys and values each `[1, kv heads, tokens, width]`. `None` where
     /// the kernel cannot be used.
-    pub fn gather(&self, keys: &Tensor, values: &Tensor, pages: &Tensor) -> Option<[Tensor; 2]> {
+    pub fn gather(self, keys: &Tensor, values: &Tensor, pages: &Tensor) -> Option<[Tensor; 2]> {
         let (count, kv_heads, page_tokens, width) =
             (pages.size()[0], keys.size()[1], keys.size()[2], keys.size()[3]);
         if width % VECTOR != 0 {
@@ -235,7 +235,7 @@ impl Paged<'_> {
     /// Merges both results, `[1, heads, queries, width]`, a token's heads contiguous in memory. `None` where the kernel
     /// cannot be used.
     pub(crate) fn merge_attention_states(
-        &self,
+        self,
         SplitAttention { prefix, suffix, prefix_lse, suffix_lse }: &SplitAttention,
     ) -> Option<Tensor> {
         let size = suffix.size();

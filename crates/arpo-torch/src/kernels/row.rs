@@ -30,7 +30,7 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// x Wᵀ, plus `addend` (a bias or a residual) if given, for x `[1, width]` and W `[rows, width]`. `None` where x has
     /// several rows, or the kernel cannot be used.
-    pub fn matmul(&self, x: &Tensor, weight: &Tensor, addend: Option<&Tensor>) -> Option<Tensor> {
+    pub fn matmul(self, x: &Tensor, weight: &Tensor, addend: Option<&Tensor>) -> Option<Tensor> {
         let (rows, vectors) = rows_and_vectors(x, weight)?;
         if addend.is_some_and(|addend| addend.numel() as i64 != rows || addend.kind() != x.kind()) {
             return None;
@@ -55,7 +55,7 @@ impl Row<'_> {
 
     /// silu(gate) * up, for x `[1, width]` and W `[2 * rows, width]`, gate in the upper half. `None` as for
     /// [`Row::matmul`].
-    pub fn swiglu(&self, x: &Tensor, weight: &Tensor) -> Option<Tensor> {
+    pub fn swiglu(self, x: &Tensor, weight: &Tensor) -> Option<Tensor> {
         let (double, vectors) = rows_and_vectors(x, weight)?;
         let rows = double / 2;
         let y = Tensor::empty([1, rows], (x.kind(), x.device()));

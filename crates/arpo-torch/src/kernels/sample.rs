@@ -71,7 +71,7 @@ pub struct Sampling<'a> {
 impl Sampling<'_> {
     /// A token and its log-probability for each row of logits `[rows, vocabulary]`, f64 `[rows, 2]`. Tokens of
     /// `forbidden`, a [`bitmask`] on the same device, are never sampled. `None` where the kernels cannot be used.
-    pub fn sample(&self, logits: &Tensor, forbidden: &Tensor, rows: &[RowSample]) -> Option<Tensor> {
+    pub fn sample(self, logits: &Tensor, forbidden: &Tensor, rows: &[RowSample]) -> Option<Tensor> {
         let vocabulary = logits.size()[1];
         if logits.kind() != Kind::BFloat16 || vocabulary % 8 != 0 {
             return None;
