@@ -13,6 +13,11 @@ use tch::{Kind, Tensor, no_grad};
 
 const TEMPERATURE: f64 = 0.8;
 
+/// Rounding of a log-probability: up to 1.5e-5 has been seen in the tied model, where log-probabilities reach -8.
+fn rounding(golden: &Golden) -> f32 {
+    if golden.checkpoint().config.text.tied_head { 1e-4 } else { 1e-5 }
+}
+
 pub(crate) fn learner(
     golden: &Golden,
     activation_bytes: u64,
@@ -131,8 +136,9 @@ fn padding_changes_nothing() {
         let episodes = batch.episodes();
         let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
         let [one, other] = [&plain, &padded].map(|learner| learner.scores(&whole_batch).unwrap());
+        let rounding = rounding(&golden);
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
-            assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{a} and {b}");
+            assert!((a - b).abs() < rounding, "{a} and {b}");
         }
         assert_equal(&whole(&plain, &batch), &whole(&padded, &batch), 1e-4);
     }
@@ -166,8 +172,9 @@ fn shared_prefixes_change_nothing() {
         let episodes = batch.episodes();
         let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
         let [one, other] = [&plain, &shared].map(|learner| learner.scores(&whole_batch).unwrap());
+        let rounding = rounding(&golden);
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
-            assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{a} and {b}");
+            assert!((a - b).abs() < rounding, "{a} and {b}");
         }
         assert_equal(&whole(&plain, &batch), &whole(&shared, &batch), 1e-4);
     }
@@ -183,11 +190,12 @@ fn packing_matches_single_episodes() {
         let packed = whole(&together, &batch);
 
         let apart = learner(&golden, u64::MAX, |_| true);
+        let rounding = rounding(&golden);
         for (number, (episode, coefficients)) in episodes.iter().zip(batch.coefficients()).enumerate() {
             let one = std::slice::from_ref(episode);
             let pass = apart.forward(MicroBatch { sequences: one, images: &batch.images }).unwrap();
             for (alone, packed) in pass.scores().logp[0].iter().zip(&scores.logp[number]) {
-                assert!((alone - packed).abs() < 1e-5 * alone.abs().max(1.0), "{alone} and {packed}");
+                assert!((alone - packed).abs() < rounding, "{alone} and {packed}");
             }
             for (alone, packed) in pass.scores().entropy[0].iter().zip(&scores.entropy[number]) {
                 assert!((alone - packed).abs() < 1e-4, "{alone} and {packed}");
@@ -314,8 +322,9 @@ fn ten_updates_match_a_plain_reference() {
             {
                 let moved = no_grad(|| (ours - theirs).abs().max().double_value(&[]));
                 // Adam divides by the gradient's magnitude, so rounding of tiny gradients shows as a fraction of a step
+                let fraction = if learner.model().config().text.qk_norm { 0.1 } else { 0.05 };
                 assert!(
-                    moved <= 0.1 * f64::from(step) * config.learning_rate,
+                    moved <= fraction * f64::from(step) * config.learning_rate,
                     "{} after {step}: {moved}",
                     layout.name
                 );
