@@ -8,7 +8,7 @@
 //! | token positions (M-RoPE) | [`positions`] |
 //! | the computation | [`vision`], [`text`], combined in [`model`] |
 //! | the distribution tokens are sampled from | [`distribution`] |
-//! | training | [`learner`] |
+//! | training | [`training`] |
 //!
 //! All external input (files, images, token counts) is validated before it reaches a tensor; inside, a shape that does
 //! not fit is a bug and panics.
@@ -19,10 +19,10 @@ pub mod config;
 pub mod distribution;
 pub mod error;
 mod layers;
-pub mod learner;
 pub mod model;
 pub mod positions;
 pub mod text;
+pub mod training;
 pub mod vision;
 
 pub use error::ModelError;

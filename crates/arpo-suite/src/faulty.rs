@@ -34,8 +34,8 @@ impl EnvironmentSource for FaultySource {
         self.source.open()
     }
 
-    fn places(&self) -> Option<usize> {
-        self.source.places()
+    fn max_desktops(&self) -> Option<usize> {
+        self.source.max_desktops()
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {

@@ -52,7 +52,7 @@ pub trait EnvironmentSource: Send + Sync {
     }
 
     /// How many desktops there is room for at present, if that is limited; known after [`Self::open`].
-    fn places(&self) -> Option<usize> {
+    fn max_desktops(&self) -> Option<usize> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use crate::TrainError;
 use arpo_image::{Grid, ImageProcessor, Patches};
-use arpo_model::learner::{ImageContent, ImageInput};
+use arpo_model::training::{ImageContent, ImageInput};
 use arpo_model::vision::pixels;
 use image::RgbImage;
 use std::collections::HashMap;

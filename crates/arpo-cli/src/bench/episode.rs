@@ -1,8 +1,8 @@
 //! Synthetic episodes for benchmarks: random images, and tokens that cycle through the vocabulary.
 
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::{ImageInput, SequenceInput};
 use arpo_model::positions::Grid;
+use arpo_model::training::{ImageInput, SequenceInput};
 use tch::{Device, Kind, Tensor};
 
 /// Tokens of a response, end token included, and of the turn's header before it.

@@ -20,10 +20,9 @@ use arpo_env::look::ScreenOptions;
 use arpo_env::policies::Scripted;
 use arpo_env::tasks::{Split, Suite};
 use arpo_model::checkpoint::Weights;
-use arpo_model::learner::adamw::AdamW;
-use arpo_model::learner::step::Updater;
+use arpo_model::training::adamw::AdamW;
+use arpo_model::training::step::Updater;
 use arpo_tokenizer::Tokenizer;
-use arpo_torch::kernels::Kernels;
 use arpo_torch::shim::cuda_peak_bytes;
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
@@ -146,8 +145,8 @@ struct Report {
 
 pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    warn_without_kernels(&Kernels::of(device));
     let mut bench = Bench::new(arguments, device)?;
+    warn_without_kernels(bench.learner.updater().learner().model().weights().kernels());
     let mut report = Report {
         parameters: bench.learner.updater().learner().model().weights().count(),
         screen: [bench.screen.width, bench.screen.height],

@@ -5,7 +5,6 @@ use crate::Failure;
 use crate::device::DeviceName;
 use arpo_model::checkpoint::Weights;
 use arpo_model::model::Model;
-use arpo_torch::kernels::Kernels;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -41,10 +40,10 @@ struct Report {
 
 pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    warn_without_kernels(&Kernels::of(device));
     let (config, grid) = (arguments.model.config(), arguments.model.grid());
     let patch_values = config.vision.patch_values();
     let weights = Weights::random(&config, compute_kind(device), device);
+    warn_without_kernels(weights.kernels());
     let model = Model::new(config, weights);
     let mut reports = Vec::new();
     for &pictures in &arguments.pictures {

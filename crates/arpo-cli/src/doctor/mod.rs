@@ -115,7 +115,6 @@ fn inspect() -> Report {
         programs::processor(),
         within_deadline(torch::CUDA, torch::cuda),
         within_deadline(docker::NAME, docker::engine),
-        within_deadline(programs::CHROMIUM, programs::chromium),
         within_deadline(programs::RAY, programs::ray),
     ];
     Report { version: env!("CARGO_PKG_VERSION"), ready, findings, memory: None }

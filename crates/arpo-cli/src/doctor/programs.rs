@@ -6,14 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
 /// Name of the finding.
-pub(super) const CHROMIUM: &str = "Chromium";
-
-/// Name of the finding.
 pub(super) const RAY: &str = "Ray";
-
-/// Names under which Chromium may be installed.
-const CHROMIUM_PROGRAMS: [&str; 5] =
-    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 /// Cores and memory.
 pub(super) fn processor() -> Finding {
@@ -21,20 +14,6 @@ pub(super) fn processor() -> Finding {
     let plural = if cores == 1 { "" } else { "s" };
     let memory = memory_gib().map(|gib| format!(", {gib:.0} GiB of memory")).unwrap_or_default();
     Finding::usable("processor", format!("{cores} core{plural}{memory}"))
-}
-
-/// The browser that MiniWoB++ runs in.
-pub(super) fn chromium() -> Finding {
-    let (name, needed_for) = (CHROMIUM, "the browser environments (MiniWoB++)");
-    let command = "apt-get install chromium";
-    for program in CHROMIUM_PROGRAMS {
-        match version(program) {
-            VersionCheck::Absent => {}
-            VersionCheck::Version(version) => return Finding::usable(name, version),
-            VersionCheck::Broken(problem) => return Finding::broken(name, problem, needed_for, command),
-        }
-    }
-    Finding::missing(name, "no chromium or google-chrome on the PATH", needed_for, command)
 }
 
 /// The cluster engine.

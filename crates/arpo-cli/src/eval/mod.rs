@@ -33,7 +33,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use task_sets::TaskSet;
+use task_sets::Part;
 
 /// The arguments of `arpo eval`.
 #[derive(Args)]
@@ -62,7 +62,7 @@ pub(crate) struct EvalArguments {
     compat: compat::CompatArguments,
     /// The set of tasks
     #[arg(long, value_enum, default_value = "train")]
-    part: TaskSet,
+    part: Part,
     /// Rollouts per task; for OSWorld, trials [default: 4, for OSWorld 1]
     #[arg(long)]
     samples: Option<usize>,
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     }
     let config = configuration(arguments)?;
     if config.tasks.suite == SuiteChoice::Osworld {
-        if arguments.part == TaskSet::Unseen {
+        if arguments.part == Part::Unseen {
             return Err(Failure::usage(
                 "--part unseen: OSWorld's tasks have no templates to generate others from",
             ));

@@ -10,9 +10,9 @@ use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A set of tasks.
+/// The value of `--part`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum TaskSet {
+pub(super) enum Part {
     /// The training tasks of the configuration, or `evaluation.tasks` of them
     Train,
     /// Other tasks from the same templates, never trained on
@@ -28,17 +28,17 @@ pub(super) type TaskSets = Vec<(&'static str, Vec<Arc<Task>>)>;
 
 /// The selected sets. A task's random seeds follow from its index, so the unseen tasks come last: the seeds of the others
 /// do not depend on them.
-pub(super) fn of(set: TaskSet, config: &Config) -> Result<TaskSets, Failure> {
+pub(super) fn of(part: Part, config: &Config) -> Result<TaskSets, Failure> {
     let mut sets = vec![];
-    if matches!(set, TaskSet::Train | TaskSet::All) {
+    if matches!(part, Part::Train | Part::All) {
         sets.push(("train", task_lists::evaluated_training_tasks(config).map_err(Failure::usage)?));
     }
-    if matches!(set, TaskSet::HeldOut | TaskSet::All) {
+    if matches!(part, Part::HeldOut | Part::All) {
         sets.push(("held-out", task_lists::held_out_tasks(config).map_err(Failure::usage)?));
     }
-    if matches!(set, TaskSet::Unseen | TaskSet::All) {
+    if matches!(part, Part::Unseen | Part::All) {
         let unseen = task_lists::unseen_tasks(config).map_err(Failure::usage)?;
-        if unseen.is_empty() && set == TaskSet::Unseen {
+        if unseen.is_empty() && part == Part::Unseen {
             return Err(Failure::usage(
                 "--part unseen: tasks of `tasks.files` have no known templates to generate others from; expected train or \
                  held-out",

@@ -61,7 +61,7 @@ fn serve(shared: &Shared, stream: &TcpStream, strangers: &AtomicUsize) {
             return;
         }
     };
-    let Ok(link) = Link::start(stream, introduction.places) else { return };
+    let Ok(link) = Link::start(stream, introduction.capacity) else { return };
     let attached = {
         let mut registry = shared.registry();
         if registry.closed {
@@ -108,7 +108,7 @@ fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Introduction, Str
     if !(1..=MOST_DESKTOPS).contains(&desktops) {
         return Err(format!("{desktops} desktops: expected 1 to {MOST_DESKTOPS}"));
     }
-    Ok(Introduction { worker, host, process, places: desktops })
+    Ok(Introduction { worker, host, process, capacity: desktops })
 }
 
 /// An address that this process reaches itself under.

@@ -1,7 +1,7 @@
 //! A desktop on a worker: an environment whose every call is a request.
 
 use super::Shared;
-use super::registry::Place;
+use super::registry::Location;
 use crate::protocol::outcome::Outcome;
 use crate::protocol::{Answer, Call, Message, Request};
 use arpo_core::action::Action;
@@ -18,7 +18,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(1);
 pub(super) struct RemoteDesktop {
     hub: Arc<Shared>,
     slot: usize,
-    place: Place,
+    at: Location,
     replies: Receiver<Answer>,
     calls: u64,
     /// A response that travels with the next action.
@@ -32,13 +32,13 @@ impl RemoteDesktop {
     /// Creates a desktop on a worker that has room for it by then.
     pub(super) fn make(hub: &Arc<Shared>, slot: usize, deadline: Instant) -> Result<Self, EnvironmentError> {
         let (sender, replies) = channel();
-        let place = hub.place(slot, &sender, deadline)?;
+        let at = hub.place(slot, &sender, deadline)?;
         // the registry has the only sender: when it forgets the worker, waiting ends
         drop(sender);
         let mut desktop = Self {
             hub: Arc::clone(hub),
             slot,
-            place,
+            at,
             replies,
             calls: 0,
             response: None,
@@ -66,14 +66,14 @@ impl RemoteDesktop {
         let number = self.calls;
         let succeeds = matches!(call, Call::Step { .. } | Call::Evaluate {});
         check_length(&call)?;
-        let sent = self.hub.registry().call(&self.place, number, call, deadline);
+        let sent = self.hub.registry().call(&self.at, number, call, deadline);
         let answer = if sent { self.answer(deadline) } else { Err(RecvTimeoutError::Disconnected) };
         let result = match answer {
             Ok(Answer { outcome: Outcome::Failed(failure), .. }) => Err(failure.into()),
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => Err(EnvironmentError::Deadline { during }),
             Err(RecvTimeoutError::Disconnected) => {
-                let Place { host, .. } = &self.place;
+                let Location { host, .. } = &self.at;
                 let reason = format!("the worker on {host} was lost");
                 // counted with its worker, not with each of its desktops
                 self.hub.registry().slot_failed(self.slot, Some(host));
@@ -83,11 +83,11 @@ impl RemoteDesktop {
         match result {
             Ok(answer) => {
                 if succeeds {
-                    self.hub.succeeded(self.slot, &self.place.host);
+                    self.hub.succeeded(self.slot, &self.at.host);
                 }
                 Ok(answer)
             }
-            Err(error) => Err(self.hub.failed(self.slot, &self.place.host, error)),
+            Err(error) => Err(self.hub.failed(self.slot, &self.at.host, error)),
         }
     }
 
@@ -110,7 +110,7 @@ impl RemoteDesktop {
     }
 
     fn confused(&self, outcome: &Outcome) -> EnvironmentError {
-        let host = &self.place.host;
+        let host = &self.at.host;
         EnvironmentError::Broken { reason: format!("the worker on {host} gave another answer: {outcome:?}") }
     }
 }
@@ -177,7 +177,7 @@ impl Environment for RemoteDesktop {
 
 impl Drop for RemoteDesktop {
     fn drop(&mut self) {
-        self.hub.release(&self.place);
+        self.hub.release(&self.at);
     }
 }
 

@@ -27,7 +27,7 @@ use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
 use arpo_suite::{EnvironmentSource, SuiteError, osworld};
 use desktop::RemoteDesktop;
-use registry::{Place, Registry};
+use registry::{Location, Registry};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -109,7 +109,7 @@ impl Shared {
         slot: usize,
         replies: &Sender<Answer>,
         deadline: Instant,
-    ) -> Result<Place, EnvironmentError> {
+    ) -> Result<Location, EnvironmentError> {
         let broken = |reason: String| Err(EnvironmentError::Broken { reason });
         let mut registry = self.registry();
         loop {
@@ -122,8 +122,8 @@ impl Shared {
             }
             let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
-                let (workers, places) = registry.capacity();
-                return broken(format!("no room for a desktop: {workers} workers with {places} places"));
+                let (workers, capacity) = registry.capacity();
+                return broken(format!("no room for a desktop: {workers} workers host at most {capacity}"));
             }
             // quarantine ends without anybody saying so
             let waited = self.changed.wait_timeout(registry, left.min(10 * WATCH));
@@ -131,8 +131,8 @@ impl Shared {
         }
     }
 
-    fn release(&self, place: &Place) {
-        self.registry().release(place);
+    fn release(&self, at: &Location) {
+        self.registry().release(at);
         self.changed.notify_all();
     }
 
@@ -281,15 +281,15 @@ impl Hub {
         let deadline = Instant::now() + start;
         let mut first_at = None;
         loop {
-            let (workers, places) = self.capacity();
+            let (workers, capacity) = self.capacity();
             let now = Instant::now();
-            if workers > 0 && places >= desktops {
+            if workers > 0 && capacity >= desktops {
                 return Ok(());
             }
             let since_first = first_at.filter(|_| workers > 0).map(|first: Instant| now - first);
             if workers > 0 && (now >= deadline || since_first.is_some_and(|since| since >= LATECOMERS)) {
                 let line = format!(
-                    "workers have room for {places} of {desktops} desktops: the run begins with those"
+                    "workers have room for {capacity} of {desktops} desktops: the run begins with those"
                 );
                 self.shared.log(&line);
                 return Ok(());
@@ -338,7 +338,7 @@ impl EnvironmentSource for Hub {
         self.wait_for_workers()
     }
 
-    fn places(&self) -> Option<usize> {
+    fn max_desktops(&self) -> Option<usize> {
         Some(self.capacity().1)
     }
 

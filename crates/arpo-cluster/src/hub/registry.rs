@@ -31,13 +31,13 @@ pub(super) struct Introduction {
     pub(super) worker: String,
     pub(super) host: String,
     pub(super) process: u32,
-    pub(super) places: usize,
+    pub(super) capacity: usize,
 }
 
 struct Worker {
     host: String,
     process: u32,
-    places: usize,
+    capacity: usize,
     desktops: BTreeMap<u64, Desktop>,
     connection: Connection,
 }
@@ -60,7 +60,7 @@ struct Pending {
 
 /// Where a desktop is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) worker: String,
     pub(super) host: String,
     pub(super) desktop: u64,
@@ -81,7 +81,7 @@ impl Registry {
     ) -> Option<u64> {
         self.connections += 1;
         let number = self.connections;
-        let Introduction { worker, host, process, places } = introduction.clone();
+        let Introduction { worker, host, process, capacity } = introduction.clone();
         let known = self.workers.remove(&worker).map(|known| {
             if let Connection::Up { link, .. } = &known.connection {
                 link.cut();
@@ -97,7 +97,7 @@ impl Registry {
         }
         self.hosts.seen(&host);
         let connection = Connection::Up { number, link };
-        self.workers.insert(worker, Worker { host, process, places, desktops, connection });
+        self.workers.insert(worker, Worker { host, process, capacity, desktops, connection });
         Some(number)
     }
 
@@ -137,33 +137,33 @@ impl Registry {
 
     /// A place for a desktop of a slot: on the worker with the most room, of a host that is not quarantined, and rather not
     /// where the slot's last desktop failed. `None` if there is none at present.
-    pub(super) fn place(&mut self, slot: usize, replies: Sender<Answer>, now: Instant) -> Option<Place> {
+    pub(super) fn place(&mut self, slot: usize, replies: Sender<Answer>, now: Instant) -> Option<Location> {
         let connected =
             || self.workers.iter().filter(|(_, worker)| matches!(worker.connection, Connection::Up { .. }));
         // if no other host is left, a bad one is better than none
         let any_good = connected().any(|(_, worker)| !self.hosts.is_quarantined(&worker.host, now));
         let avoided = self.failed_on.get(&slot);
         let name = connected()
-            .filter(|(_, worker)| worker.desktops.len() < worker.places)
+            .filter(|(_, worker)| worker.desktops.len() < worker.capacity)
             .filter(|(_, worker)| !any_good || !self.hosts.is_quarantined(&worker.host, now))
             .min_by_key(|(_, worker)| {
-                let load = worker.desktops.len() * 1000 / worker.places;
+                let load = worker.desktops.len() * 1000 / worker.capacity;
                 (avoided == Some(&worker.host), load)
             })
             .map(|(name, _)| name.clone())?;
         self.desktops += 1;
         let (desktop, worker) = (self.desktops, self.workers.get_mut(&name)?);
         worker.desktops.insert(desktop, Desktop { replies, pending: None });
-        Some(Place { host: worker.host.clone(), worker: name, desktop })
+        Some(Location { host: worker.host.clone(), worker: name, desktop })
     }
 
     /// Sends a call, or keeps it until its worker is back; false if the worker was given up.
-    pub(super) fn call(&mut self, place: &Place, number: u64, call: Call, deadline: Instant) -> bool {
-        let Some(worker) = self.workers.get_mut(&place.worker) else { return false };
-        let Some(desktop) = worker.desktops.get_mut(&place.desktop) else { return false };
+    pub(super) fn call(&mut self, at: &Location, number: u64, call: Call, deadline: Instant) -> bool {
+        let Some(worker) = self.workers.get_mut(&at.worker) else { return false };
+        let Some(desktop) = worker.desktops.get_mut(&at.desktop) else { return false };
         let pending = desktop.pending.insert(Pending { number, call, deadline });
         if let Connection::Up { link, .. } = &worker.connection {
-            send(link, place.desktop, pending);
+            send(link, at.desktop, pending);
         }
         true
     }
@@ -181,13 +181,13 @@ impl Registry {
     }
 
     /// A desktop is not used any more.
-    pub(super) fn release(&mut self, place: &Place) {
-        let Some(worker) = self.workers.get_mut(&place.worker) else { return };
-        if worker.desktops.remove(&place.desktop).is_some()
+    pub(super) fn release(&mut self, at: &Location) {
+        let Some(worker) = self.workers.get_mut(&at.worker) else { return };
+        if worker.desktops.remove(&at.desktop).is_some()
             && let Connection::Up { link, .. } = &worker.connection
         {
             let close = Pending { number: u64::MAX, call: Call::Close {}, deadline: Instant::now() };
-            send(link, place.desktop, &close);
+            send(link, at.desktop, &close);
         }
     }
 
@@ -213,7 +213,7 @@ impl Registry {
     pub(super) fn capacity(&self) -> (usize, usize) {
         let connected =
             self.workers.values().filter(|worker| matches!(worker.connection, Connection::Up { .. }));
-        connected.fold((0, 0), |(count, places), worker| (count + 1, places + worker.places))
+        connected.fold((0, 0), |(count, capacity), worker| (count + 1, capacity + worker.capacity))
     }
 
     /// Tells every worker that the run is over, and forgets them.
@@ -249,18 +249,19 @@ mod tests {
         Link::start(&TcpStream::connect(listener.local_addr().unwrap()).unwrap(), 1).unwrap()
     }
 
-    /// Workers of these names, hosts and places.
+    /// Workers of these names, hosts and capacity.
     fn registry(workers: &[(&str, &str, usize)]) -> Registry {
         let mut registry = Registry::new(Quarantine { after: 2, first: Duration::from_secs(10) });
-        for &(worker, host, places) in workers {
-            let introduction = Introduction { worker: worker.into(), host: host.into(), process: 1, places };
+        for &(worker, host, capacity) in workers {
+            let introduction =
+                Introduction { worker: worker.into(), host: host.into(), process: 1, capacity };
             registry.attach(&introduction, link(), |_| Message::Beat.frame().ok()).unwrap();
         }
         registry
     }
 
     fn placed(registry: &mut Registry, slot: usize, now: Instant) -> Option<String> {
-        registry.place(slot, channel().0, now).map(|place| place.worker)
+        registry.place(slot, channel().0, now).map(|at| at.worker)
     }
 
     #[test]
@@ -294,14 +295,14 @@ mod tests {
         let (now, grace) = (Instant::now(), Duration::from_secs(5));
         let mut registry = registry(&[("a", "one", 2)]);
         let (sender, replies) = channel();
-        let place = registry.place(0, sender, now).unwrap();
+        let at = registry.place(0, sender, now).unwrap();
         assert!(!registry.detach("a", 99, now), "an older connection");
         assert!(registry.detach("a", 1, now));
         assert_eq!(registry.capacity(), (0, 0));
-        assert!(registry.call(&place, 1, Call::Evaluate {}, now), "kept until it is back");
+        assert!(registry.call(&at, 1, Call::Evaluate {}, now), "kept until it is back");
         assert_eq!(registry.give_up(grace, now + grace), Vec::<String>::new());
         assert_eq!(registry.give_up(grace, now + 2 * grace), ["one"]);
-        assert!(!registry.call(&place, 2, Call::Evaluate {}, now) && registry.lost == 1);
+        assert!(!registry.call(&at, 2, Call::Evaluate {}, now) && registry.lost == 1);
         assert!(replies.recv().is_err(), "whoever waits is told");
     }
 }

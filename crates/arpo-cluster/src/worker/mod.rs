@@ -4,7 +4,7 @@
 //! dials again and its episodes go on; after the grace time, or if the trainer has begun another run, it removes its
 //! desktops. A trainer that refuses it (another version, another token) ends it with that reason.
 
-mod seats;
+mod desktops;
 mod stop;
 
 pub use stop::Stop;
@@ -15,7 +15,7 @@ use crate::protocol::{Hello, Message, ProtocolError, VERSION, Welcome};
 use arpo_core::config::SuiteChoice;
 use arpo_suite::osworld::OsworldSource;
 use arpo_suite::{EnvironmentSource, SuiteError};
-use seats::Seats;
+use desktops::Desktops;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub struct Worker {
 struct Session {
     run: String,
     grace: Duration,
-    seats: Seats,
+    desktops: Desktops,
 }
 
 /// How a connection ended.
@@ -192,7 +192,7 @@ impl Worker {
             }
             if let Some(stale) = session.take_if(|session| lost_since.elapsed() > session.grace) {
                 (self.log)("the trainer did not come back in time: its desktops are removed");
-                stale.seats.close_all(TEAR_DOWN);
+                stale.desktops.close_all(TEAR_DOWN);
                 if self.one_run {
                     return Ok(());
                 }
@@ -237,23 +237,23 @@ impl Worker {
         };
         if let Some(other) = session.take_if(|session| session.run != welcome.run) {
             (self.log)("the trainer has begun another run: the desktops of the old one are removed");
-            other.seats.close_all(TEAR_DOWN);
+            other.desktops.close_all(TEAR_DOWN);
         }
         let session = session.get_or_insert_with(|| self.session(&welcome));
-        session.seats.keep_only(&welcome.desktops);
+        session.desktops.keep_only(&welcome.desktops);
         let link = Link::start(stream, self.options.desktops)?;
         (self.log)(&format!("connected to {}, run {}", self.options.connect, welcome.run));
-        session.seats.attach(link);
+        session.desktops.attach(link);
         let mut reason = None;
         let read = read_messages(stream, &[Kind::Request, Kind::Beat, Kind::Goodbye], |message| {
             match message {
-                Message::Request(request) => session.seats.take(&request),
+                Message::Request(request) => session.desktops.take(&request),
                 Message::Goodbye(goodbye) => reason = Some(goodbye.reason),
                 _ => {}
             }
             reason.is_none()
         });
-        session.seats.detach();
+        session.desktops.detach();
         Ok(match (reason, read) {
             (Some(reason), _) => Ended::Over(reason),
             (None, Err(problem)) => Ended::Lost(problem.to_string()),
@@ -269,14 +269,14 @@ impl Worker {
         Session {
             run: welcome.run.clone(),
             grace: self.options.grace.unwrap_or(Duration::from_millis(welcome.grace_ms)),
-            seats: Seats::new(source, self.options.desktops),
+            desktops: Desktops::new(source, self.options.desktops),
         }
     }
 }
 
 fn close(session: Option<Session>) {
     if let Some(session) = session {
-        session.seats.close_all(TEAR_DOWN);
+        session.desktops.close_all(TEAR_DOWN);
     }
 }
 

@@ -28,7 +28,7 @@ fn a_desktop_on_a_worker_is_like_one_here() {
     let TestHub { hub, .. } = hub(options(2));
     let worker = TestWorker::start(hub.address(), 2, counting(&counts));
     hub.open().unwrap();
-    assert_eq!((hub.capacity(), hub.places()), ((1, 2), Some(2)));
+    assert_eq!((hub.capacity(), hub.max_desktops()), ((1, 2), Some(2)));
     let mut desktop = hub.make(0).unwrap();
     assert_eq!(desktop.step(&click(), soon()), Err(EnvironmentError::NoEpisode));
     let first = desktop.reset(&task("t"), u64::MAX, soon()).unwrap();
@@ -172,7 +172,7 @@ fn desktops_are_spread_and_wait_for_room() {
     assert_eq!((count(&one.made), count(&other.made)), (2, 1), "by the room that is left");
     desktops.extend((3..6).map(|slot| hub.make(slot).unwrap()));
     let full = hub.make(6).map(drop).unwrap_err().to_string();
-    assert!(full.contains("2 workers with 6 places"), "{full}");
+    assert!(full.contains("2 workers host at most 6"), "{full}");
     desktops.pop();
     desktops.push(hub.make(6).unwrap());
     drop((desktops, first, second));

@@ -7,26 +7,28 @@
 //!
 //! Sections are defined beside the code they configure; this file only puts them together.
 
+mod agent;
 mod check;
 mod cluster;
 mod collecting;
 mod layers;
+mod offline;
+mod optimiser;
 mod osworld;
 pub mod presets;
 pub mod reference;
 mod run;
-mod sections;
 
+pub use agent::{AgentConfig, PromptStyle, SystemPrompt};
 pub use cluster::{ClusterConfig, Workers};
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
+pub use offline::OfflineConfig;
+pub use optimiser::{Batch, Moments, OptimiserConfig, Schedule};
 pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluateWhen, EvaluationConfig, FontChoice, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
-};
-pub use sections::{
-    AgentConfig, Batch, Moments, OfflineConfig, OptimiserConfig, PromptStyle, Schedule, SystemPrompt,
 };
 
 use crate::advantage::AdvantageConfig;

@@ -4,9 +4,9 @@ use crate::golden::Golden;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Completion, Engine, EngineOptions, Request, Sampling, Screenshot};
 use arpo_image::ImageProcessor;
-use arpo_model::learner::{Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
+use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput};
 use std::sync::Arc;
 use tch::Kind;
 

@@ -4,7 +4,7 @@ use crate::{assert_close, gpu, in_f32, random};
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config;
-use arpo_model::learner::adamw::AdamW;
+use arpo_model::training::adamw::AdamW;
 use arpo_torch::kernels::Kernels;
 use tch::{Kind, Tensor};
 

@@ -3,10 +3,10 @@
 use crate::golden::{Golden, tensor};
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
-use arpo_model::learner::adamw::{AdamW, Update};
-use arpo_model::learner::step::{LossGradient, Updater};
-use arpo_model::learner::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::model::{Model, ModelInput};
+use arpo_model::training::adamw::{AdamW, Update};
+use arpo_model::training::step::{LossGradient, Updater};
+use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor, no_grad};

@@ -5,7 +5,7 @@ use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::adamw::{AdamW, Update};
+use arpo_model::training::adamw::{AdamW, Update};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use crate::screens::Screens;
 use arpo_core::trajectory::{SliceView, Trajectory};
 use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
-use arpo_model::learner::{MicroBatch, SequenceInput};
+use arpo_model::training::{MicroBatch, SequenceInput};
 use std::sync::mpsc::sync_channel;
 use tch::Device;
 

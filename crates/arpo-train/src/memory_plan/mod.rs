@@ -13,7 +13,7 @@ pub use remedies::fitting;
 use arpo_agent::geometry::Size;
 use arpo_core::config::{CollectMode, Config, Moments};
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::plan::{Plan, input_activation_bytes, working_bytes};
+use arpo_model::training::plan::{Plan, input_activation_bytes, working_bytes};
 use sizes::Sizes;
 use std::fmt;
 

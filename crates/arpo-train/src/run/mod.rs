@@ -15,7 +15,7 @@
 //! | how checkpoints are kept, found and checked | [`checkpoints`], `manifest` |
 //! | what a checkpoint of a training run is made of | [`training_state`] |
 //! | atomic writes | `durable` |
-//! | what may change when a run resumes | [`resume`] |
+//! | what may change when a run resumes | [`config_changes`] |
 //! | screenshots | [`screens`] |
 //! | episodes read back | [`episodes`] |
 //! | metrics | [`metrics`] |
@@ -23,6 +23,7 @@
 //! | the events of a run | [`events`] |
 
 pub mod checkpoints;
+pub mod config_changes;
 mod durable;
 pub mod episodes;
 mod error;
@@ -30,7 +31,6 @@ pub mod events;
 pub mod folder;
 mod manifest;
 pub mod metrics;
-pub mod resume;
 pub mod screens;
 pub mod stop;
 pub mod training_state;

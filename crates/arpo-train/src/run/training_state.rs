@@ -8,7 +8,7 @@ use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::adamw::AdamW;
+use arpo_model::training::adamw::AdamW;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;

@@ -7,14 +7,12 @@
 //! | which tasks a run trains on and is evaluated on | `task_sets` |
 //! | its saved state | [`state`] |
 //! | the rollout worker's thread | `rollout_worker` |
-//! | how an agent is evaluated | [`evaluation`], [`evaluation_files`] |
+//! | how an agent is evaluated | [`evaluation`] |
 //! | its lines in `metrics.jsonl` | `metrics_line` |
-//! | one iteration | `iteration`, `collecting`, `evaluating` |
+//! | one iteration | `iteration`, `collecting`, `evaluation::in_training` |
 
 mod collecting;
-mod evaluating;
 pub mod evaluation;
-pub mod evaluation_files;
 mod iteration;
 mod metrics_line;
 pub mod parts;
@@ -27,10 +25,10 @@ use crate::TrainError;
 use crate::learner::Learner;
 use crate::memory_plan::MemoryPlan;
 use crate::run::checkpoints::{Latest, NewCheckpoint};
+use crate::run::config_changes::may_change;
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::folder::config_changes;
 use crate::run::metrics::{self, MetricsLog};
-use crate::run::resume::may_change;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::load_state;
 use crate::run::{RunFolder, Start};
@@ -150,7 +148,7 @@ impl<'a> Trainer<'a> {
         let state =
             if start == Start::Resume { record_changes(config, folder, state, observer)? } else { state };
         folder.write_config(&config.to_toml())?;
-        evaluation_files::remove_after(folder, state.iteration)?;
+        evaluation::files::remove_after(folder, state.iteration)?;
         let checkpoint = latest.checkpoint.as_ref();
         let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
         let resumed_at = checkpoint.map(|checkpoint| checkpoint.step);

@@ -15,8 +15,8 @@ use crate::run::training_state::{MODEL, RestoredModel, load_model};
 use arpo_core::config::{CollectMode, Config, OptimiserConfig};
 use arpo_env::faults::FaultCounts;
 use arpo_model::checkpoint::layout::ParameterLayout;
-use arpo_model::learner::adamw::AdamW;
-use arpo_model::learner::step::Updater;
+use arpo_model::training::adamw::AdamW;
+use arpo_model::training::step::Updater;
 use std::path::Path;
 use std::sync::Arc;
 

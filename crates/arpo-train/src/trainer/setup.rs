@@ -19,8 +19,8 @@ use arpo_engine::{Engine, EngineOptions};
 use arpo_env::faults::FaultCounts;
 use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::ModelConfig;
-use arpo_model::learner::{Learner, LearnerOptions};
 use arpo_model::model::Model;
+use arpo_model::training::{Learner, LearnerOptions};
 use arpo_suite::{EnvironmentSource, FaultySource};
 use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
@@ -313,7 +313,7 @@ pub fn collector_of(
     faults: &Arc<FaultCounts>,
 ) -> Collector {
     let source = FaultySource::wrap(source, config, faults);
-    let desktops = source.places().unwrap_or(usize::MAX).min(config.collect.desktops);
+    let desktops = source.max_desktops().unwrap_or(usize::MAX).min(config.collect.desktops);
     Collector::new(source, desktops, CollectOptions::from(config))
 }
 

@@ -6,7 +6,7 @@ use arpo_core::task::TaskId;
 use arpo_core::task_sampler::TaskSampler;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config;
-use arpo_model::learner::adamw::AdamW;
+use arpo_model::training::adamw::AdamW;
 use arpo_train::run::checkpoints::NewCheckpoint;
 use arpo_train::run::training_state::{TrainedModel, load_model, load_state};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 use arpo_core::config::{Config, Layer, resolve};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_env::tasks::{Split, Suite};
-use arpo_model::learner::adamw::AdamW;
-use arpo_model::learner::step::Updater;
+use arpo_model::training::adamw::AdamW;
+use arpo_model::training::step::Updater;
 use arpo_train::collect::{GroupSize, Planner, Worlds};
 use arpo_train::episode::{CompletedEpisode, History};
 use arpo_train::learner::{Learner, LocalLearner, Scorer};

@@ -1,5 +1,8 @@
 //! Evaluating an agent: rollouts that are not trained on, by task and by application.
 
+pub mod files;
+mod in_training;
+
 use crate::TrainError;
 use crate::collect::{CollectEvent, CollectReport, Collector, GroupPlan, GroupSize, Planner, Worlds};
 use crate::episode::CompletedEpisode;

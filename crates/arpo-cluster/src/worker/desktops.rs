@@ -24,17 +24,17 @@ const LONGEST_CALL: Duration = Duration::from_hours(24);
 pub(super) type Source = Result<Arc<dyn EnvironmentSource>, String>;
 
 /// The desktops of a run.
-pub(super) struct Seats {
+pub(super) struct Desktops {
     source: Source,
     /// Most desktops.
-    places: usize,
-    by_desktop: BTreeMap<u64, Seat>,
+    capacity: usize,
+    by_desktop: BTreeMap<u64, HostedDesktop>,
     /// The threads of closed desktops that may still be removing them.
     ending: Vec<JoinHandle<()>>,
     uplink: Arc<Uplink>,
 }
 
-struct Seat {
+struct HostedDesktop {
     calls: Sender<(Request, Instant)>,
     memory: Arc<Mutex<Memory>>,
     thread: JoinHandle<()>,
@@ -65,9 +65,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Seats {
-    pub(super) fn new(source: Source, places: usize) -> Self {
-        Self { source, places, by_desktop: BTreeMap::new(), ending: vec![], uplink: Arc::default() }
+impl Desktops {
+    pub(super) fn new(source: Source, capacity: usize) -> Self {
+        Self { source, capacity, by_desktop: BTreeMap::new(), ending: vec![], uplink: Arc::default() }
     }
 
     /// Answers go here from now on.
@@ -95,15 +95,15 @@ impl Seats {
             return self.close(id);
         }
         if matches!(request.call, Call::Make { .. }) && !self.by_desktop.contains_key(&id) {
-            match self.seat() {
-                Ok(seat) => drop(self.by_desktop.insert(id, seat)),
+            match self.host_desktop() {
+                Ok(desktop) => drop(self.by_desktop.insert(id, desktop)),
                 Err(reason) => return self.fail(request, reason),
             }
         }
-        let Some(seat) = self.by_desktop.get(&id) else {
+        let Some(desktop) = self.by_desktop.get(&id) else {
             return self.fail(request, "the worker has no such desktop any more".into());
         };
-        let mut memory = lock(&seat.memory);
+        let mut memory = lock(&desktop.memory);
         if request.number == memory.number {
             let answer = memory.answer.clone();
             drop(memory);
@@ -114,15 +114,15 @@ impl Seats {
             *memory = Memory { number: request.number, answer: None };
             drop(memory);
             let left = Duration::from_millis(request.left_ms).min(LONGEST_CALL);
-            if seat.calls.send((request.clone(), Instant::now() + left)).is_err() {
+            if desktop.calls.send((request.clone(), Instant::now() + left)).is_err() {
                 self.fail(request, "the desktop's thread has ended".into());
             }
         }
     }
 
-    fn seat(&self) -> Result<Seat, String> {
-        if self.by_desktop.len() >= self.places {
-            return Err(format!("the worker has {} desktops already: expected at most that", self.places));
+    fn host_desktop(&self) -> Result<HostedDesktop, String> {
+        if self.by_desktop.len() >= self.capacity {
+            return Err(format!("the worker has {} desktops already: expected at most that", self.capacity));
         }
         let (calls, inbox) = channel();
         let memory = Arc::<Mutex<Memory>>::default();
@@ -132,7 +132,7 @@ impl Seats {
             .name("desktop".into())
             .spawn(move || serve(desktop, &inbox, &remembered, &uplink))
             .map_err(|error| format!("no thread for a desktop: {error}"))?;
-        Ok(Seat { calls, memory, thread })
+        Ok(HostedDesktop { calls, memory, thread })
     }
 
     fn fail(&self, request: &Request, reason: String) {
@@ -143,7 +143,7 @@ impl Seats {
     fn close(&mut self, id: u64) {
         self.ending.retain(|thread| !thread.is_finished());
         // without its sender the thread ends, and removes its desktop, after the call that may be running
-        self.ending.extend(self.by_desktop.remove(&id).map(|seat| seat.thread));
+        self.ending.extend(self.by_desktop.remove(&id).map(|desktop| desktop.thread));
     }
 
     /// Closes all desktops; waits for those that can still be closed, then removes what others left outside this program.

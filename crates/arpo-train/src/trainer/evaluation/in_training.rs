@@ -1,16 +1,16 @@
 //! Evaluations during a run: before training, and every `evaluation.every` iterations.
 
-use super::Trainer;
-use super::collecting::report_failure;
-use super::evaluation::{self, EvaluationPlan};
-use super::evaluation_files::{self, EvaluatedSet, EvaluationFile};
+use super::files::{self, EvaluatedSet, EvaluationFile};
+use super::{EvaluationPlan, overall};
 use crate::TrainError;
 use crate::collect::CollectEvent;
 use crate::run::events::{Evaluation, IterationDone, RunEvent};
+use crate::trainer::Trainer;
+use crate::trainer::collecting::report_failure;
 
 impl Trainer<'_> {
     /// Evaluates the agent before training, unless that was done already.
-    pub(super) fn evaluate_before_training(&mut self) -> Result<(), TrainError> {
+    pub(in crate::trainer) fn evaluate_before_training(&mut self) -> Result<(), TrainError> {
         if self.config.evaluation.every == 0 || self.state.evaluations.count > 0 {
             return Ok(());
         }
@@ -38,7 +38,11 @@ impl Trainer<'_> {
     }
 
     /// Evaluates the agent as it is after this many iterations.
-    pub(super) fn evaluate(&mut self, iteration: u64, at_an_end: bool) -> Result<Evaluation, TrainError> {
+    pub(in crate::trainer) fn evaluate(
+        &mut self,
+        iteration: u64,
+        at_an_end: bool,
+    ) -> Result<Evaluation, TrainError> {
         let config = self.config;
         let (mut suites, mut evaluated, mut lost) = (Vec::new(), Vec::new(), 0);
         for (set, tasks) in self.tasks.evaluated(at_an_end) {
@@ -51,12 +55,12 @@ impl Trainer<'_> {
                     report_failure(failure, unplayable, observer);
                 }
             })?;
-            let (name, success) = (set.key().to_owned(), evaluation::overall(&result.tasks));
+            let (name, success) = (set.key().to_owned(), overall(&result.tasks));
             suites.push((name.clone(), success));
             evaluated.push(EvaluatedSet { name, success, tasks: result.tasks });
             lost += result.report.lost;
         }
-        evaluation_files::write(self.folder, &EvaluationFile { iteration, sets: evaluated })?;
+        files::write(self.folder, &EvaluationFile { iteration, sets: evaluated })?;
         let best = self.state.evaluations.record(iteration, &suites);
         Ok(Evaluation { suites, best, lost })
     }

@@ -1,7 +1,7 @@
 //! The evaluations of a run by task, in its folder: `evaluations/000020.json` for the one after 20 iterations, and all of
 //! them side by side in `evaluations/table.txt`.
 
-use super::evaluation::TaskScores;
+use super::TaskScores;
 use crate::run::{RunError, RunFolder};
 use arpo_core::statistics::Success;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub(super) fn write(folder: &RunFolder, evaluation: &EvaluationFile) -> Result<(
 }
 
 /// Removes evaluations after an iteration: a run that resumes there repeats them.
-pub(super) fn remove_after(folder: &RunFolder, iteration: u64) -> Result<(), RunError> {
+pub(in crate::trainer) fn remove_after(folder: &RunFolder, iteration: u64) -> Result<(), RunError> {
     for (of, path) in files(folder.path())? {
         if of > iteration {
             fs::remove_file(&path).map_err(RunError::io(&path, "removed"))?;
