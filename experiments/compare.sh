@@ -90,8 +90,11 @@ list() {
                     done
                 done
             done
-            for rate in 1e-5 2e-5 5e-5 1e-4 2e-4 4e-4; do
-                for method in rejection dpo kto; do
+            for rate in 1e-4 2e-4 4e-4 8e-4; do
+                echo offline pilot-offline rejection $rate $seed
+            done
+            for rate in 5e-6 1e-5 2e-5 5e-5; do
+                for method in dpo kto; do
                     echo offline pilot-offline $method $rate $seed
                 done
             done

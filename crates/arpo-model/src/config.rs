@@ -199,6 +199,17 @@ pub fn qwen2_5_vl_7b() -> ModelConfig {
         .expect("a published model")
 }
 
+/// Qwen3-VL-8B.
+pub fn qwen3_vl_8b() -> ModelConfig {
+    let text = json!({
+        "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151_936, "rms_norm_eps": 1e-6,
+        "rope_parameters": {"mrope_section": [24, 20, 20], "rope_theta": 5e6, "rope_type": "default"},
+    });
+    parse(json!({"model_type": "qwen3_vl", "text_config": text, "vision_config": {}}))
+        .expect("a published model")
+}
+
 /// The smallest model that can read the embedded desktop: 1.7 million parameters.
 pub fn pocket() -> ModelConfig {
     let text = json!({

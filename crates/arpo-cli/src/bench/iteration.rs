@@ -144,6 +144,11 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Result<(), Failure> {
+    if arguments.model == ModelName::Qwen3EightBillion {
+        return Err(Failure::usage(
+            "--model qwen3-8b: expected pocket or 7b, whose images the built-in agent can read",
+        ));
+    }
     let device = arguments.device.device()?;
     let mut bench = Bench::new(arguments, device)?;
     warn_without_kernels(bench.learner.updater().learner().model().weights().kernels());
@@ -201,7 +206,9 @@ impl Bench {
         let agent = Arc::new(agent);
         let (suite, screen) = match arguments.model {
             ModelName::Pocket => (Suite::Pocket, ScreenOptions::pocket()),
-            ModelName::SevenBillion => (Suite::Desktop, ScreenOptions::desktop(1920, 1080)),
+            ModelName::SevenBillion | ModelName::Qwen3EightBillion => {
+                (Suite::Desktop, ScreenOptions::desktop(1920, 1080))
+            }
         };
         let freeze = arguments.freeze_vision;
         let weights = Weights::random(&dimensions, compute_kind(device), device)
@@ -324,7 +331,7 @@ fn config(arguments: &IterationArguments) -> Config {
     }
     config.agent.max_tokens = arguments.thought + 200;
     let (cache_gib, activation_gib) = match arguments.model {
-        ModelName::SevenBillion => (0.0, 0.0),
+        ModelName::SevenBillion | ModelName::Qwen3EightBillion => (0.0, 0.0),
         ModelName::Pocket => {
             config.agent.min_pixels = 784;
             (1.0, 2.0)

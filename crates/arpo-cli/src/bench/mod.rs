@@ -12,6 +12,7 @@ mod update;
 mod vision;
 
 use crate::{Failure, write_json};
+use arpo_image::ImageProcessor;
 use arpo_model::config::{self, ModelConfig};
 use arpo_model::positions::Grid;
 use arpo_torch::kernels::Kernels;
@@ -53,8 +54,12 @@ enum Benchmark {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModelName {
     Pocket,
+    /// Qwen2.5-VL-7B
     #[value(name = "7b")]
     SevenBillion,
+    /// Qwen3-VL-8B
+    #[value(name = "qwen3-8b")]
+    Qwen3EightBillion,
 }
 
 impl ModelName {
@@ -62,6 +67,7 @@ impl ModelName {
         match self {
             Self::Pocket => config::pocket(),
             Self::SevenBillion => config::qwen2_5_vl_7b(),
+            Self::Qwen3EightBillion => config::qwen3_vl_8b(),
         }
     }
 
@@ -69,7 +75,7 @@ impl ModelName {
     fn screen(self) -> (u32, u32) {
         match self {
             Self::Pocket => (168, 112),
-            Self::SevenBillion => (1920, 1080),
+            Self::SevenBillion | Self::Qwen3EightBillion => (1920, 1080),
         }
     }
 
@@ -78,6 +84,18 @@ impl ModelName {
         match self {
             Self::Pocket => Grid { height: 8, width: 12 },
             Self::SevenBillion => Grid { height: 78, width: 138 },
+            Self::Qwen3EightBillion => Grid { height: 68, width: 120 },
+        }
+    }
+
+    /// The image processor that its files ask for.
+    fn processor(self) -> ImageProcessor {
+        const QWEN3: &[u8] =
+            br#"{"patch_size": 16, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
+            "size": {"shortest_edge": 65536, "longest_edge": 16777216}}"#;
+        match self {
+            Self::Pocket | Self::SevenBillion => ImageProcessor::published(),
+            Self::Qwen3EightBillion => ImageProcessor::parse(QWEN3).expect("legal settings"),
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions, Request, Sampling, Screenshot};
-use arpo_image::ImageProcessor;
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
@@ -96,7 +95,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     };
     let weights = Weights::random(&config, kind, device).with_kernels(kernels);
     let mut engine =
-        Engine::new(Model::new(config, weights), ImageProcessor::published(), options, PolicyVersion(0));
+        Engine::new(Model::new(config, weights), arguments.model.processor(), options, PolicyVersion(0));
     // warm-up: compiles kernels and reserves memory
     for (episodes, behind) in [(max_episodes, 1), (1, arguments.behind)] {
         measure(arguments, &mut engine, episodes, behind, false)?;
