@@ -94,9 +94,10 @@ list() {
                 echo offline pilot-offline rejection $rate $seed
             done
             for rate in 5e-6 1e-5 2e-5 5e-5; do
-                for method in dpo kto; do
-                    echo offline pilot-offline $method $rate $seed
-                done
+                echo offline pilot-offline dpo $rate $seed
+            done
+            for rate in 2e-6 5e-6 1e-5 2e-5; do
+                echo offline pilot-offline kto $rate $seed
             done
         done
         ;;
