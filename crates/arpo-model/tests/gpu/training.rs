@@ -116,8 +116,14 @@ fn adamw_is_the_plain_version_to_the_bit() {
             for ((layout, one), (_, other)) in both[0].iter().zip(both[1].iter()) {
                 // one step of bf16's spacing, where the rounding of a value differs
                 assert_close(&layout.name, one, other, 2.0);
-                different += one.ne_tensor(other).sum(Kind::Int64).int64_value(&[]);
-                all += one.numel() as i64;
+                let unequal = one.ne_tensor(other).view([-1]).nonzero().view([-1]);
+                for index in 0..unequal.numel() as i64 {
+                    let at = unequal.int64_value(&[index]);
+                    let [fused, plain] = [one, other].map(|tensor| in_f32(tensor).view([-1]).double_value(&[at]));
+                    println!("{} at {at}: {fused:e} fused, {plain:e} plain", layout.name);
+                }
+                different += unequal.numel();
+                all += one.numel();
             }
         }
         println!("max_grad_norm {max_grad_norm}: {different} of {all} values differ");
