@@ -1,9 +1,11 @@
 //! The cache of files that tasks need: fetched once and atomically, shared by all desktops of a host.
 //!
-//! Files lie where OSWorld puts them, `<root>/<task id>/<name>`, so that an existing cache is used as it is. A
-//! download resumes where it stopped, is checked against a checksum where one is known, and is renamed into place;
-//! desktops that want the same file at the same time wait for each other. Offline, a missing file is an error
-//! that says where it should be.
+//! A file lies at `<root>/<task id>/<uuid5 of its address>_<name>`: the two generations of tasks have the same ids and names
+//! at different addresses. OSWorld does so for files of the set-up and leaves the address out for those of the
+//! evaluators; such a file of an existing cache is read, and never written. A download resumes where it stopped, is
+//! checked (its length, its checksum where one is known, no web page instead of a file) and is renamed into place;
+//! desktops that want the same file at the same time wait for each other. Offline, a missing file is an error that says
+//! where it should be.
 
 use crate::error::DownloadError;
 use sha2::{Digest, Sha256};
@@ -41,10 +43,20 @@ impl Default for Sources {
     }
 }
 
-/// Fetches the rest of a file: from its address and the bytes already present to the status and the body.
+/// A server's response.
+pub struct Fetched {
+    /// 200 for the whole file, 206 for the rest of it.
+    pub status: u16,
+    /// Bytes of the body, if the server said so.
+    pub length: Option<u64>,
+    /// The body.
+    pub body: Box<dyn Read>,
+}
+
+/// Fetches the rest of a file.
 pub trait Fetch: Send + Sync {
-    /// Requests the bytes from `offset` on; the status is 200 for the whole file, 206 for the rest.
-    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<(u16, Box<dyn Read>), String>;
+    /// Requests the bytes from `offset` on.
+    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<Fetched, String>;
 }
 
 /// The internet.
@@ -57,14 +69,14 @@ impl Default for Internet {
 }
 
 impl Fetch for Internet {
-    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<(u16, Box<dyn Read>), String> {
+    fn fetch(&self, url: &str, offset: u64, limit: Duration) -> Result<Fetched, String> {
         let mut request = self.0.get(url).config().timeout_global(Some(limit)).build();
         if offset > 0 {
             request = request.header("Range", format!("bytes={offset}-"));
         }
         let response = request.call().map_err(|error| error.to_string())?;
-        let status = response.status().as_u16();
-        Ok((status, Box::new(response.into_body().into_reader())))
+        let (status, length) = (response.status().as_u16(), response.body().content_length());
+        Ok(Fetched { status, length, body: Box::new(response.into_body().into_reader()) })
     }
 }
 
@@ -117,14 +129,14 @@ impl Cache {
         self.root.join(plain_name(task))
     }
 
-    /// Where a set-up step's download lies: `<uuid5 of the address>_<name>`.
-    pub fn setup_path(&self, task: &str, url: &str, target: &str) -> PathBuf {
+    /// Where a download lies: `<uuid5 of the address>_<name>`.
+    pub fn path(&self, task: &str, url: &str, name: &str) -> PathBuf {
         let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, url.as_bytes());
-        self.task_folder(task).join(format!("{id}_{}", plain_name(target)))
+        self.task_folder(task).join(format!("{id}_{}", plain_name(name)))
     }
 
-    /// Where an evaluator's download lies.
-    pub fn evaluation_path(&self, task: &str, name: &str) -> PathBuf {
+    /// Where OSWorld keeps an evaluator's download, whatever its address.
+    fn original_path(&self, task: &str, name: &str) -> PathBuf {
         self.task_folder(task).join(plain_name(name))
     }
 
@@ -132,30 +144,33 @@ impl Cache {
     pub fn output_path(&self, task: &str, name: &str) -> PathBuf {
         match &self.outputs {
             Some(folder) => folder.path().join(plain_name(name)),
-            None => self.evaluation_path(task, name),
+            None => self.original_path(task, name),
         }
     }
 
-    /// The content of a file, fetched if missing. An error if its checksum is wrong.
-    pub fn obtain(&self, url: &str, path: &Path) -> Result<Vec<u8>, DownloadError> {
+    /// The content of a file that a task calls `name`, fetched if missing. An error if it is not what it should be.
+    pub fn obtain(&self, task: &str, url: &str, name: &str) -> Result<Vec<u8>, DownloadError> {
+        let path = self.path(task, url, name);
         let broken =
-            |error: io::Error| DownloadError::Cache { path: path.to_path_buf(), problem: error.to_string() };
+            |error: io::Error| DownloadError::Cache { path: path.clone(), problem: error.to_string() };
         if !path.exists() {
+            let original = self.original_path(task, name);
+            if original.is_file() {
+                let content = fs::read(original).map_err(broken)?;
+                return self.check(url, name, &content).map(|()| content);
+            }
             if self.sources.offline {
-                return Err(DownloadError::Offline { url: url.to_owned(), path: path.to_path_buf() });
+                return Err(DownloadError::Offline { url: url.to_owned(), path });
             }
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder).map_err(broken)?;
-            }
+            fs::create_dir_all(self.task_folder(task)).map_err(broken)?;
             let lock = self.lock(url).map_err(broken)?;
             if !path.exists() {
-                self.download(url, path)?;
+                self.download(url, name, &path)?;
             }
             drop(lock);
         }
-        let content = fs::read(path).map_err(broken)?;
-        self.check(url, &content)?;
-        Ok(content)
+        let content = fs::read(&path).map_err(broken)?;
+        self.check(url, name, &content).map(|()| content)
     }
 
     /// Held while a file is fetched. The lock files stay: to remove one would let two in at once.
@@ -167,7 +182,12 @@ impl Cache {
         Ok(file)
     }
 
-    fn check(&self, url: &str, content: &[u8]) -> Result<(), DownloadError> {
+    fn check(&self, url: &str, name: &str, content: &[u8]) -> Result<(), DownloadError> {
+        if is_web_page(content) && !may_be_web_page(name) {
+            let problem =
+                format!("a web page instead of {name}: the file has moved, or the server asks for a login");
+            return Err(DownloadError::Fetch { url: url.to_owned(), problem });
+        }
         let Some(wanted) = self.checksums.get(url) else { return Ok(()) };
         let found = hex(&Sha256::digest(content));
         if found.eq_ignore_ascii_case(wanted) {
@@ -176,7 +196,7 @@ impl Cache {
         Err(DownloadError::Checksum { url: url.to_owned(), found, wanted: wanted.clone() })
     }
 
-    fn download(&self, url: &str, path: &Path) -> Result<(), DownloadError> {
+    fn download(&self, url: &str, name: &str, path: &Path) -> Result<(), DownloadError> {
         let part = beside(path, "part");
         let mut problem = String::new();
         for _ in 0..self.sources.tries.max(1) {
@@ -186,7 +206,7 @@ impl Cache {
                         path: part.clone(),
                         problem: error.to_string(),
                     };
-                    if let Err(error) = self.check(url, &fs::read(&part).map_err(broken)?) {
+                    if let Err(error) = self.check(url, name, &fs::read(&part).map_err(broken)?) {
                         // A wrong file must not be resumed.
                         fs::remove_file(&part).map_err(broken)?;
                         return Err(error);
@@ -207,7 +227,7 @@ impl Cache {
             _ => url.to_owned(),
         };
         let offset = fs::metadata(part).map_or(0, |file| file.len());
-        let (status, mut body) = self.fetch.fetch(&mirrored, offset, self.sources.limit)?;
+        let Fetched { status, length, mut body } = self.fetch.fetch(&mirrored, offset, self.sources.limit)?;
         let mut file = match status {
             206 => OpenOptions::new().append(true).open(part),
             200 => File::create(part),
@@ -218,7 +238,10 @@ impl Cache {
             other => return Err(format!("status {other}")),
         }
         .map_err(|error| error.to_string())?;
-        io::copy(&mut body, &mut file).map_err(|error| error.to_string())?;
+        let copied = io::copy(&mut body, &mut file).map_err(|error| error.to_string())?;
+        if length.is_some_and(|length| length != copied) {
+            return Err(format!("{copied} bytes instead of {}", length.unwrap_or_default()));
+        }
         file.flush().and_then(|()| file.sync_all()).map_err(|error| error.to_string())
     }
 }
@@ -227,6 +250,26 @@ fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// It starts as HTML does.
+fn is_web_page(content: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&content[..content.len().min(512)])
+        .trim_start_matches('\u{feff}')
+        .to_lowercase();
+    let start = start.trim_start();
+    start.starts_with("<!doctype html") || start.starts_with("<html")
+}
+
+/// Names of files that may be web pages, or whose kind is not known.
+fn may_be_web_page(name: &str) -> bool {
+    const NEVER: [&str; 31] = [
+        "xlsx", "xls", "ods", "csv", "docx", "doc", "odt", "pptx", "ppt", "odp", "pdf", "zip", "gz", "tar",
+        "png", "jpg", "jpeg", "gif", "bmp", "svg", "xcf", "mp3", "mp4", "wav", "m4a", "avi", "json", "py",
+        "sqlite", "db", "epub",
+    ];
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase());
+    !extension.is_some_and(|extension| NEVER.contains(&extension.as_str()))
 }
 
 /// The last part of a path: names come from task files and must stay in their folder.

@@ -145,6 +145,7 @@ fn run_trial(
     policy: &mut dyn Policy,
     stop: &StopSwitch,
 ) -> Result<Vec<String>, Failure> {
+    let _claim = trial.claim().map_err(Failure::failed)?;
     let is_finished = |task: &&Arc<Task>| trial.is_finished(&task.application, task.id.as_str());
     let open: Vec<Arc<Task>> = tasks.iter().filter(|task| !is_finished(task)).cloned().collect();
     log(&format!("trial {number}: {} of {} tasks to evaluate", open.len(), tasks.len()));

@@ -119,7 +119,8 @@ fn adamw_is_the_plain_version_to_the_bit() {
                 let unequal = one.ne_tensor(other).view([-1]).nonzero().view([-1]);
                 for index in 0..unequal.numel() as i64 {
                     let at = unequal.int64_value(&[index]);
-                    let [fused, plain] = [one, other].map(|tensor| in_f32(tensor).view([-1]).double_value(&[at]));
+                    let [fused, plain] =
+                        [one, other].map(|tensor| in_f32(tensor).view([-1]).double_value(&[at]));
                     println!("{} at {at}: {fused:e} fused, {plain:e} plain", layout.name);
                 }
                 different += unequal.numel();

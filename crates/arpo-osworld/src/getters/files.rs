@@ -59,10 +59,8 @@ fn vm_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterEr
 
 fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let (urls, names) = (fields.texts("path")?, fields.texts("dest")?);
-    let read = |(url, name): (&&str, &&str)| {
-        let path = context.cache.evaluation_path(context.task, name);
-        Ok(Some(Bytes::from(context.cache.obtain(url, &path)?)))
-    };
+    let read =
+        |(url, name): (&&str, &&str)| Ok(Some(Bytes::from(context.cache.obtain(context.task, url, name)?)));
     let contents = urls.iter().zip(&names).map(read).collect::<Result<Vec<_>, GetterError>>()?;
     Ok(chosen(fields, &names, contents))
 }

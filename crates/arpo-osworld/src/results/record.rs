@@ -6,7 +6,7 @@
 use super::{ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE};
 use jiff::Zoned;
 use serde_json::{Value, json};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,13 @@ use std::path::{Path, PathBuf};
 pub struct Trial {
     folder: PathBuf,
 }
+
+/// The file that is locked while somebody writes.
+const LOCK_FILE: &str = ".lock";
+
+/// The right to write into a trial's folder.
+#[derive(Debug)]
+pub struct Claim(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 /// A recorded action.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +49,31 @@ impl Trial {
     /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The right to write into the folder, until it is dropped; one process has it at a time. The operating system holds
+    /// the lock, so it ends with the process, however that ends.
+    pub fn claim(&self) -> io::Result<Claim> {
+        fs::create_dir_all(&self.folder)?;
+        let path = self.folder.join(LOCK_FILE);
+        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(&path).unwrap_or_default();
+                let problem = format!("{} is being written by {}", self.folder.display(), holder.trim());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, problem));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        file.set_len(0)?;
+        writeln!(
+            file,
+            "process {} since {}",
+            std::process::id(),
+            Zoned::now().strftime("%Y-%m-%d %H:%M:%S")
+        )?;
+        Ok(Claim(file))
     }
 
     fn task(&self, domain: &str, task: &str) -> PathBuf {
@@ -135,6 +167,21 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_process_writes_at_a_time() {
+        let root = tempfile::tempdir().unwrap();
+        let trial = Trial::new(root.path(), "screenshot", "ui-tars", "0");
+        let claim = trial.claim().unwrap();
+        let error = trial.claim().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("ui-tars/0 is being written by process {}", std::process::id())),
+            "{error}"
+        );
+        assert!(Trial::new(root.path(), "screenshot", "ui-tars", "1").claim().is_ok());
+        drop(claim);
+        assert!(trial.claim().is_ok());
+    }
 
     #[test]
     fn a_task_is_finished_by_its_score_and_an_unfinished_one_begun_anew() {

@@ -100,9 +100,8 @@ impl Preparation<'_> {
         match step {
             SetupStep::Download(files) => {
                 for (url, path) in files {
-                    let cached = self.cache.setup_path(self.task, url, path);
-                    let content =
-                        self.cache.obtain(url, &cached).map_err(|error| Failure::Fatal(error.to_string()))?;
+                    let content = self.cache.obtain(self.task, url, path);
+                    let content = content.map_err(|error| Failure::Fatal(error.to_string()))?;
                     self.guest.write_file(path, &content)?;
                 }
             }
@@ -236,9 +235,8 @@ impl Preparation<'_> {
     fn add_history(&self, visits: &[(String, String, Duration)]) -> Result<(), Failure> {
         const MICROSECONDS_1601_TO_1970: i64 = 11_644_473_600_000_000;
         const TYPED_LINK: i64 = 805_306_368;
-        let path = self.cache.evaluation_path(self.task, HISTORY_FILE);
-        let empty =
-            self.cache.obtain(EMPTY_HISTORY, &path).map_err(|error| Failure::Fatal(error.to_string()))?;
+        let empty = self.cache.obtain(self.task, EMPTY_HISTORY, HISTORY_FILE);
+        let empty = empty.map_err(|error| Failure::Fatal(error.to_string()))?;
         let changed = crate::database::changed(&empty, |history| {
             for (url, title, ago) in visits {
                 let at = self.now.as_microsecond() - ago.as_micros() as i64 + MICROSECONDS_1601_TO_1970;

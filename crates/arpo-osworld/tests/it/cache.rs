@@ -1,6 +1,6 @@
 //! Downloads: whole or not at all, continued, checked, once for all who want them.
 
-use arpo_osworld::download::{Cache, Fetch, Sources};
+use arpo_osworld::download::{Cache, Fetch, Fetched, Sources};
 use arpo_osworld::error::DownloadError;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -31,16 +31,26 @@ impl Read for Breaking {
 }
 
 impl Fetch for Server {
-    fn fetch(&self, url: &str, offset: u64, _: Duration) -> Result<(u16, Box<dyn Read>), String> {
+    fn fetch(&self, url: &str, offset: u64, _: Duration) -> Result<Fetched, String> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        if url.ends_with("none") {
-            return Ok((404, Box::new(io::empty())));
+        let whole = |status, length, body: &[u8]| Fetched {
+            status,
+            length,
+            body: Box::new(io::Cursor::new(body.to_vec())),
+        };
+        match url.rsplit('/').next() {
+            Some("none") => return Ok(whole(404, None, b"")),
+            Some("page") => return Ok(whole(200, None, b"\n<!DOCTYPE html><title>Sign in</title>")),
+            Some("short") => return Ok(whole(200, Some(100), CONTENT)),
+            Some("other") => return Ok(whole(200, Some(5), b"other")),
+            _ => {}
         }
         let from = if self.knows_ranges { offset as usize } else { 0 };
         let rest = &CONTENT[from..];
         let is_cut = rest.len() > self.breaks_after;
         let part = rest[..rest.len().min(self.breaks_after)].to_vec();
-        Ok((if from > 0 { 206 } else { 200 }, Box::new(Breaking(part, is_cut))))
+        let status = if from > 0 { 206 } else { 200 };
+        Ok(Fetched { status, length: None, body: Box::new(Breaking(part, is_cut)) })
     }
 }
 
@@ -54,10 +64,9 @@ fn cache(folder: &std::path::Path, breaks_after: usize, knows_ranges: bool) -> (
 fn a_broken_download_is_continued() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, calls) = cache(folder.path(), 8, true);
-    let path = cache.evaluation_path("t", "x");
-    assert_eq!(cache.obtain("https://a.org/x", &path).unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "x").unwrap(), CONTENT);
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    assert_eq!(cache.obtain("https://a.org/x", &path).unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "x").unwrap(), CONTENT);
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
@@ -65,10 +74,9 @@ fn a_broken_download_is_continued() {
 fn what_never_comes_whole_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(folder.path(), 8, false);
-    let path = cache.evaluation_path("t", "x");
-    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Fetch { .. })));
-    assert!(!path.exists());
-    let error = cache.obtain("https://a.org/none", &cache.evaluation_path("t", "y")).unwrap_err();
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Fetch { .. })));
+    assert!(!cache.path("t", "https://a.org/x", "x").exists());
+    let error = cache.obtain("t", "https://a.org/none", "y").unwrap_err();
     assert_eq!(error.to_string(), "https://a.org/none: status 404");
 }
 
@@ -78,12 +86,46 @@ fn sums_are_checked_also_of_what_is_there() {
     let sums = serde_json::json!({"https://a.org/x": "00".repeat(32)});
     std::fs::write(folder.path().join("checksums.json"), sums.to_string()).unwrap();
     let (cache, _) = cache(folder.path(), 100, true);
-    let path = cache.evaluation_path("t", "x");
-    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Checksum { .. })));
+    let path = cache.path("t", "https://a.org/x", "x");
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Checksum { .. })));
     assert!(!path.exists());
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, CONTENT).unwrap();
-    assert!(matches!(cache.obtain("https://a.org/x", &path), Err(DownloadError::Checksum { .. })));
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Checksum { .. })));
+}
+
+/// The same name of the same task at two addresses, as the two generations of tasks have it.
+#[test]
+fn another_address_is_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _) = cache(folder.path(), 100, true);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/other", "gold.xlsx").unwrap(), b"other");
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), CONTENT);
+}
+
+#[test]
+fn a_cache_of_osworld_is_read_and_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, calls) = cache(folder.path(), 100, true);
+    let original = folder.path().join("t/gold.xlsx");
+    std::fs::create_dir_all(original.parent().unwrap()).unwrap();
+    std::fs::write(&original, b"from OSWorld").unwrap();
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), b"from OSWorld");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_web_page_or_half_a_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, _) = cache(folder.path(), 100, true);
+    let error = cache.obtain("t", "https://a.org/page", "gold.xlsx").unwrap_err().to_string();
+    assert!(error.contains("a web page instead of gold.xlsx"), "{error}");
+    assert!(cache.obtain("t", "https://a.org/page", "index.html").is_ok());
+    let error = cache.obtain("t", "https://a.org/short", "gold.xlsx").unwrap_err();
+    assert_eq!(error.to_string(), "https://a.org/short: 21 bytes instead of 100");
+    assert!(!cache.path("t", "https://a.org/short", "gold.xlsx").exists());
 }
 
 #[test]
@@ -93,7 +135,7 @@ fn many_desktops_fetch_a_file_once() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let content = cache.obtain("https://a.org/x", &cache.evaluation_path("t", "x")).unwrap();
+                let content = cache.obtain("t", "https://a.org/x", "x").unwrap();
                 assert_eq!(content, CONTENT);
             });
         }
@@ -105,9 +147,11 @@ fn many_desktops_fetch_a_file_once() {
 fn names_stay_in_their_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(folder.path(), 100, true);
-    assert!(cache.evaluation_path("../../etc", "../../passwd").starts_with(folder.path().join("etc")));
+    assert!(
+        cache.path("../../etc", "https://a.org/x", "../../passwd").starts_with(folder.path().join("etc"))
+    );
     // Python: uuid.uuid5(uuid.NAMESPACE_URL, "https://a.org/x").
-    let path = cache.setup_path("t", "https://a.org/x", "/home/user/b.txt");
+    let path = cache.path("t", "https://a.org/x", "/home/user/b.txt");
     assert_eq!(path.file_name().unwrap().to_str().unwrap(), format!("{UUID5}_b.txt"));
 }
 

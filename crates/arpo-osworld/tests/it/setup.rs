@@ -39,7 +39,7 @@ fn prepare(
 fn steps_run_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::new(folder.path(), Sources::default()).unwrap();
-    let cached = cache.setup_path("t", "https://a.org/x", "/home/user/x.txt");
+    let cached = cache.path("t", "https://a.org/x", "/home/user/x.txt");
     std::fs::create_dir_all(cached.parent().unwrap()).unwrap();
     std::fs::write(&cached, "12345").unwrap();
     let mut guest = FakeGuest::default();
