@@ -16,6 +16,7 @@ mod osworld;
 mod resume;
 mod rollout;
 mod select;
+mod serve;
 mod sft;
 mod show;
 mod train;
@@ -51,6 +52,8 @@ enum Command {
     Offline(offline::OfflineArguments),
     /// Plot the learning curves of runs
     Curve(curve::CurveArguments),
+    /// Serve a checkpoint to clients of OpenAI's chat interface
+    Serve(serve::ServeArguments),
     /// Host desktops for a trainer on another machine
     Worker(worker::WorkerArguments),
     /// Train a base model by supervised learning from the oracle
@@ -76,14 +79,15 @@ impl Command {
             | Self::Select(_)
             | Self::Rollout(_)
             | Self::Offline(_)
+            | Self::Serve(_)
             | Self::Sft(_) => true,
+            Self::Bench(arguments) => arguments.is_serving(),
             Self::Curve(_)
             | Self::Doctor(_)
             | Self::Worker(_)
             | Self::Env(_)
             | Self::Osworld(_)
-            | Self::Config(_)
-            | Self::Bench(_) => false,
+            | Self::Config(_) => false,
         }
     }
 }
@@ -188,6 +192,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Offline(arguments) => offline::run(&arguments, out),
         Command::Osworld(arguments) => osworld::run(&arguments, out),
         Command::Curve(arguments) => curve::run(&arguments, out),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),

@@ -9,7 +9,7 @@ use crate::attention::{AttentionPlan, Span};
 use crate::cache::KvCache;
 use crate::image_features::{FeatureCache, FeatureStore, Screenshot};
 use crate::pages::PageAllocator;
-use crate::sampling::SamplingBatch;
+use crate::sampling::{SampledToken, SamplingBatch};
 use crate::sequence::{FinishReason, Request, Sequence};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_image::{ImageError, ImageProcessor};
@@ -116,6 +116,19 @@ pub struct EngineCounts {
     pub preempted: u64,
 }
 
+/// What the engine holds at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineLoad {
+    /// Requests in the batch.
+    pub running: usize,
+    /// Requests that wait for a place or for pages.
+    pub waiting: usize,
+    /// Pages of the cache.
+    pub pages: usize,
+    /// Pages of running requests; the others are free or can be evicted.
+    pub leased_pages: usize,
+}
+
 /// The rollout engine.
 #[derive(Debug)]
 pub struct Engine {
@@ -196,6 +209,11 @@ impl Engine {
         &self.model
     }
 
+    /// The version of its weights.
+    pub fn version(&self) -> PolicyVersion {
+        self.version
+    }
+
     /// The cache of image features, for a learner with a frozen vision tower.
     pub fn features(&self) -> FeatureCache {
         self.features.clone()
@@ -268,6 +286,30 @@ impl Engine {
         Ok(())
     }
 
+    /// What it holds at the moment.
+    pub fn load(&self) -> EngineLoad {
+        EngineLoad {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            pages: self.allocator.page_count(),
+            leased_pages: self.allocator.leased_count(),
+        }
+    }
+
+    /// Tokens that fit into the cache.
+    pub fn cache_tokens(&self) -> usize {
+        self.allocator.page_count() * self.options.page_tokens
+    }
+
+    /// Cancels one request, between passes. What it has computed stays in the prefix cache; its pages can be evicted.
+    pub fn cancel(&mut self, id: RequestId) {
+        self.waiting.retain(|(other, _)| *other != id);
+        if let Some(at) = self.running.iter().position(|(other, _)| *other == id) {
+            let (_, mut sequence) = self.running.remove(at);
+            self.release(&mut sequence);
+        }
+    }
+
     /// Cancels all requests and clears the caches.
     pub fn cancel_all(&mut self) {
         self.waiting.clear();
@@ -280,6 +322,14 @@ impl Engine {
 
     /// One forward pass. Returns the responses it completed.
     pub fn pass(&mut self) -> Result<Vec<(RequestId, Completion)>, EngineError> {
+        self.pass_observed(|_, _| ())
+    }
+
+    /// The same; `observe` sees every token as it is sampled, also the last one of a response.
+    pub fn pass_observed(
+        &mut self,
+        mut observe: impl FnMut(RequestId, SampledToken),
+    ) -> Result<Vec<(RequestId, Completion)>, EngineError> {
         self.reserve_slots();
         self.admit();
         if self.running.is_empty() {
@@ -299,7 +349,9 @@ impl Engine {
         for ((id, mut sequence), sampled) in std::mem::take(&mut self.running).into_iter().zip(sampled) {
             sequence.cached = sequence.keys().len();
             self.counts.sampled += 1;
-            match sequence.push(sampled) {
+            let finished = sequence.push(&sampled);
+            observe(id, sampled);
+            match finished {
                 None => still_running.push((id, sequence)),
                 Some(finish_reason) => match self.complete(sequence, finish_reason) {
                     Ok(completion) => completed.push((id, completion)),

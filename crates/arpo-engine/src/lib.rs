@@ -16,7 +16,7 @@ mod pages;
 pub mod sampling;
 pub mod sequence;
 
-pub use engine::{Completion, Engine, EngineError, EngineOptions};
+pub use engine::{Completion, Engine, EngineError, EngineLoad, EngineOptions};
 pub use image_features::{FeatureCache, Screenshot};
-pub use sampling::Sampling;
+pub use sampling::{Penalties, SampledToken, Sampling};
 pub use sequence::{FinishReason, Request};

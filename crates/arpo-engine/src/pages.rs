@@ -9,6 +9,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Most hashes remembered to count what was computed again: an engine that serves for days sees ever new pages.
+const REMEMBERED_PAGES: usize = 1 << 21;
+
 /// A page's number.
 pub(crate) type PageId = usize;
 
@@ -100,7 +103,8 @@ pub(crate) struct PageAllocator {
     /// Cached pages that no sequence uses, least recently used first.
     unused: BTreeSet<(u64, PageId)>,
     cached: HashMap<PrefixHash, PageId>,
-    /// Hashes of all full pages since the weights last changed, evicted or not.
+    /// Hashes of full pages since the weights last changed, evicted or not; the evicted are forgotten when there are too
+    /// many.
     ever_cached: HashSet<PrefixHash>,
     /// Tokens recomputed because their pages were evicted.
     recomputed: u64,
@@ -131,6 +135,11 @@ impl PageAllocator {
     /// Tokens recomputed because their pages were evicted.
     pub(crate) fn recomputed(&self) -> u64 {
         self.recomputed
+    }
+
+    /// Pages of sequences that are being computed.
+    pub(crate) fn leased_count(&self) -> usize {
+        self.pages.len() - self.free.len() - self.unused.len()
     }
 
     pub(crate) fn page_count(&self) -> usize {
@@ -186,6 +195,9 @@ impl PageAllocator {
             }
         }
         lease.tokens = keys.len();
+        if self.ever_cached.len() > REMEMBERED_PAGES.max(2 * self.pages.len()) {
+            self.ever_cached = self.cached.keys().copied().collect();
+        }
         true
     }
 

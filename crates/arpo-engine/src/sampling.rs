@@ -9,6 +9,7 @@ use arpo_model::distribution::Forbidden;
 use arpo_torch::kernels::sample::RowSample;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use tch::{Device, Kind, Tensor};
 
 /// How one response is sampled.
@@ -24,16 +25,35 @@ pub struct Sampling {
     pub max_tokens: usize,
     /// Tokens that end a response and belong to it.
     pub stop: Vec<u32>,
+    /// Subtracted from the logits of tokens that the response already contains.
+    pub penalties: Penalties,
+    /// How many of the most likely tokens are reported beside each sampled one.
+    pub alternatives: usize,
     /// The episode's seed.
     pub seed: u64,
     /// The turn within the episode.
     pub turn: u64,
 }
 
+/// Penalties for tokens that the response already contains, as OpenAI defines them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Penalties {
+    /// For each time a token occurs.
+    pub frequency: f64,
+    /// Once for a token that occurs.
+    pub presence: f64,
+}
+
+impl Penalties {
+    fn are_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
 impl Sampling {
     /// What is invalid, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
-        let Self { temperature, top_k, top_p, max_tokens, .. } = self;
+        let Self { temperature, top_k, top_p, max_tokens, penalties, .. } = self;
         if !(temperature.is_finite() && *temperature >= 0.0) {
             return Some(format!("temperature is {temperature}, expected a number from 0"));
         }
@@ -42,6 +62,9 @@ impl Sampling {
         }
         if top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
             return Some(format!("top_p is {top_p:?}, expected a number above 0 and at most 1"));
+        }
+        if !(penalties.frequency.is_finite() && penalties.presence.is_finite()) {
+            return Some(format!("penalties of {penalties:?}, expected finite numbers"));
         }
         (*max_tokens == 0).then(|| "max_tokens is 0, expected at least 1".into())
     }
@@ -58,6 +81,11 @@ impl Sampling {
 
     fn is_unrestricted(&self) -> bool {
         self.temperature > 0.0 && !self.is_truncated()
+    }
+
+    /// Whether nothing but the token of the full distribution is needed, which the kernel samples.
+    fn is_plain(&self, forced: bool) -> bool {
+        (forced || self.is_unrestricted()) && self.penalties.are_none() && self.alternatives == 0
     }
 
     fn is_truncated(&self) -> bool {
@@ -78,10 +106,14 @@ impl UniformStream {
 }
 
 /// A token and its log-probability.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct SampledToken {
-    pub(crate) token: u32,
-    pub(crate) logp: f32,
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampledToken {
+    /// The token.
+    pub token: u32,
+    /// Its log-probability.
+    pub logp: f32,
+    /// The most likely tokens with theirs, most likely first, as many as [`Sampling::alternatives`] asks for.
+    pub alternatives: Vec<(u32, f32)>,
 }
 
 /// How one row's token is sampled.
@@ -91,6 +123,8 @@ pub(crate) struct RowSampler<'a> {
     pub(crate) uniforms: &'a mut UniformStream,
     /// Taken instead of sampling.
     pub(crate) forced: Option<u32>,
+    /// The response so far.
+    pub(crate) response: &'a [u32],
 }
 
 /// How the rows of a pass are sampled.
@@ -109,6 +143,49 @@ pub(crate) struct PlainSampling {
     groups: Vec<RowGroup>,
     /// Rows with forced tokens.
     forced: Vec<(i64, u32)>,
+    /// Subtracted from logits.
+    penalties: Option<SparsePenalties>,
+    /// How many alternatives each row reports.
+    alternatives: Vec<usize>,
+}
+
+/// Penalties of single logits.
+#[derive(Debug)]
+struct SparsePenalties {
+    rows: Tensor,
+    tokens: Tensor,
+    values: Tensor,
+}
+
+impl SparsePenalties {
+    /// Those of all rows; `None` if there are none.
+    fn new(rows: &[RowSampler], device: Device) -> Option<Self> {
+        let (mut at, mut tokens, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, one) in (0i64..).zip(rows).filter(|(_, one)| !one.sampling.penalties.are_none()) {
+            let Penalties { frequency, presence } = one.sampling.penalties;
+            let mut counts = BTreeMap::new();
+            for &token in one.response {
+                *counts.entry(i64::from(token)).or_insert(0u32) += 1;
+            }
+            for (token, count) in counts {
+                at.push(row);
+                tokens.push(token);
+                values.push((frequency * f64::from(count) + presence) as f32);
+            }
+        }
+        let upload = |numbers: &[i64]| Tensor::from_slice(numbers).to_device(device);
+        (!at.is_empty()).then(|| Self {
+            rows: upload(&at),
+            tokens: upload(&tokens),
+            values: Tensor::from_slice(&values).to_device(device),
+        })
+    }
+
+    /// Logits in f32, less the penalties.
+    fn subtracted(&self, logits: &Tensor) -> Tensor {
+        let indices = [Some(&self.rows), Some(&self.tokens)];
+        logits.to_kind(Kind::Float).index_put(&indices, &self.values.neg(), true)
+    }
 }
 
 /// Rows with the same sampling method.
@@ -132,8 +209,8 @@ enum Method {
 impl SamplingBatch {
     pub(crate) fn new(rows: &mut [RowSampler], device: Device, forbidden: &Forbidden) -> Self {
         let uniforms: Vec<f64> = rows.iter_mut().map(|row| row.uniforms.next()).collect();
-        let unrestricted = |row: &RowSampler| row.forced.is_some() || row.sampling.is_unrestricted();
-        if forbidden.has_kernels() && rows.iter().all(unrestricted) {
+        let plain = |row: &RowSampler| row.sampling.is_plain(row.forced.is_some());
+        if forbidden.has_kernels() && rows.iter().all(plain) {
             let row = |(row, uniform): (&RowSampler, f64)| RowSample {
                 temperature: row.sampling.divisor(),
                 uniform,
@@ -159,7 +236,9 @@ impl SamplingBatch {
 /// Tokens and log-probabilities from `[rows, 2]`, in one transfer, because each transfer waits for the device.
 fn read(sampled: &Tensor) -> Vec<SampledToken> {
     let pairs: Vec<f64> = sampled.flatten(0, 1).try_into().expect("two values for each row");
-    pairs.chunks_exact(2).map(|pair| SampledToken { token: pair[0] as u32, logp: pair[1] as f32 }).collect()
+    let sampled =
+        |pair: &[f64]| SampledToken { token: pair[0] as u32, logp: pair[1] as f32, alternatives: vec![] };
+    pairs.chunks_exact(2).map(sampled).collect()
 }
 
 impl PlainSampling {
@@ -191,6 +270,8 @@ impl PlainSampling {
             temperatures: column(temperatures).to_kind(Kind::Float),
             groups: [greedy, full, truncated].into_iter().flatten().collect(),
             forced: (0..).zip(rows.iter()).filter_map(|(row, one)| Some((row, one.forced?))).collect(),
+            penalties: SparsePenalties::new(rows, device),
+            alternatives: rows.iter().map(|row| row.sampling.alternatives).collect(),
         }
     }
 
@@ -202,11 +283,16 @@ impl PlainSampling {
             temperatures: column(rows.iter().map(|row| row.temperature).collect()).to_kind(Kind::Float),
             groups: vec![RowGroup { rows: None, method: Method::Full { uniforms } }],
             forced: (0..).zip(rows).filter_map(|(row, one)| Some((row, one.forced?))).collect(),
+            penalties: None,
+            alternatives: vec![0; rows.len()],
         }
     }
 
     fn sample(&self, logits: &Tensor, forbidden: &Forbidden) -> Vec<SampledToken> {
-        let logp = forbidden.log_distribution(logits, &self.temperatures);
+        let logp = match &self.penalties {
+            None => forbidden.log_distribution(logits, &self.temperatures),
+            Some(penalties) => forbidden.log_distribution(&penalties.subtracted(logits), &self.temperatures),
+        };
         let tokens = Tensor::zeros([logits.size()[0]], (Kind::Int64, logits.device()));
         for RowGroup { rows, method } in &self.groups {
             match rows {
@@ -220,10 +306,31 @@ impl PlainSampling {
         for &(row, token) in &self.forced {
             let _ = tokens.get(row).fill_(i64::from(token));
         }
+        let alternatives = self.most_likely(&logp);
         let logp = logp.gather(1, &tokens.unsqueeze(1), false).squeeze_dim(1);
         let tokens: Vec<i64> = tokens.try_into().expect("one token for each row");
         let logp: Vec<f32> = logp.try_into().expect("one value for each row");
-        tokens.into_iter().zip(logp).map(|(token, logp)| SampledToken { token: token as u32, logp }).collect()
+        let sampled = tokens.into_iter().zip(logp).zip(alternatives);
+        sampled
+            .map(|((token, logp), alternatives)| SampledToken { token: token as u32, logp, alternatives })
+            .collect()
+    }
+
+    /// The most likely tokens of each row with their log-probabilities, as many as it asks for.
+    fn most_likely(&self, logp: &Tensor) -> Vec<Vec<(u32, f32)>> {
+        let most = self.alternatives.iter().copied().max().unwrap_or(0).min(logp.size()[1] as usize);
+        if most == 0 {
+            return vec![vec![]; self.alternatives.len()];
+        }
+        let (values, tokens) = logp.topk(most as i64, -1, true, true);
+        let values: Vec<f32> = values.flatten(0, 1).try_into().expect("as many for each row");
+        let tokens: Vec<i64> = tokens.flatten(0, 1).try_into().expect("as many for each row");
+        let pairs: Vec<(u32, f32)> = tokens.into_iter().map(|token| token as u32).zip(values).collect();
+        pairs
+            .chunks(most)
+            .zip(&self.alternatives)
+            .map(|(row, &count)| row[..count.min(most)].to_vec())
+            .collect()
     }
 }
 
@@ -267,11 +374,21 @@ mod tests {
     use arpo_torch::kernels::Kernels;
 
     fn sampling(seed: u64) -> Sampling {
-        Sampling { temperature: 1.0, top_k: None, top_p: None, max_tokens: 1, stop: vec![], seed, turn: 0 }
+        Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: None,
+            max_tokens: 1,
+            stop: vec![],
+            penalties: Penalties::default(),
+            alternatives: 0,
+            seed,
+            turn: 0,
+        }
     }
 
     fn row_sampler<'a>((sampling, uniforms): (&'a Sampling, &'a mut UniformStream)) -> RowSampler<'a> {
-        RowSampler { sampling, uniforms, forced: None }
+        RowSampler { sampling, uniforms, forced: None, response: &[] }
     }
 
     /// How often each token is sampled from the same logits.
@@ -313,6 +430,27 @@ mod tests {
         assert_close(&frequencies(&logits, |one| one.top_p = Some(1e-9), &[]), &[1.0, 0.0, 0.0, 0.0]);
         assert_close(&frequencies(&logits, |one| one.temperature = 0.0, &[]), &[1.0, 0.0, 0.0, 0.0]);
         assert_close(&frequencies(&logits, |one| one.temperature = 0.0, &[0]), &[0.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn penalties_are_subtracted_from_the_logits_of_earlier_tokens() {
+        let forbidden = Forbidden::new(&[], Device::Cpu, &Kernels::none());
+        let logits = [2.0f32, 1.0, 0.5, 0.0];
+        let mut one = Sampling { temperature: 0.5, alternatives: 4, ..sampling(0) };
+        one.penalties = Penalties { frequency: 0.25, presence: 0.5 };
+        let mut uniforms = one.uniforms();
+        let response = [0, 3, 0];
+        let mut rows =
+            [RowSampler { sampling: &one, uniforms: &mut uniforms, forced: None, response: &response }];
+        let batch = SamplingBatch::new(&mut rows, Device::Cpu, &forbidden);
+        let sampled = batch.sample(&Tensor::from_slice(&logits).unsqueeze(0), &forbidden).remove(0);
+        // token 0 twice, token 3 once; then the temperature
+        let expected =
+            [(2.0 - 1.0) / 0.5, 1.0 / 0.5, 0.5 / 0.5, (0.0 - 0.75) / 0.5].map(|logit: f32| logit.exp());
+        let total: f32 = expected.iter().sum();
+        for (token, logp) in sampled.alternatives {
+            assert!((logp.exp() - expected[token as usize] / total).abs() < 1e-6);
+        }
     }
 
     #[test]

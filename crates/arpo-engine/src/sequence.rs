@@ -139,11 +139,12 @@ impl Sequence {
     /// How its next token is sampled: the parameters, the random stream, and the forced token if any.
     pub(crate) fn next_sampler(&mut self) -> RowSampler<'_> {
         let forced = self.forced.get(self.logp.len()).copied();
-        RowSampler { sampling: &self.sampling, uniforms: &mut self.uniforms, forced }
+        let response = &self.tokens[self.prompt_length..];
+        RowSampler { sampling: &self.sampling, uniforms: &mut self.uniforms, forced, response }
     }
 
     /// Appends a sampled token. Returns why the response is complete, if it is.
-    pub(crate) fn push(&mut self, sampled: SampledToken) -> Option<FinishReason> {
+    pub(crate) fn push(&mut self, sampled: &SampledToken) -> Option<FinishReason> {
         self.tokens.push(sampled.token);
         self.keys.push(TokenKey::token(sampled.token));
         self.logp.push(sampled.logp);

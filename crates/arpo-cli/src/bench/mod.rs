@@ -5,8 +5,10 @@ mod env;
 mod episode;
 mod iteration;
 mod kernels;
+mod load;
 mod preprocess;
 mod rollout;
+mod serve;
 mod sums;
 mod update;
 mod vision;
@@ -29,6 +31,13 @@ pub(crate) struct BenchArguments {
     benchmark: Benchmark,
 }
 
+impl BenchArguments {
+    /// Whether the model is computed beside other threads.
+    pub(crate) fn is_serving(&self) -> bool {
+        matches!(self.benchmark, Benchmark::Serve(_))
+    }
+}
+
 #[derive(Subcommand)]
 enum Benchmark {
     /// One optimiser update from one episode
@@ -43,6 +52,8 @@ enum Benchmark {
     Preprocess(preprocess::PreprocessArguments),
     /// The embedded desktop: steps per second, on one core
     Env(env::EnvArguments),
+    /// A chat server over HTTP: requests per second, time to the first token
+    Serve(serve::ServeArguments),
     /// Collection on slow and uneven simulated desktops: arrival order against lock-step
     Collect(collect::CollectArguments),
     /// Gradient accumulation over many micro-batches, against sums in f32
@@ -108,6 +119,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Benchmark::Vision(arguments) => vision::run(arguments, out),
         Benchmark::Preprocess(arguments) => preprocess::run(arguments, out),
         Benchmark::Env(arguments) => env::run(arguments, out),
+        Benchmark::Serve(arguments) => serve::run(arguments, out),
         Benchmark::Collect(arguments) => collect::run(arguments, out),
         Benchmark::Sums(arguments) => sums::run(arguments, out),
         Benchmark::Kernels(arguments) => kernels::run(arguments, out),

@@ -6,7 +6,7 @@ use super::{ModelName, compute_kind, device_memory_gib, warn_without_kernels, wr
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::{Engine, EngineOptions, Request, Sampling, Screenshot};
+use arpo_engine::{Engine, EngineOptions, Penalties, Request, Sampling, Screenshot};
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
@@ -131,6 +131,8 @@ fn measure(
                 top_p: None,
                 max_tokens: tokens,
                 stop: vec![],
+                penalties: Penalties::default(),
+                alternatives: 0,
                 seed: episode as u64,
                 turn: turns as u64,
             },

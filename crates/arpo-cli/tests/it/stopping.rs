@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 /// More than a stop takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-fn interrupt(child: &Child) {
+pub(crate) fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
 
 /// Waits for a process that was asked to stop.
-fn ended(mut child: Child) -> std::process::ExitStatus {
+pub(crate) fn ended(mut child: Child) -> std::process::ExitStatus {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {

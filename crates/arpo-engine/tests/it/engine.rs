@@ -316,3 +316,60 @@ fn invalid_requests_are_rejected_with_a_reason() {
     }
     assert_eq!(engine.pending(), 0);
 }
+
+/// A cancelled request gives its place and its pages back, and the others go on as if it had not been there.
+#[test]
+fn cancelled_requests_free_their_pages() {
+    for script in Script::all() {
+        let prompt = script.play(&mut script.engine(script.options()), &[1]).remove(0).tokens[..40].to_vec();
+        let expected =
+            complete(&mut script.engine(script.options()), vec![script.request(&prompt, 2, 0)]).remove(0);
+        let mut engine = script.engine(EngineOptions { max_running: 2, ..script.options() });
+        let ids: Vec<_> =
+            (1..5).map(|seed| engine.submit(script.request(&prompt, seed, 0)).unwrap()).collect();
+        assert_eq!(engine.pass().unwrap(), vec![]);
+        let load = engine.load();
+        assert_eq!((load.running, load.waiting), (2, 2));
+        // one that runs, one that waits, one twice
+        for id in [ids[0], ids[3], ids[3]] {
+            engine.cancel(id);
+        }
+        assert!(engine.load().leased_pages < load.leased_pages);
+        let mut completed = Vec::new();
+        while engine.pending() > 0 {
+            completed.extend(engine.pass().unwrap());
+        }
+        assert_eq!(completed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ids[1], ids[2]]);
+        assert_eq!(completed[0].1.tokens, expected.tokens);
+        assert_eq!(engine.load().leased_pages, 0);
+    }
+}
+
+/// Tokens are seen as they are sampled, with the most likely ones beside them.
+#[test]
+fn sampled_tokens_are_observed() {
+    let script = Script::all().remove(0);
+    let prompt = script.play(&mut script.engine(script.options()), &[1]).remove(0).tokens[..40].to_vec();
+    let mut engine = script.engine(script.options());
+    let mut plain = script.request(&prompt, 1, 0);
+    plain.sampling.temperature = 0.0;
+    let mut with_alternatives = plain.clone();
+    with_alternatives.sampling.alternatives = 3;
+    let ids = [plain, with_alternatives].map(|request| engine.submit(request).unwrap());
+    let (mut seen, mut completed) = (Vec::new(), Vec::new());
+    while engine.pending() > 0 {
+        completed.extend(engine.pass_observed(|id, sampled| seen.push((id, sampled))).unwrap());
+    }
+    for (id, completion) in completed {
+        let own: Vec<_> = seen.iter().filter(|(other, _)| *other == id).map(|(_, sampled)| sampled).collect();
+        assert_eq!(own.iter().map(|sampled| sampled.token).collect::<Vec<_>>(), completion.tokens);
+        assert_eq!(own.iter().map(|sampled| sampled.logp).collect::<Vec<_>>(), completion.logp);
+        for sampled in own {
+            let expected = if id == ids[0] { 0 } else { 3 };
+            assert_eq!(sampled.alternatives.len(), expected);
+            // greedy: the first is the sampled one
+            assert!(expected == 0 || sampled.alternatives[0] == (sampled.token, sampled.logp));
+            assert!(sampled.alternatives.is_sorted_by(|(_, one), (_, other)| one >= other));
+        }
+    }
+}

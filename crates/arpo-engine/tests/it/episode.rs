@@ -2,7 +2,7 @@
 
 use crate::golden::Golden;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::{Completion, Engine, EngineOptions, Request, Sampling, Screenshot};
+use arpo_engine::{Completion, Engine, EngineOptions, Penalties, Request, Sampling, Screenshot};
 use arpo_image::ImageProcessor;
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
@@ -151,6 +151,8 @@ pub(crate) fn sampling(seed: u64, turn: usize) -> Sampling {
         top_p: None,
         max_tokens: length,
         stop: vec![],
+        penalties: Penalties::default(),
+        alternatives: 0,
         seed,
         turn: turn as u64,
     }

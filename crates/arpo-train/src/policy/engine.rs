@@ -12,7 +12,7 @@ use arpo_agent::geometry::Size;
 use arpo_agent::window::WindowSlice;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId as EngineRequestId;
-use arpo_engine::{Engine, FinishReason, Request, Sampling};
+use arpo_engine::{Engine, FinishReason, Penalties, Request, Sampling};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -117,6 +117,8 @@ impl Policy for EnginePolicy {
             top_p: None,
             max_tokens: self.responses.max_tokens,
             stop: vec![self.agent.end_token],
+            penalties: Penalties::default(),
+            alternatives: 0,
             seed: history.plan.sampling_seed,
             turn: history.responses.len() as u64,
         };

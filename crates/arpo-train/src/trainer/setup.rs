@@ -244,6 +244,21 @@ pub fn policy_within(
     agent: &Arc<Agent>,
     version: PolicyVersion,
 ) -> EnginePolicy {
+    let engine = engine_within(plan, config, dimensions, weights, agent, version);
+    let responses =
+        ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
+    EnginePolicy::new(engine, version, Arc::clone(agent), responses).with_max_episodes(plan.running)
+}
+
+/// The engine alone, within a memory plan.
+pub fn engine_within(
+    plan: &MemoryPlan,
+    config: &Config,
+    dimensions: &ModelConfig,
+    weights: &Weights,
+    agent: &Agent,
+    version: PolicyVersion,
+) -> Engine {
     let options = EngineOptions {
         cache_bytes: plan.cache_bytes,
         feature_bytes: plan.feature_bytes as usize,
@@ -254,10 +269,7 @@ pub fn policy_within(
         forbidden: agent.forbidden.clone(),
     };
     let model = Model::new(dimensions.clone(), weights.share());
-    let engine = Engine::new(model, agent.processor.clone(), options, version);
-    let responses =
-        ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
-    EnginePolicy::new(engine, version, Arc::clone(agent), responses).with_max_episodes(plan.running)
+    Engine::new(model, agent.processor.clone(), options, version)
 }
 
 /// A learner for these weights.

@@ -1,0 +1,10 @@
+//! A server with the pocket model, over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod chat;
+mod disconnects;
+mod fixture;
+mod fuzzed;
+mod ids;
+mod limits;
