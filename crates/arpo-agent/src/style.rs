@@ -70,6 +70,15 @@ impl Grammar {
         }
     }
 
+    /// A response that cannot be parsed, kept on record in one that ends the episode.
+    pub fn given_up(self, response: &str) -> String {
+        let end = self.render(None, &[Action::Finished { content: Some(String::new()) }]);
+        match self {
+            Self::Uitars => format!("{response}\n{end}"),
+            Self::ComputerUse => computer_use::described(response) + &end,
+        }
+    }
+
     /// As messages name it.
     pub fn name(self) -> &'static str {
         match self {
@@ -117,6 +126,26 @@ impl AgentStyle {
         match self.past {
             PastTurns::Responses { .. } => 0,
             PastTurns::Summary => first_live,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_is_given_up_ends_the_episode_and_stays_on_record() {
+        for (grammar, response) in [
+            (Grammar::Uitars, "click here"),
+            (Grammar::ComputerUse, "Action: x\n<tool_call>{\"name\": \"computer_use\", \"arguments\": 5}\n{"),
+            (Grammar::ComputerUse, "{\"name\": \"computer_use\", \"arguments\": null}"),
+        ] {
+            assert!(grammar.parse(response).is_err());
+            let ended = grammar.given_up(response);
+            let finished = Action::Finished { content: Some(String::new()) };
+            assert_eq!(grammar.parse(&ended).unwrap().actions, [finished], "{ended}");
+            assert!(ended.contains(response.split('\n').next_back().unwrap()));
         }
     }
 }

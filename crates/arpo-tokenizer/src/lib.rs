@@ -118,9 +118,10 @@ fn chat_template(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Resul
 
 /// A message as chat templates expect it.
 fn template_message(message: &Message) -> TemplateValue {
-    let content = match &message.content {
+    let part = |part: &Content| match part {
         Content::Text(text) => context! { type => "text", text => text.as_str() },
         Content::Image(_) => context! { type => "image" },
     };
-    context! { role => message.role.name(), content => vec![content] }
+    let content: Vec<TemplateValue> = message.content.iter().map(part).collect();
+    context! { role => message.role.name(), content => content }
 }

@@ -23,7 +23,7 @@ mod render;
 mod vocabulary;
 
 pub use parse::{parse, step_summary};
-pub use render::{calls, response};
+pub use render::{calls, described, response};
 
 /// The system prompt of OSWorld's agent for Qwen3-VL: the tool, and the form of a response.
 pub const SYSTEM: &str = include_str!("prompt.txt");

@@ -10,9 +10,13 @@ const SCROLL_CLICKS: f64 = 5.0;
 
 /// A response: the line that describes the step, if there is one, then the calls.
 pub fn response(description: Option<&str>, actions: &[Action]) -> String {
-    let description = description.map(|line| format!("{ACTION} {}\n", line.replace(['\n', '\r'], " ")));
     let calls: Vec<String> = actions.iter().flat_map(calls).collect();
-    description.unwrap_or_default() + &calls.join("\n")
+    description.map(described).unwrap_or_default() + &calls.join("\n")
+}
+
+/// The line that describes a step. It stays one line, and holds no call.
+pub fn described(description: &str) -> String {
+    format!("{ACTION} {}\n", description.replace(['\n', '\r'], " ").replace(OPEN, ""))
 }
 
 /// One action as calls.
