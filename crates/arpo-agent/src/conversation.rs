@@ -1,10 +1,10 @@
 //! The conversation before a turn: system prompt, task, then screenshots and responses in alternation.
 //!
-//! It contains at most N screenshots, selected by the [`window`](crate::window). Older turns keep their text, and a short
-//! text replaces their screenshot.
+//! It contains at most N screenshots, selected by the [`window`](crate::window). What is left of older turns depends on the
+//! style: their text, with a short text in place of the screenshot; or one line each beside the first screenshot.
 
-use crate::prompt;
-use crate::window::ScreenshotWindow;
+use crate::style::{AgentStyle, PastTurns};
+use crate::{computer_use, prompt};
 use arpo_core::trajectory::ImageRef;
 
 /// The role of a message.
@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-/// The content of a message: text or an image.
+/// A part of a message: text or an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Text.
@@ -43,8 +43,20 @@ pub enum Content {
 pub struct Message {
     /// Its role.
     pub role: Role,
-    /// Its content.
-    pub content: Content,
+    /// Its parts, in order.
+    pub content: Vec<Content>,
+}
+
+impl Message {
+    /// A message of one text.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, content: vec![Content::Text(text.into())] }
+    }
+
+    /// A message of one image.
+    pub fn image(role: Role, image: ImageRef) -> Self {
+        Self { role, content: vec![Content::Image(image)] }
+    }
 }
 
 /// One past turn.
@@ -56,54 +68,69 @@ pub struct Turn {
     pub response: String,
 }
 
-/// How a conversation is built.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConversationStyle {
-    /// The system prompt.
-    pub system: String,
-    /// The user prompt; the instruction goes to `{instruction}`.
-    pub template: String,
-    /// Which screenshots are shown.
-    pub window: ScreenshotWindow,
-    /// Restore UI-TARS's box tokens, which decoding drops, in past responses.
-    pub restore_box_tokens: bool,
-}
-
-impl ConversationStyle {
-    /// As UI-TARS was trained, with the system prompt of ARPO.
-    pub fn uitars(window: ScreenshotWindow) -> Self {
-        let (system, template) = (prompt::SYSTEM.to_owned(), prompt::UITARS.to_owned());
-        Self { system, template, window, restore_box_tokens: true }
-    }
-}
-
 /// The messages before the next turn: all past turns, then the current screenshot. Without `current` (at the end of the
 /// episode or of a slice) it ends with the last response.
 pub fn conversation(
     instruction: &str,
     past: &[Turn],
     current: Option<&ImageRef>,
-    style: &ConversationStyle,
+    style: &AgentStyle,
 ) -> Vec<Message> {
-    let text = |role, text: String| Message { role, content: Content::Text(text) };
-    let image = |image: &ImageRef| Message { role: Role::User, content: Content::Image(image.clone()) };
     let first_live = style.window.first_live(past.len() + usize::from(current.is_some()));
+    let task = prompt::for_task(&style.template, instruction);
+    let system = Message::text(Role::System, style.system.clone());
+    let rest = match style.past {
+        PastTurns::Responses { restore_box_tokens } => {
+            with_responses(task, past, current, first_live, restore_box_tokens)
+        }
+        PastTurns::Summary => with_summary(&task, past, current, first_live),
+    };
+    std::iter::once(system).chain(rest).collect()
+}
 
-    let mut messages = vec![
-        text(Role::System, style.system.clone()),
-        text(Role::User, prompt::for_task(&style.template, instruction)),
-    ];
+fn with_responses(
+    task: String,
+    past: &[Turn],
+    current: Option<&ImageRef>,
+    first_live: usize,
+    restore_box_tokens: bool,
+) -> Vec<Message> {
+    let mut messages = vec![Message::text(Role::User, task)];
     for (number, turn) in past.iter().enumerate() {
         messages.push(if number < first_live {
-            text(Role::User, prompt::OMITTED_SCREENSHOT.to_owned())
+            Message::text(Role::User, prompt::OMITTED_SCREENSHOT)
         } else {
-            image(&turn.screenshot)
+            Message::image(Role::User, turn.screenshot.clone())
         });
         let response =
-            if style.restore_box_tokens { with_box_tokens(&turn.response) } else { turn.response.clone() };
-        messages.push(text(Role::Assistant, response));
+            if restore_box_tokens { with_box_tokens(&turn.response) } else { turn.response.clone() };
+        messages.push(Message::text(Role::Assistant, response));
     }
-    messages.extend(current.map(image));
+    messages.extend(current.map(|image| Message::image(Role::User, image.clone())));
+    messages
+}
+
+/// As Qwen3-VL's agents have it: only turns whose screenshot is shown stay, and the first of them also holds the task and a
+/// line for each earlier step.
+fn with_summary(task: &str, past: &[Turn], current: Option<&ImageRef>, first_live: usize) -> Vec<Message> {
+    let (earlier, live) = past.split_at(first_live.min(past.len()));
+    let lines: Vec<String> = earlier
+        .iter()
+        .enumerate()
+        .map(|(number, turn)| format!("Step {}: {}", number + 1, computer_use::step_summary(&turn.response)))
+        .collect();
+    let summary = if lines.is_empty() { "None".to_owned() } else { lines.join("\n") };
+    let mut text = Some(Content::Text(format!("{task}{summary}")));
+    let mut screenshot = |image: &ImageRef| Message {
+        role: Role::User,
+        content: std::iter::once(Content::Image(image.clone())).chain(text.take()).collect(),
+    };
+    let mut messages = Vec::new();
+    for turn in live {
+        messages.push(screenshot(&turn.screenshot));
+        messages.push(Message::text(Role::Assistant, turn.response.clone()));
+    }
+    messages.extend(current.map(screenshot));
     messages
 }
 
@@ -158,6 +185,7 @@ fn is_box_name(before: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::ScreenshotWindow;
 
     fn screenshot_ref(number: usize) -> ImageRef {
         ImageRef { digest: number.to_string(), width: 1920, height: 1080 }
@@ -173,17 +201,18 @@ mod tests {
 
     /// "p0 r0 p1" for screenshots and responses, "-" for an omitted screenshot, without the two opening messages.
     fn outline(past: usize, current: Option<usize>, max: usize, advance: usize) -> String {
-        let style = ConversationStyle::uitars(ScreenshotWindow::new(max, advance));
+        let style = AgentStyle::uitars(ScreenshotWindow::new(max, advance));
         let messages = conversation("x", &turns(past), current.map(screenshot_ref).as_ref(), &style);
         assert_eq!(messages[0].role, Role::System);
         assert_eq!(messages[1].role, Role::User);
-        let name = |message: &Message| match &message.content {
-            Content::Image(image) => format!("p{}", image.digest),
-            Content::Text(text) if message.role == Role::User => {
+        let name = |message: &Message| match message.content.as_slice() {
+            [Content::Image(image)] => format!("p{}", image.digest),
+            [Content::Text(text)] if message.role == Role::User => {
                 assert_eq!(text, prompt::OMITTED_SCREENSHOT);
                 "-".into()
             }
-            Content::Text(text) => format!("r{}", text.rsplit('#').next().unwrap_or("")),
+            [Content::Text(text)] => format!("r{}", text.rsplit('#').next().unwrap_or("")),
+            parts => panic!("{} parts", parts.len()),
         };
         messages[2..].iter().map(name).collect::<Vec<_>>().join(" ")
     }

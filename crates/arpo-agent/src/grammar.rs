@@ -4,7 +4,7 @@
 //! Strings are Python's, with one exception: models often leave quotes in the text of `content` unescaped, so such a
 //! string only ends at a quote that also ends the call.
 
-use crate::parse::ParseError;
+use crate::parse::{ParseError, syntax_error};
 
 /// One call as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,13 +244,6 @@ impl Cursor<'_> {
 
     /// The error at the current position.
     fn wrong(&self, expected: &str) -> ParseError {
-        const SHOWN: usize = 20;
-        let rest = &self.text[self.at..];
-        let mut found: String = rest.chars().take(SHOWN).collect();
-        if found.len() < rest.len() {
-            found.push_str("...");
-        }
-        let found = if rest.is_empty() { "the end".to_owned() } else { format!("{found:?}") };
-        ParseError::Syntax { at: self.text[..self.at].chars().count(), expected: expected.to_owned(), found }
+        syntax_error(self.text, self.at, expected)
     }
 }

@@ -22,6 +22,9 @@ pub enum ParseError {
     /// There is no `Action:`.
     #[error("the response has no \"Action:\"")]
     NoAction,
+    /// There is no tool call.
+    #[error("the response has no <tool_call> of computer_use")]
+    NoCall,
     /// The text is not a call.
     #[error("at character {at}: expected {expected}, found {found}")]
     Syntax {
@@ -65,6 +68,18 @@ pub fn parse(response: &str) -> Result<Response, ParseError> {
     let actions: Result<Vec<Action>, ParseError> =
         grammar::calls(response, start)?.iter().map(|call| vocabulary::action(call, response)).collect();
     Ok(Response { thought: thought(response.trim_start()), actions: actions? })
+}
+
+/// What is wrong at a byte position of a response.
+pub(crate) fn syntax_error(response: &str, at: usize, expected: &str) -> ParseError {
+    const SHOWN: usize = 20;
+    let rest = &response[at..];
+    let mut found: String = rest.chars().take(SHOWN).collect();
+    if found.len() < rest.len() {
+        found.push_str("...");
+    }
+    let found = if rest.is_empty() { "the end".to_owned() } else { format!("{found:?}") };
+    ParseError::Syntax { at: response[..at].chars().count(), expected: expected.to_owned(), found }
 }
 
 /// The text between a thought marker and the first `Action:` after it.

@@ -5,10 +5,13 @@
 
 use crate::geometry::ScreenMap;
 use crate::render::quoted;
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 
 /// How far one scroll goes, in clicks of the wheel, as in the reference.
 const SCROLL_CLICKS: i32 = 5;
+
+/// More clicks of the wheel than this are a mistake, and would take minutes.
+const MOST_CLICKS: f64 = 10_000.0;
 
 /// A command for the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub fn commands(actions: &[Action], map: &ScreenMap) -> Vec<Command> {
     let control = actions.iter().find_map(|action| match action {
         Action::Finished { .. } => Some(Command::Done),
         Action::Wait {} => Some(Command::Wait),
-        Action::CallUser {} | Action::ErrorEnv {} => Some(Command::Fail),
+        Action::CallUser {} | Action::Infeasible {} | Action::ErrorEnv {} => Some(Command::Fail),
         _ => None,
     });
     if let Some(control) = control {
@@ -55,7 +58,24 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
         Action::RightSingle { start_box } => {
             vec![format!("pyautogui.click({}, button='right')", at(start_box))]
         }
+        Action::LeftTriple { start_box } => {
+            vec![format!("pyautogui.tripleClick({}, button='left')", at(start_box))]
+        }
+        Action::MiddleSingle { start_box } => {
+            vec![format!("pyautogui.click({}, button='middle')", at(start_box))]
+        }
+        Action::ClickHere { button, times } => {
+            let button = match button {
+                MouseButton::Left => "left",
+                MouseButton::Middle => "middle",
+                MouseButton::Right => "right",
+            };
+            vec![format!("pyautogui.click(clicks={times}, button='{button}')")]
+        }
         Action::Hover { start_box } => vec![format!("pyautogui.moveTo({})", at(start_box))],
+        Action::DragTo { end_box, seconds } => {
+            vec![format!("pyautogui.dragTo({}, duration={seconds:?}, button='left')", at(end_box))]
+        }
         Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => vec![
             format!("pyautogui.moveTo({})", at(start_box)),
             format!("pyautogui.dragTo({}, duration=1.0)", at(end_box)),
@@ -71,6 +91,12 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
             let position = position.map(|(x, y)| format!(", x={x:?}, y={y:?}")).unwrap_or_default();
             vec![format!("pyautogui.{function}({clicks}{position})")]
         }
+        Action::Wheel { clicks, horizontal } => {
+            let function = if *horizontal { "hscroll" } else { "scroll" };
+            // part of a click is none, as in pyautogui
+            let clicks = clicks.trunc().clamp(-MOST_CLICKS, MOST_CLICKS) as i32;
+            vec![format!("pyautogui.{function}({clicks})")]
+        }
         Action::Hotkey { keys } => {
             let keys: Vec<String> = keys.iter().map(|name| key(name)).collect();
             vec![format!("pyautogui.hotkey({})", keys.join(", "))]
@@ -79,11 +105,18 @@ pub fn statements(action: &Action, map: &ScreenMap) -> Vec<String> {
         Action::Keydown { key: name } => vec![format!("pyautogui.keyDown({})", key(name))],
         Action::Keyup { key: name } => vec![format!("pyautogui.keyUp({})", key(name))],
         Action::Type { content } => typing(content),
+        Action::TypeVerbatim { text } if text.is_empty() => vec![],
+        // a press for each character, and for a line break that of enter
+        Action::TypeVerbatim { text } => vec![format!("pyautogui.write({}, interval=0.1)", quoted(text))],
         // a comment, so it must stay on one line whatever the name contains
         Action::Other { name, .. } => {
             vec![format!("# Unrecognized action type: {}", name.replace(char::is_control, " "))]
         }
-        Action::Wait {} | Action::Finished { .. } | Action::CallUser {} | Action::ErrorEnv {} => vec![],
+        Action::Wait {}
+        | Action::Finished { .. }
+        | Action::CallUser {}
+        | Action::Infeasible {}
+        | Action::ErrorEnv {} => vec![],
     }
 }
 
@@ -152,6 +185,32 @@ mod tests {
             [typed(""), typed("a"), typed("a\n"), typed("a\n\n"), typed("\n"), typed("a\\n")],
             [0, 2, 3, 3, 1, 3]
         );
+    }
+
+    #[test]
+    fn actions_of_computer_use_alone() {
+        let place = ModelBox::point(966.0, 546.0);
+        let here = |button, times| Action::ClickHere { button, times };
+        for (action, code) in [
+            (Action::LeftTriple { start_box: place }, "pyautogui.tripleClick(960.0, 540.0, button='left')"),
+            (Action::MiddleSingle { start_box: place }, "pyautogui.click(960.0, 540.0, button='middle')"),
+            (here(MouseButton::Left, 3), "pyautogui.click(clicks=3, button='left')"),
+            (here(MouseButton::Right, 1), "pyautogui.click(clicks=1, button='right')"),
+            (
+                Action::DragTo { end_box: place, seconds: 0.5 },
+                "pyautogui.dragTo(960.0, 540.0, duration=0.5, button='left')",
+            ),
+            (Action::Wheel { clicks: -7.5, horizontal: false }, "pyautogui.scroll(-7)"),
+            (Action::Wheel { clicks: 1e300, horizontal: true }, "pyautogui.hscroll(10000)"),
+            (
+                Action::TypeVerbatim { text: "it's\n\\n\n".into() },
+                "pyautogui.write('it\\'s\\n\\\\n\\n', interval=0.1)",
+            ),
+        ] {
+            assert_eq!(statements(&action, &map()), [code]);
+        }
+        assert!(statements(&Action::TypeVerbatim { text: String::new() }, &map()).is_empty());
+        assert_eq!(commands(&[Action::Infeasible {}], &map()), [Command::Fail]);
     }
 
     #[test]

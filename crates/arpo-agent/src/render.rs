@@ -1,6 +1,7 @@
-//! Renders actions as text, such that [`parse`](crate::parse::parse) reads the same actions again.
+//! Renders actions as UI-TARS writes them, such that [`parse`](crate::parse::parse) reads the same actions again. The few
+//! actions that UI-TARS does not have become calls that it parses and that do nothing.
 
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 use std::fmt::Write;
 
 /// A response in the format of UI-TARS.
@@ -17,6 +18,24 @@ pub fn action(action: &Action) -> String {
         Action::LeftDouble { start_box } => call("left_double", &[("start_box", &box_text(start_box))]),
         Action::RightSingle { start_box } => call("right_single", &[("start_box", &box_text(start_box))]),
         Action::Hover { start_box } => call("hover", &[("start_box", &box_text(start_box))]),
+        Action::LeftTriple { start_box } => call("left_triple", &[("start_box", &box_text(start_box))]),
+        Action::MiddleSingle { start_box } => call("middle_single", &[("start_box", &box_text(start_box))]),
+        Action::ClickHere { button, times } => {
+            let button = match button {
+                MouseButton::Left => "left",
+                MouseButton::Middle => "middle",
+                MouseButton::Right => "right",
+            };
+            call("click_here", &[("button", button), ("times", &times.to_string())])
+        }
+        Action::DragTo { end_box, seconds } => {
+            call("drag_to", &[("end_box", &box_text(end_box)), ("seconds", &seconds.to_string())])
+        }
+        Action::Wheel { clicks, horizontal } => {
+            call("wheel", &[("clicks", &clicks.to_string()), ("horizontal", &horizontal.to_string())])
+        }
+        Action::TypeVerbatim { text } => call("type_verbatim", &[("text", text)]),
+        Action::Infeasible {} => call("infeasible", &[]),
         Action::Drag { start_box, end_box } => {
             call("drag", &[("start_box", &box_text(start_box)), ("end_box", &box_text(end_box))])
         }

@@ -8,6 +8,7 @@ use arpo_train::memory_plan::Work;
 use arpo_train::run::config_changes::may_change;
 use arpo_train::run::folder::{ConfigChange, config_changes};
 use arpo_train::run::{RunError, RunFolder, Start};
+use arpo_train::style_choice;
 use arpo_train::trainer::setup;
 use std::io::Write;
 use std::path::Path;
@@ -63,6 +64,14 @@ fn name(folder: &RunFolder) -> String {
     folder.path().join("config.toml").display().to_string()
 }
 
+/// Takes what the configuration leaves to the model from the model, and says which style that is.
+pub(crate) fn settle_style(config: &mut Config) -> Result<(), Failure> {
+    if let Some(line) = style_choice::settle(config).map_err(Failure::usage)? {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+    Ok(())
+}
+
 /// Resumes a folder, or starts a new one after checking its configuration.
 pub(crate) fn resume_or_start(
     path: &Path,
@@ -73,7 +82,8 @@ pub(crate) fn resume_or_start(
     if resumed {
         return resume(path, layers, false, "leave it out");
     }
-    let config = layers.resolve()?;
+    let mut config = layers.resolve()?;
+    settle_style(&mut config)?;
     setup::check(&config, work).map_err(Failure::usage)?;
     let folder = start(path, Start::New)?;
     folder.write_config(&config.to_toml()).map_err(Failure::failed)?;

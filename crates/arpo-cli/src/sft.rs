@@ -5,8 +5,8 @@ use crate::device::DeviceName;
 use arpo_env::tasks::Suite;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
-use arpo_train::supervised::SupervisedOptions;
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
+use arpo_train::supervised::{Family, SupervisedOptions};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -25,6 +25,9 @@ pub(crate) struct SftArguments {
     /// The suite of tasks: pocket (small screens), or desktop (large screens, for a larger model)
     #[arg(long, value_enum, default_value = "pocket")]
     suite: SuiteName,
+    /// The family of the model: qwen2.5-vl acts like UI-TARS, qwen3-vl (pocket suite only) through `computer_use`
+    #[arg(long, value_enum, default_value = "qwen2.5-vl")]
+    family: FamilyName,
     /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
@@ -75,6 +78,14 @@ enum SuiteName {
     Desktop,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FamilyName {
+    #[value(name = "qwen2.5-vl")]
+    Qwen25Vl,
+    #[value(name = "qwen3-vl")]
+    Qwen3Vl,
+}
+
 fn weight(text: &str) -> Result<(String, u32), String> {
     let (application, weight) =
         text.split_once('=').ok_or("expected APPLICATION=WEIGHT, such as editor=2")?;
@@ -101,6 +112,10 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     }
     let options = SupervisedOptions {
         suite,
+        family: match arguments.family {
+            FamilyName::Qwen25Vl => Family::Qwen25Vl,
+            FamilyName::Qwen3Vl => Family::Qwen3Vl,
+        },
         grounding_updates: arguments.grounding_updates,
         updates: arguments.updates,
         screens: arguments.screens,
@@ -112,6 +127,11 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         max_steps: 15,
         seed: arguments.seed,
     };
+    if suite == Suite::Desktop && options.family == Family::Qwen3Vl {
+        return Err(Failure::usage(
+            "--family qwen3-vl --suite desktop: there is no small Qwen3-VL for that; expected --suite pocket",
+        ));
+    }
     options.check().map_err(Failure::usage)?;
     let schedule = Schedule {
         every: arguments.evaluate_every,

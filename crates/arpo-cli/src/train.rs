@@ -2,7 +2,7 @@
 
 use crate::config::Layers;
 use crate::memory;
-use crate::resume::{resume, start};
+use crate::resume::{resume, settle_style, start};
 use crate::show::{Show, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
@@ -47,10 +47,13 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             (folder, config, Start::Resume)
         }
         _ => {
-            let config = arguments.layers.resolve()?;
+            let mut config = arguments.layers.resolve()?;
+            // without a model, a dry run shows what does not depend on it
+            let settled = settle_style(&mut config);
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
+            settled?;
             // checked before a folder is created
             trainer::setup::check(&config, Work::Training).map_err(Failure::usage)?;
             let path = arguments.out.clone().unwrap_or_else(|| new_folder(&config));

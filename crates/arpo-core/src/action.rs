@@ -1,11 +1,11 @@
-//! The action space of UI-TARS.
+//! The actions of an agent: those of UI-TARS, and those that only `computer_use` has.
 //!
-//! Coordinates are pixels of the resized image that the model sees; `arpo-agent` parses actions from text and maps these
-//! pixels to the screen.
+//! `arpo-agent` parses actions from text. Their coordinates are the agent's (pixels of the resized image that it sees, or a
+//! grid) until `arpo-agent` has mapped them to the screen.
 
 use serde::{Deserialize, Serialize};
 
-/// A rectangle in pixels of the model's image. Most models give a point: an empty rectangle.
+/// A rectangle in the agent's coordinates. Most models give a point: an empty rectangle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelBox {
@@ -51,6 +51,18 @@ pub enum Direction {
     Right,
 }
 
+/// A button of the mouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MouseButton {
+    /// The primary button.
+    Left,
+    /// The wheel.
+    Middle,
+    /// The secondary button.
+    Right,
+}
+
 /// One action of the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -70,6 +82,23 @@ pub enum Action {
         /// Where.
         start_box: ModelBox,
     },
+    /// Three clicks with the left button.
+    LeftTriple {
+        /// Where.
+        start_box: ModelBox,
+    },
+    /// Click with the middle button.
+    MiddleSingle {
+        /// Where.
+        start_box: ModelBox,
+    },
+    /// Click where the pointer is.
+    ClickHere {
+        /// With this button.
+        button: MouseButton,
+        /// From 1 to 3 times.
+        times: u8,
+    },
     /// Move the pointer and do nothing else.
     Hover {
         /// Where to.
@@ -81,6 +110,13 @@ pub enum Action {
         start_box: ModelBox,
         /// To.
         end_box: ModelBox,
+    },
+    /// Press the left button where the pointer is, move, release.
+    DragTo {
+        /// To.
+        end_box: ModelBox,
+        /// Seconds that the move takes.
+        seconds: f64,
     },
     /// Select text or items by dragging over them.
     Select {
@@ -96,9 +132,16 @@ pub enum Action {
         /// Which way.
         direction: Direction,
     },
+    /// Turn the wheel where the pointer is.
+    Wheel {
+        /// By this many clicks: up or to the right, if positive.
+        clicks: f64,
+        /// Sideways.
+        horizontal: bool,
+    },
     /// Press keys together: `["ctrl", "c"]`.
     Hotkey {
-        /// In the order they are pressed; none contains white space.
+        /// In the order they are pressed; UI-TARS cannot write a key that contains white space.
         keys: Vec<String>,
     },
     /// Press and release one key.
@@ -121,6 +164,11 @@ pub enum Action {
         /// The text.
         content: String,
     },
+    /// Type text exactly as it is: every line break is a press of enter.
+    TypeVerbatim {
+        /// The text.
+        text: String,
+    },
     /// Let time pass.
     Wait {},
     /// The task is done.
@@ -130,6 +178,8 @@ pub enum Action {
     },
     /// The task cannot be done: the user is called.
     CallUser {},
+    /// The task cannot be done.
+    Infeasible {},
     /// The environment is broken, in the agent's view.
     ErrorEnv {},
     /// Well-formed, but not an action of this space: does nothing.
@@ -139,4 +189,37 @@ pub enum Action {
         /// Its arguments as written.
         arguments: Vec<(String, String)>,
     },
+}
+
+impl Action {
+    /// The places that it names.
+    pub fn boxes_mut(&mut self) -> Vec<&mut ModelBox> {
+        match self {
+            Self::Click { start_box }
+            | Self::LeftDouble { start_box }
+            | Self::RightSingle { start_box }
+            | Self::LeftTriple { start_box }
+            | Self::MiddleSingle { start_box }
+            | Self::Hover { start_box } => vec![start_box],
+            Self::Drag { start_box, end_box } | Self::Select { start_box, end_box } => {
+                vec![start_box, end_box]
+            }
+            Self::DragTo { end_box, .. } => vec![end_box],
+            Self::Scroll { start_box, .. } => start_box.iter_mut().collect(),
+            Self::ClickHere { .. }
+            | Self::Wheel { .. }
+            | Self::Hotkey { .. }
+            | Self::Press { .. }
+            | Self::Keydown { .. }
+            | Self::Keyup { .. }
+            | Self::Type { .. }
+            | Self::TypeVerbatim { .. }
+            | Self::Wait {}
+            | Self::Finished { .. }
+            | Self::CallUser {}
+            | Self::Infeasible {}
+            | Self::ErrorEnv {}
+            | Self::Other { .. } => vec![],
+        }
+    }
 }

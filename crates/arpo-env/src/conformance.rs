@@ -3,7 +3,7 @@
 //! A violation is returned as a message, so that the test of any environment, in this crate or another, is one call.
 
 use crate::environment::{Environment, EnvironmentError, Screen};
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 use arpo_core::task::Task;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,12 @@ impl Conformance {
     }
 
     fn ending_actions_terminate(&self, environment: &mut impl Environment) -> Result<(), String> {
-        for ending in [Action::Finished { content: None }, Action::CallUser {}, Action::ErrorEnv {}] {
+        for ending in [
+            Action::Finished { content: None },
+            Action::CallUser {},
+            Action::Infeasible {},
+            Action::ErrorEnv {},
+        ] {
             self.reset(environment, &self.task)?;
             let stepped = environment.step(&ending, self.deadline()).map_err(|error| error.to_string())?;
             if !stepped.terminated || stepped.truncated {
@@ -210,6 +215,13 @@ fn bad_actions() -> Vec<Action> {
         actions.push(Action::Drag { start_box: ModelBox::point(10.0, 10.0), end_box: start_box });
         actions.push(Action::Scroll { start_box: Some(start_box), direction: Direction::Down });
         actions.push(Action::Hover { start_box });
+        actions.push(Action::LeftTriple { start_box });
+        actions.push(Action::MiddleSingle { start_box });
+        actions.push(Action::DragTo { end_box: start_box, seconds: 0.5 });
+    }
+    for clicks in [f64::NAN, f64::INFINITY, -1e300, 0.3, 0.0] {
+        actions.push(Action::Wheel { clicks, horizontal: false });
+        actions.push(Action::Wheel { clicks, horizontal: true });
     }
     let unknown = || "hyperspace".to_owned();
     actions.extend([
@@ -224,6 +236,9 @@ fn bad_actions() -> Vec<Action> {
         Action::Type { content: "x".repeat(TOO_MANY_CHARACTERS) },
         Action::Type { content: "\n".repeat(TOO_MANY_CHARACTERS) },
         Action::Type { content: "a\n".repeat(TOO_MANY_CHARACTERS / 2) },
+        Action::ClickHere { button: MouseButton::Middle, times: 3 },
+        Action::TypeVerbatim { text: String::new() },
+        Action::TypeVerbatim { text: "a\n".repeat(TOO_MANY_CHARACTERS / 2) },
         Action::Type { content: "\u{0}\u{7}\u{202e}\u{1f600}漢字".into() },
         Action::Other { name: "teleport".into(), arguments: vec![("to".into(), "moon".into())] },
     ]);

@@ -52,7 +52,7 @@ pub enum EnvironmentError {
 ///
 /// - `reset` starts an episode from any state, even in the middle of another.
 /// - `step` accepts every action. One that cannot be carried out (outside the screen, an unknown key) does nothing
-///   and is not an error. [`Action::Finished`], [`Action::CallUser`] and [`Action::ErrorEnv`] end the episode;
+///   and is not an error. [`Action::Finished`], [`Action::CallUser`], [`Action::Infeasible`] and [`Action::ErrorEnv`] end the episode;
 ///   a step after that is [`EnvironmentError::NoEpisode`].
 /// - `evaluate` scores the current state in [0, 1], during or after the episode, and changes nothing.
 /// - A call that misses its deadline returns [`EnvironmentError::Deadline`].
@@ -108,7 +108,10 @@ impl<E: Environment + ?Sized> Environment for Box<E> {
 
 /// True for actions that end an episode.
 pub fn ends_episode(action: &Action) -> bool {
-    matches!(action, Action::Finished { .. } | Action::CallUser {} | Action::ErrorEnv {})
+    matches!(
+        action,
+        Action::Finished { .. } | Action::CallUser {} | Action::Infeasible {} | Action::ErrorEnv {}
+    )
 }
 
 /// An error if the deadline has passed.

@@ -6,15 +6,17 @@ use crate::keys;
 use crate::layout::{self, Scene, SceneItem, Surface};
 use crate::view::{Gesture, Role, Value};
 use crate::world::App;
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 use egui::{Event, Modifiers, PointerButton, Pos2, pos2};
 
 /// Characters typed per action; the rest is dropped.
 const TYPED_LIMIT: usize = 4096;
 /// Line breaks pressed per action.
 const LINES_LIMIT: usize = 64;
-/// Rows per wheel step on a desktop; a pocket screen scrolls by one page.
+/// Rows per scroll on a desktop; a pocket screen scrolls by one page.
 const WHEEL_ROWS: isize = 3;
+/// Clicks of the wheel in a scroll.
+const SCROLL_CLICKS: f64 = 5.0;
 /// Pixels of a title bar that stay on the screen.
 const TITLE_KEPT: f32 = 60.0;
 
@@ -25,15 +27,33 @@ pub(crate) fn act(desktop: &mut Desktop, display: &mut Display, scene: &mut Scen
         Action::Click { start_box } => driver.click(start_box, PointerButton::Primary, 1),
         Action::LeftDouble { start_box } => driver.click(start_box, PointerButton::Primary, 2),
         Action::RightSingle { start_box } => driver.click(start_box, PointerButton::Secondary, 1),
+        Action::LeftTriple { start_box } => driver.click(start_box, PointerButton::Primary, 3),
+        Action::MiddleSingle { start_box } => driver.click(start_box, PointerButton::Middle, 1),
+        Action::ClickHere { button, times } => {
+            let button = match button {
+                MouseButton::Left => PointerButton::Primary,
+                MouseButton::Middle => PointerButton::Middle,
+                MouseButton::Right => PointerButton::Secondary,
+            };
+            if let Some(at) = driver.pointer() {
+                driver.click_at(at, button, usize::from(*times));
+            }
+        }
         Action::Hover { start_box } => {
             if let Some(at) = driver.point(start_box) {
                 driver.pass(vec![Event::PointerMoved(at)]);
             }
         }
         Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => {
-            driver.drag(start_box, end_box);
+            let start = driver.point(start_box);
+            driver.drag(start, end_box);
+        }
+        Action::DragTo { end_box, .. } => {
+            let start = driver.pointer();
+            driver.drag(start, end_box);
         }
         Action::Scroll { start_box, direction } => driver.scroll(start_box.as_ref(), *direction),
+        Action::Wheel { clicks, horizontal } => driver.wheel(*clicks, *horizontal),
         Action::Hotkey { keys } => driver.hotkey(keys),
         Action::Press { key } => driver.hotkey(std::slice::from_ref(key)),
         Action::Keydown { key } => {
@@ -51,9 +71,11 @@ pub(crate) fn act(desktop: &mut Desktop, display: &mut Display, scene: &mut Scen
             driver.desktop.session.held.retain(|held| *held != name);
         }
         Action::Type { content } => driver.type_text(content),
+        Action::TypeVerbatim { text } => driver.type_verbatim(text),
         Action::Wait {}
         | Action::Finished { .. }
         | Action::CallUser {}
+        | Action::Infeasible {}
         | Action::ErrorEnv {}
         | Action::Other { .. } => {}
     }
@@ -148,8 +170,18 @@ impl InputDriver<'_> {
         }
     }
 
+    /// Where the pointer is; nowhere before it was moved for the first time.
+    fn pointer(&self) -> Option<Pos2> {
+        self.desktop.session.pointer.map(|(x, y)| pos2(x, y))
+    }
+
     fn click(&mut self, target_box: &ModelBox, button: PointerButton, times: usize) {
-        let Some(pos) = self.point(target_box) else { return };
+        if let Some(at) = self.point(target_box) {
+            self.click_at(at, button, times);
+        }
+    }
+
+    fn click_at(&mut self, pos: Pos2, button: PointerButton, times: usize) {
         let modifiers = self.modifiers();
         let press = |pressed| Event::PointerButton { pos, button, pressed, modifiers };
         for _ in 0..times {
@@ -157,8 +189,8 @@ impl InputDriver<'_> {
         }
     }
 
-    fn drag(&mut self, from: &ModelBox, to: &ModelBox) {
-        let (Some(start), Some(end)) = (self.point(from), self.point(to)) else { return };
+    fn drag(&mut self, start: Option<Pos2>, to: &ModelBox) {
+        let (Some(start), Some(end)) = (start, self.point(to)) else { return };
         let modifiers = self.modifiers();
         let press =
             |pos, pressed| Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers };
@@ -171,17 +203,41 @@ impl InputDriver<'_> {
     fn scroll(&mut self, target_box: Option<&ModelBox>, direction: Direction) {
         let at = match target_box {
             Some(target_box) => self.point(target_box),
-            None => self.desktop.session.pointer.map(|(x, y)| pos2(x, y)),
+            None => self.pointer(),
         };
-        let Some(app) = self.window_at(at) else { return };
-        let scrolled = self.scene.scrolled.get(&app).copied().unwrap_or_default();
-        let step = if self.desktop.look.pocket() { 1 } else { WHEEL_ROWS };
+        let step = self.scroll_rows();
         let (rows, columns) = match direction {
             Direction::Up => (-step, 0),
             Direction::Down => (step, 0),
             Direction::Left => (0, -1),
             Direction::Right => (0, 1),
         };
+        self.scroll_by(at, rows, columns);
+    }
+
+    /// As far as so many clicks of the wheel are of a scroll, and at least one row or column.
+    fn wheel(&mut self, clicks: f64, horizontal: bool) {
+        let scrolls = clicks.trunc() / SCROLL_CLICKS;
+        if scrolls == 0.0 || scrolls.is_nan() {
+            return;
+        }
+        let far = |most: isize| (scrolls.abs() * most as f64).round().clamp(1.0, 1e6) as isize;
+        let (rows, columns) = match (horizontal, scrolls > 0.0) {
+            (false, true) => (-far(self.scroll_rows()), 0),
+            (false, false) => (far(self.scroll_rows()), 0),
+            (true, true) => (0, far(1)),
+            (true, false) => (0, -far(1)),
+        };
+        self.scroll_by(self.pointer(), rows, columns);
+    }
+
+    fn scroll_rows(&self) -> isize {
+        if self.desktop.look.pocket() { 1 } else { WHEEL_ROWS }
+    }
+
+    fn scroll_by(&mut self, at: Option<Pos2>, rows: isize, columns: isize) {
+        let Some(app) = self.window_at(at) else { return };
+        let scrolled = self.scene.scrolled.get(&app).copied().unwrap_or_default();
         let target = scrolled.offset.saturating_add_signed(rows).min(scrolled.last);
         let by = target as isize - self.desktop.session.scroll.get(&app).map_or(0, |rows| *rows as isize);
         self.desktop.scroll(app, by, columns);
@@ -277,6 +333,14 @@ impl InputDriver<'_> {
             text = shorter;
         }
         let submits = text.len() < content.len();
+        self.type_verbatim(text);
+        if submits {
+            self.hotkey(&["enter".to_owned()]);
+        }
+    }
+
+    /// Types text; every line break is a press of enter.
+    fn type_verbatim(&mut self, text: &str) {
         let typed: String =
             text.chars().filter(|c| *c == '\n' || !c.is_control()).take(TYPED_LIMIT).collect();
         for (index, line) in typed.split('\n').take(LINES_LIMIT).enumerate() {
@@ -286,9 +350,6 @@ impl InputDriver<'_> {
             if !line.is_empty() {
                 self.pass(vec![Event::Text(line.to_owned())]);
             }
-        }
-        if submits {
-            self.hotkey(&["enter".to_owned()]);
         }
     }
 }

@@ -281,7 +281,7 @@ pub fn decode(bytes: &[u8], max_pixels: u64) -> Result<RgbImage, ImageError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ImageProcessor, Patches};
+    use super::{Grid, ImageProcessor, PatchSize, Patches, PixelLimits, Size};
     use image::{Rgb, RgbImage};
     use rayon::ThreadPoolBuilder;
 
@@ -309,6 +309,25 @@ mod tests {
         for threads in [2, 3, 5, 16] {
             assert!(made_by(threads) == alone, "{threads} threads");
         }
+    }
+
+    /// As published with Qwen3-VL: everything is as the file says, the limits under their newer name.
+    #[test]
+    fn the_file_of_qwen3_vl() {
+        let file = r#"{"size": {"longest_edge": 16777216, "shortest_edge": 65536}, "patch_size": 16, "temporal_patch_size": 2,
+            "merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
+            "processor_class": "Qwen3VLProcessor", "image_processor_type": "Qwen2VLImageProcessorFast"}"#;
+        let processor = ImageProcessor::parse(file.as_bytes()).unwrap();
+        assert_eq!(processor.limits, PixelLimits { min: 65_536, max: 16_777_216 });
+        assert_eq!(processor.patch_size(), PatchSize { patch: 16, merge: 2 });
+        // 60 x 34 features
+        assert_eq!(processor.grid(1920, 1080).unwrap(), Grid { height: 68, width: 120 });
+        let small = processor.resized_size(Size { width: 100, height: 60 }).unwrap();
+        assert!(u64::from(small.width) * u64::from(small.height) >= 65_536);
+        // black and white are -1 and 1
+        let image = RgbImage::from_fn(256, 256, |x, _| Rgb([if x < 128 { 0 } else { 255 }; 3]));
+        let values = processor.process(&image).unwrap().normalised();
+        assert!(values.iter().all(|value| (value.abs() - 1.0).abs() < 1e-6));
     }
 
     #[test]

@@ -199,12 +199,14 @@ pub fn qwen2_5_vl_7b() -> ModelConfig {
         .expect("a published model")
 }
 
-/// Qwen3-VL-8B.
+/// The published Qwen3-VL 8B; EvoCUA-8B has the same shapes.
 pub fn qwen3_vl_8b() -> ModelConfig {
     let text = json!({
-        "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151_936, "rms_norm_eps": 1e-6,
-        "rope_parameters": {"mrope_section": [24, 20, 20], "rope_theta": 5e6, "rope_type": "default"},
+        "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+        "intermediate_size": 12288, "vocab_size": 151_936, "rms_norm_eps": 1e-6,
+        "rope_parameters": {
+            "mrope_section": [24, 20, 20], "mrope_interleaved": true, "rope_theta": 5e6, "rope_type": "default",
+        },
     });
     parse(json!({"model_type": "qwen3_vl", "text_config": text, "vision_config": {}}))
         .expect("a published model")
@@ -221,7 +223,7 @@ pub fn pocket() -> ModelConfig {
         "hidden_size": 112, "depth": 2, "num_heads": 4, "intermediate_size": 224, "out_hidden_size": 160,
         "fullatt_block_indexes": [0, 1],
     });
-    small(&text, &vision)
+    small("qwen2_5_vl", &text, &vision)
 }
 
 /// A model for the desktop profile of the embedded desktop: 30 million parameters.
@@ -235,13 +237,29 @@ pub fn desktop() -> ModelConfig {
         "hidden_size": 256, "depth": 6, "num_heads": 8, "intermediate_size": 768, "out_hidden_size": 512,
         "fullatt_block_indexes": [2, 5],
     });
-    small(&text, &vision)
+    small("qwen2_5_vl", &text, &vision)
+}
+
+/// The same as a Qwen3-VL: 2.4 million parameters. Patches of 14 pixels, so that no screen of the pocket suite is resized.
+pub fn pocket_qwen3() -> ModelConfig {
+    let text = json!({
+        "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 48,
+        "intermediate_size": 416, "vocab_size": 1280, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "rope_parameters": {
+            "mrope_section": [8, 8, 8], "mrope_interleaved": true, "rope_theta": 1e4, "rope_type": "default",
+        },
+    });
+    let vision = json!({
+        "hidden_size": 112, "depth": 3, "num_heads": 4, "intermediate_size": 224, "out_hidden_size": 160,
+        "patch_size": 14, "num_position_embeddings": 144, "deepstack_visual_indexes": [0, 1],
+    });
+    small("qwen3_vl", &text, &vision)
 }
 
 /// A model with our own tokenizer.
-fn small(text: &Value, vision: &Value) -> ModelConfig {
+fn small(model_type: &str, text: &Value, vision: &Value) -> ModelConfig {
     let config = json!({
-        "model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision,
+        "model_type": model_type, "text_config": text, "vision_config": vision,
         "image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8,
     });
     parse(config).expect("a model of our own")

@@ -3,13 +3,14 @@
 use crate::fields::{Fields, excerpt};
 use crate::params::{HARMLESS, Params, UNSUPPORTED};
 use crate::{ApiError, Limits, ServedModel};
-use arpo_tokenizer::{Part, PartsMessage};
+use arpo_agent::conversation::{Content, Message, Role};
+use arpo_core::trajectory::ImageRef;
 use serde_json::Value;
 
 /// A chat request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChatRequest {
-    pub(crate) messages: Vec<PartsMessage>,
+    pub(crate) messages: Vec<Message>,
     /// The images, in order, as data URLs.
     pub(crate) images: Vec<ImageUrl>,
     pub(crate) params: Params,
@@ -128,7 +129,7 @@ pub(crate) fn check_image_sizes(fields: &mut Fields, model: &ServedModel) -> Res
     sizes.finish(&[], &[])
 }
 
-fn messages(fields: &mut Fields, limits: &Limits) -> Result<(Vec<PartsMessage>, Vec<ImageUrl>), ApiError> {
+fn messages(fields: &mut Fields, limits: &Limits) -> Result<(Vec<Message>, Vec<ImageUrl>), ApiError> {
     let expected = "an array of messages";
     let values = match fields.take_value("messages") {
         Some(Value::Array(values)) if !values.is_empty() => values,
@@ -145,18 +146,19 @@ fn messages(fields: &mut Fields, limits: &Limits) -> Result<(Vec<PartsMessage>, 
     Ok((messages, images))
 }
 
-fn message(mut fields: Fields, images: &mut Vec<ImageUrl>) -> Result<PartsMessage, ApiError> {
+fn message(mut fields: Fields, images: &mut Vec<ImageUrl>) -> Result<Message, ApiError> {
     let expected = "\"system\", \"user\" or \"assistant\"";
     let role: String = fields.required("role", expected)?;
     let role = match role.as_str() {
         // OpenAI's newer name for it
-        "developer" => "system".to_owned(),
-        "system" | "user" | "assistant" => role,
+        "developer" | "system" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
         _ => return Err(fields.wrong("role", &Value::String(role), expected)),
     };
     let expected = "a text or an array of parts";
-    let parts = match fields.take_value("content") {
-        Some(Value::String(text)) => vec![Part::Text(text)],
+    let content = match fields.take_value("content") {
+        Some(Value::String(text)) => vec![Content::Text(text)],
         Some(Value::Array(parts)) => {
             let name = fields.name("content");
             let part = |(number, value)| part(value, &format!("{name}[{number}]"), images);
@@ -176,12 +178,12 @@ fn message(mut fields: Fields, images: &mut Vec<ImageUrl>) -> Result<PartsMessag
     });
     // no chat template of these models shows a name
     fields.finish(&["name"], &unsupported)?;
-    Ok(PartsMessage { role, parts })
+    Ok(Message { role, content })
 }
 
-fn part(value: Value, name: &str, images: &mut Vec<ImageUrl>) -> Result<Part, ApiError> {
+fn part(value: Value, name: &str, images: &mut Vec<ImageUrl>) -> Result<Content, ApiError> {
     if let Value::String(text) = value {
-        return Ok(Part::Text(text));
+        return Ok(Content::Text(text));
     }
     let mut fields = Fields::new(value, name)?;
     let expected = "\"text\" or \"image_url\"";
@@ -193,13 +195,14 @@ fn part(value: Value, name: &str, images: &mut Vec<ImageUrl>) -> Result<Part, Ap
                 other => return Err(fields.wrong("text", &other.unwrap_or(Value::Null), "a text")),
             };
             fields.finish(&[], &[])?;
-            Ok(Part::Text(text))
+            Ok(Content::Text(text))
         }
         "image_url" => {
+            let image = ImageRef::new(images.len().to_string());
             images.push(image_url(&mut fields)?);
             // an image is known by what it shows, not by a name that another client may use too
             fields.finish(&["uuid"], &[])?;
-            Ok(Part::Image)
+            Ok(Content::Image(image))
         }
         _ => Err(fields.wrong("type", &Value::String(kind), expected)),
     }
@@ -240,7 +243,7 @@ pub(crate) fn content_parts(fields: &mut Fields, limits: &Limits) -> Result<Vec<
     let mut images = Vec::new();
     for (number, value) in parts.into_iter().enumerate() {
         let name = format!("content_parts[{number}]");
-        if part(value, &name, &mut images)? != Part::Image {
+        if matches!(part(value, &name, &mut images)?, Content::Text(_)) {
             return Err(ApiError::field(
                 &name,
                 format!("{name} is a text: expected an image, texts are tokens here"),

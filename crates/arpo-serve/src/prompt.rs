@@ -2,9 +2,9 @@
 //! placeholder for every feature of every image, as in training.
 
 use crate::{ApiError, ServedModel};
+use arpo_agent::conversation::Message;
 use arpo_engine::Screenshot;
 use arpo_image::Grid;
-use arpo_tokenizer::PartsMessage;
 
 /// Where the placeholders of an image are in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub(crate) fn grids(model: &ServedModel, screenshots: &[Screenshot]) -> Result<V
 /// The prompt of a conversation.
 pub fn of_messages(
     model: &ServedModel,
-    messages: &[PartsMessage],
+    messages: &[Message],
     grids: &[Grid],
     open_turn: bool,
 ) -> Result<Prompt, ApiError> {
     let bad = |error: arpo_tokenizer::TokenizerError| ApiError::field("messages", error.to_string());
-    let text = model.tokenizer.render_parts(messages, open_turn).map_err(bad)?;
+    let text = model.tokenizer.render(messages, open_turn).map_err(bad)?;
     let tokens = model.tokenizer.encode(&text).map_err(bad)?;
     of_tokens(model, &tokens, grids).map_err(|(placeholders, images)| {
         let message = format!(

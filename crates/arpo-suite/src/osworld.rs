@@ -2,7 +2,8 @@
 
 use crate::EnvironmentSource;
 use crate::SuiteError;
-use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
+use arpo_agent::style::Grammar;
+use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig, StyleChoice};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::coverage::{missing, runnable};
@@ -206,7 +207,7 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, record: Option<Recorded>) -
         tasks,
         desktops: Spares::new(provider, spares),
         cache,
-        options: EpisodeOptions { film, ..episode_options(wanted) },
+        options: EpisodeOptions { film, ..episode_options(config) },
         trial,
     })
 }
@@ -266,8 +267,17 @@ fn token(wanted: &OsworldConfig) -> Option<String> {
     (!wanted.token.is_empty()).then(|| wanted.token.clone())
 }
 
-fn episode_options(wanted: &OsworldConfig) -> EpisodeOptions {
+fn grammar(config: &Config) -> Grammar {
+    match config.agent.style {
+        StyleChoice::Auto | StyleChoice::Uitars => Grammar::Uitars,
+        StyleChoice::ComputerUse | StyleChoice::Evocua => Grammar::ComputerUse,
+    }
+}
+
+fn episode_options(config: &Config) -> EpisodeOptions {
+    let wanted = &config.osworld;
     EpisodeOptions {
+        grammar: grammar(config),
         settle: Duration::from_secs_f64(wanted.settle_seconds),
         pause: Duration::from_secs_f64(wanted.pause_seconds),
         freeze: wanted.freeze && wanted.desktop != DesktopChoice::Running,

@@ -83,23 +83,6 @@ impl Tokenizer {
         messages: &[Message],
         add_generation_prompt: bool,
     ) -> Result<String, TokenizerError> {
-        let part = |content: &Content| match content {
-            Content::Text(text) => Part::Text(text.clone()),
-            Content::Image(_) => Part::Image,
-        };
-        let message = |message: &Message| PartsMessage {
-            role: message.role.name().to_owned(),
-            parts: vec![part(&message.content)],
-        };
-        self.render_parts(&messages.iter().map(message).collect::<Vec<_>>(), add_generation_prompt)
-    }
-
-    /// The same for messages of several parts.
-    pub fn render_parts(
-        &self,
-        messages: &[PartsMessage],
-        add_generation_prompt: bool,
-    ) -> Result<String, TokenizerError> {
         let messages: Vec<TemplateValue> = messages.iter().map(template_message).collect();
         let mut environment = Environment::new();
         // as transformers configures Jinja
@@ -133,30 +116,12 @@ fn chat_template(side_files: &BTreeMap<String, Vec<u8>>, folder: &Path) -> Resul
     ))
 }
 
-/// A part of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
-    /// Text.
-    Text(String),
-    /// An image; the template writes one placeholder for it.
-    Image,
-}
-
-/// A message of several parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartsMessage {
-    /// The role, as the chat template knows it.
-    pub role: String,
-    /// The parts, in order.
-    pub parts: Vec<Part>,
-}
-
 /// A message as chat templates expect it.
-fn template_message(message: &PartsMessage) -> TemplateValue {
-    let part = |part: &Part| match part {
-        Part::Text(text) => context! { type => "text", text => text.as_str() },
-        Part::Image => context! { type => "image" },
+fn template_message(message: &Message) -> TemplateValue {
+    let part = |part: &Content| match part {
+        Content::Text(text) => context! { type => "text", text => text.as_str() },
+        Content::Image(_) => context! { type => "image" },
     };
-    let parts: Vec<TemplateValue> = message.parts.iter().map(part).collect();
-    context! { role => message.role.as_str(), content => parts }
+    let content: Vec<TemplateValue> = message.content.iter().map(part).collect();
+    context! { role => message.role.name(), content => content }
 }

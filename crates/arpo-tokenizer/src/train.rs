@@ -1,9 +1,10 @@
 //! Training a tokenizer: byte-level BPE learnt from text, for models too small for a published vocabulary.
 //!
 //! Digits are separate tokens, so that coordinates are spelled digit by digit; the fixed parts of actions
-//! (`click(start_box='(`) stay together, so that each can become one token.
+//! (`click(start_box='(`, or a tool call up to its first value) stay together, so that each can become one token.
 
 use crate::TokenizerError;
+use arpo_agent::style::Grammar;
 use std::collections::BTreeMap;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::normalizers::NFC;
@@ -29,6 +30,9 @@ pub const SPECIAL_TOKENS: [&str; 9] = [
 const PIECES: &str =
     r" ?[a-z_]+\((?:[a-z_]+='\(?)?|\)'(?:, [a-z_]+='\(?)?\)?|'\)|\d| ?[\p{L}_]+:?|\s|[^\s\p{L}\p{N}]";
 
+/// The same for tool calls; everything else is as above.
+const CALL_PIECES: &str = r#"<tool_call>\n\{"name": "computer_use", "arguments": \{"action": "[a-z_]+"(?:, "[a-z]+": (?:\["?|"|(?=[-\d])))?|["\]]*\}\}\n</tool_call>"#;
+
 /// Messages between role tokens, images between vision tokens.
 const CHAT_TEMPLATE: &str = "\
 {% for message in messages %}<|im_start|>{{ message['role'] }}
@@ -41,13 +45,18 @@ const CHAT_TEMPLATE: &str = "\
 pub fn train(
     texts: impl Iterator<Item = String> + Send,
     size: usize,
+    grammar: Grammar,
 ) -> Result<BTreeMap<String, Vec<u8>>, TokenizerError> {
     let failed = |error: &dyn std::fmt::Display| {
         TokenizerError::Input(format!("the tokenizer cannot be trained: {error}"))
     };
     let special: Vec<AddedToken> =
         SPECIAL_TOKENS.iter().map(|&token| AddedToken::from(token, true)).collect();
-    let pieces = Split::new(SplitPattern::Regex(PIECES.into()), SplitDelimiterBehavior::Isolated, false)
+    let pieces = match grammar {
+        Grammar::Uitars => PIECES.to_owned(),
+        Grammar::ComputerUse => format!("{CALL_PIECES}|{PIECES}"),
+    };
+    let pieces = Split::new(SplitPattern::Regex(pieces), SplitDelimiterBehavior::Isolated, false)
         .map_err(|error| failed(&error))?;
     let bytes = ByteLevel::new(false, false, false);
     let mut trainer = BpeTrainerBuilder::new()
@@ -95,7 +104,7 @@ mod tests {
     fn fixed_parts_are_one_token_and_any_text_round_trips() {
         let text =
             |number: usize| format!("Open Settings\nAction: click(start_box='({number},{})')", number + 7);
-        let files = train((0..200).map(text), 400).unwrap();
+        let files = train((0..200).map(text), 400, Grammar::Uitars).unwrap();
         let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
         let tokens = tokenizer.encode("Action: click(start_box='(12,34)')<|im_end|>").unwrap();
         // Action: · click(start_box='( · 1 2 , 3 4 · )') · end
@@ -106,6 +115,32 @@ mod tests {
         }
         for text in ["größe 七 🙂", "type(content='it''s')", "", "\n\n x", "a  b"] {
             assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap(), false).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_tool_call_is_a_few_tokens() {
+        let call = |arguments: &str| {
+            format!(
+                "<tool_call>\n{{\"name\": \"computer_use\", \"arguments\": {{{arguments}}}}}\n</tool_call>"
+            )
+        };
+        let click = |x: usize| call(&format!(r#""action": "left_click", "coordinate": [{x}, 7]"#));
+        let others = [
+            call(r#""action": "key", "keys": ["enter"]"#),
+            call(r#""action": "type", "text": "a \"word\"""#),
+            call(r#""action": "scroll", "pixels": -5"#),
+            call(r#""action": "terminate", "status": "success""#),
+        ];
+        let texts: Vec<String> = (0..200).map(click).chain(others.clone()).chain(others.clone()).collect();
+        let files = train(texts.into_iter(), 800, Grammar::ComputerUse).unwrap();
+        let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
+        // <tool_call> ... [ · 1 2 3 · , · (space) · 7 · ]}} ... </tool_call>
+        assert_eq!(tokenizer.encode(&click(123)).unwrap().len(), 8);
+        for text in others.into_iter().chain([click(45)]) {
+            let tokens = tokenizer.encode(&text).unwrap();
+            assert!(tokens.len() <= 12, "{text}: {} tokens", tokens.len());
+            assert_eq!(tokenizer.decode(&tokens, true).unwrap(), text);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! An agent without its weights: tokenizer, image processor, conversation style and special tokens.
 
 use crate::TrainError;
-use arpo_agent::conversation::ConversationStyle;
-use arpo_agent::window::ScreenshotWindow;
+use arpo_agent::style::AgentStyle;
 use arpo_image::ImageProcessor;
 use arpo_model::config::ModelConfig;
 use arpo_tokenizer::Tokenizer;
@@ -17,8 +16,8 @@ pub struct Agent {
     pub tokenizer: Arc<Tokenizer>,
     /// Image processor.
     pub processor: ImageProcessor,
-    /// Prompt format.
-    pub style: ConversationStyle,
+    /// How it is prompted and understood.
+    pub style: AgentStyle,
     /// Ends a response.
     pub end_token: u32,
     /// Placeholder for one image feature.
@@ -39,7 +38,7 @@ impl Agent {
         config: &ModelConfig,
         side_files: &BTreeMap<String, Vec<u8>>,
         folder: &Path,
-        style: ConversationStyle,
+        style: AgentStyle,
     ) -> Result<Self, TrainError> {
         let tokenizer = Arc::new(Tokenizer::new(side_files, folder)?);
         let processor = side_files.get("preprocessor_config.json").ok_or_else(|| {
@@ -70,15 +69,5 @@ impl Agent {
             merge: config.vision.merge as usize,
             forbidden,
         })
-    }
-}
-
-/// The short prompt format of the pocket agent.
-pub fn pocket_style() -> ConversationStyle {
-    ConversationStyle {
-        system: "GUI agent".into(),
-        template: "{instruction}".into(),
-        window: ScreenshotWindow::new(32, 0),
-        restore_box_tokens: false,
     }
 }

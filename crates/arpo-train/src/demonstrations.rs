@@ -5,7 +5,8 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::dialogue::{Assembled, assemble};
 use arpo_agent::conversation::{Content, Message, Role, Turn, conversation};
-use arpo_agent::render;
+use arpo_agent::geometry::Size;
+use arpo_agent::style::ActionFormat;
 use arpo_core::action::Action;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::Task;
@@ -43,9 +44,10 @@ pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
 
-/// The response text for an action of the oracle.
-pub fn response_text(action: &Action) -> String {
-    render::response(None, std::slice::from_ref(action))
+/// The response text for an action of the oracle, on a screen that the agent sees at its own size.
+pub fn response_text(format: ActionFormat, action: &Action, screen: Size) -> String {
+    let action = format.coordinates.of_screen(action, screen, screen);
+    format.grammar.render(None, std::slice::from_ref(&action))
 }
 
 /// The tokens of a complete response, with its end token.
@@ -108,7 +110,10 @@ pub fn episode(
     let turns: Vec<Turn> = actions
         .iter()
         .zip(&screens)
-        .map(|(action, screen)| Turn { screenshot: reference(screen), response: response_text(action) })
+        .map(|(action, screen)| Turn {
+            screenshot: reference(screen),
+            response: response_text(agent.style.format, action, size(screen)),
+        })
         .collect();
     let messages = conversation(&instruction, &turns, None, &agent.style);
     demonstration(agent, &messages, screens)
@@ -132,16 +137,17 @@ pub fn grounding(
         screen = desktop.step(&action, deadline())?.screen;
     }
     let pixels = screen.image()?;
-    let text = |role, text: String| Message { role, content: Content::Text(text) };
-    let image = Message { role: Role::User, content: Content::Image(reference(&pixels)) };
-    let mut messages = vec![text(Role::System, agent.style.system.clone()), image];
+    let mut messages = vec![
+        Message::text(Role::System, agent.style.system.clone()),
+        Message::image(Role::User, reference(&pixels)),
+    ];
     for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
-        messages.push(text(Role::User, question.text));
+        messages.push(Message::text(Role::User, question.text));
         let answer = match question.answer {
-            GroundingAnswer::Act(action) => response_text(&action),
+            GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
             GroundingAnswer::Label(label) => label,
         };
-        messages.push(text(Role::Assistant, answer));
+        messages.push(Message::text(Role::Assistant, answer));
     }
     demonstration(agent, &messages, vec![pixels])
 }
@@ -154,9 +160,9 @@ fn demonstration(
     let responses = messages
         .iter()
         .filter(|message| message.role == Role::Assistant)
-        .map(|message| match &message.content {
-            Content::Text(text) => response_tokens(agent, text),
-            Content::Image(_) => Err(TrainError::Internal("a response that holds an image".into())),
+        .map(|message| match message.content.as_slice() {
+            [Content::Text(text)] => response_tokens(agent, text),
+            _ => Err(TrainError::Internal("a response that is not one text".into())),
         })
         .collect::<Result<Vec<_>, _>>()?;
     let grids = screens
@@ -165,6 +171,10 @@ fn demonstration(
         .collect::<Result<Vec<_>, _>>()?;
     let assembled = assemble(agent, messages, &responses, &grids, false)?;
     Ok(Demonstration { assembled, screens })
+}
+
+fn size(screen: &RgbImage) -> Size {
+    Size { width: screen.width(), height: screen.height() }
 }
 
 /// Stands for a screen in a conversation. Screens are matched by their order, so no digest is needed.

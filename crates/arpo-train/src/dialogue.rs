@@ -6,7 +6,7 @@
 
 use crate::TrainError;
 use crate::agent::Agent;
-use arpo_agent::conversation::{Content, Message, Role};
+use arpo_agent::conversation::{Message, Role};
 use arpo_core::trajectory::TokenSpan;
 use arpo_image::Grid;
 
@@ -46,7 +46,7 @@ pub fn assemble(
     let marked: Vec<Message> = messages
         .iter()
         .map(|message| match message.role {
-            Role::Assistant => Message { role: Role::Assistant, content: Content::Text(MARK.into()) },
+            Role::Assistant => Message::text(Role::Assistant, MARK),
             _ => message.clone(),
         })
         .collect();

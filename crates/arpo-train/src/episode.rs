@@ -3,11 +3,10 @@
 use crate::TrainError;
 use crate::dialogue::Assembled;
 use crate::policy::Response;
-use arpo_agent::geometry::Size;
-use arpo_core::action::{Action, ModelBox};
+use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_core::trajectory::{
-    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, Trajectory,
+    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
 };
 use arpo_engine::Screenshot;
 use arpo_env::environment::{EnvironmentError, Screen};
@@ -85,12 +84,22 @@ pub struct CompletedEpisode {
 /// Turns that were sampled in one sequence, as a policy transcribes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranscriptSlice {
-    /// The whole sequence, with the text of earlier slices, and the spans of all responses in it.
+    /// The whole sequence, with what the style keeps of earlier slices, and the spans of all responses in it.
     pub assembled: Assembled,
     /// The turns that were sampled in it.
     pub turns: Range<usize>,
     /// The first turn whose screen is in it.
     pub first_live: usize,
+    /// The first turn whose response is in it.
+    pub first_response: usize,
+}
+
+impl TranscriptSlice {
+    /// The spans of the turns that were sampled in it.
+    fn spans(&self) -> &[TokenSpan] {
+        let Range { start, end } = self.turns;
+        &self.assembled.spans[start - self.first_response..end - self.first_response]
+    }
 }
 
 /// An ended episode, before it becomes a trajectory.
@@ -114,7 +123,7 @@ impl Ended {
         screens.truncate(responses.len());
         let plan = Arc::clone(plan);
         let transcript = transcribe(&self.history)?;
-        let spans = transcript.iter().flat_map(|slice| &slice.assembled.spans[slice.turns.clone()]);
+        let spans = transcript.iter().flat_map(TranscriptSlice::spans);
         let History { screens, responses, .. } = self.history;
         // a step that was not executed before the desktop failed has no actions
         self.actions.resize(responses.len(), vec![]);
@@ -130,7 +139,7 @@ impl Ended {
                 span,
             })
             .collect();
-        let slice = |TranscriptSlice { assembled, turns, first_live }| Slice {
+        let slice = |TranscriptSlice { assembled, turns, first_live, .. }| Slice {
             tokens: assembled.tokens.into_iter().map(TokenId).collect(),
             first_live,
             end: turns.end,
@@ -172,67 +181,9 @@ pub(crate) fn reference(screen: &Screenshot) -> ImageRef {
     ImageRef { digest: screen.digest.to_string(), width, height }
 }
 
-/// Converts an action from pixels of the image that the agent saw to pixels of the screen.
-pub(crate) fn on_screen(action: &Action, seen: Size, screen: Size) -> Action {
-    let mut action = action.clone();
-    if seen == screen {
-        return action;
-    }
-    let across = f64::from(screen.width) / f64::from(seen.width);
-    let down = f64::from(screen.height) / f64::from(seen.height);
-    // far outside the screen, but a number: an infinite one could not be sent to another machine
-    let scaled = |number: f64, by: f64| (number * by).clamp(f64::MIN, f64::MAX);
-    let scale = |area: &mut ModelBox| {
-        *area = ModelBox {
-            x1: scaled(area.x1, across),
-            y1: scaled(area.y1, down),
-            x2: scaled(area.x2, across),
-            y2: scaled(area.y2, down),
-        };
-    };
-    match &mut action {
-        Action::Click { start_box }
-        | Action::LeftDouble { start_box }
-        | Action::RightSingle { start_box }
-        | Action::Hover { start_box } => scale(start_box),
-        Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => {
-            scale(start_box);
-            scale(end_box);
-        }
-        Action::Scroll { start_box, .. } => start_box.iter_mut().for_each(scale),
-        Action::Hotkey { .. }
-        | Action::Press { .. }
-        | Action::Keydown { .. }
-        | Action::Keyup { .. }
-        | Action::Type { .. }
-        | Action::Wait {}
-        | Action::Finished { .. }
-        | Action::CallUser {}
-        | Action::ErrorEnv {}
-        | Action::Other { .. } => {}
-    }
-    action
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arpo_core::action::Direction;
-
-    #[test]
-    fn coordinates_are_scaled_to_the_screen() {
-        let (seen, screen) = (Size { width: 56, height: 28 }, Size { width: 112, height: 84 });
-        let drag =
-            Action::Drag { start_box: ModelBox::point(1.0, 2.0), end_box: ModelBox::point(10.0, 20.0) };
-        let scaled =
-            Action::Drag { start_box: ModelBox::point(2.0, 6.0), end_box: ModelBox::point(20.0, 60.0) };
-        assert_eq!(on_screen(&drag, seen, screen), scaled);
-        assert_eq!(on_screen(&drag, seen, seen), drag);
-        let scroll =
-            |x, y| Action::Scroll { start_box: Some(ModelBox::point(x, y)), direction: Direction::Down };
-        assert_eq!(on_screen(&scroll(3.0, 3.0), seen, screen), scroll(6.0, 9.0));
-        assert_eq!(on_screen(&Action::Wait {}, seen, screen), Action::Wait {});
-    }
 
     #[test]
     fn equal_pixels_have_equal_digests() {

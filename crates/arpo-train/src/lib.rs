@@ -4,6 +4,7 @@
 //! |---|---|
 //! | how a conversation becomes tokens, and which of them are trained | [`dialogue`] |
 //! | what the agent is made of besides its weights | [`agent`] |
+//! | which style an agent has | [`style_choice`] |
 //! | the environments port: tasks and desktops of a suite | [`arpo_suite`] |
 //! | the rollout-policy port: the engine, a chat server, a script | [`policy`] |
 //! | the learner port: micro-batches, updates | [`learner`] |
@@ -34,6 +35,7 @@ pub mod offline;
 pub mod policy;
 pub mod run;
 pub mod screens;
+pub mod style_choice;
 pub mod supervised;
 pub mod trainer;
 pub mod updates;

@@ -5,10 +5,11 @@
 //! escaping it, where our code has a string literal of the same text.
 
 use crate::golden::text;
-use arpo_agent::conversation::{ConversationStyle, with_box_tokens};
+use arpo_agent::conversation::with_box_tokens;
 use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, ScreenMap, Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::{Response, parse};
 use arpo_agent::pyautogui::{Command, commands};
+use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
 use arpo_core::action::{Action, Direction, ModelBox};
 use arpo_core::reward::format_reward;
@@ -98,6 +99,7 @@ fn structure(action: &Action) -> Structure {
                 arguments.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
             (name.as_str(), Value::Object(inputs))
         }
+        other => panic!("UI-TARS does not have {other:?}"),
     };
     let Value::Object(inputs) = inputs else { unreachable!("every arm above is an object") };
     Structure { action_type: name.to_owned(), inputs }
@@ -242,7 +244,7 @@ fn golden_box_tokens() {
 #[test]
 fn golden_prompt() {
     // exactly as in ARPO's `verl/trainer/gui_agent.py`, the first with its mistake
-    let style = ConversationStyle::uitars(ScreenshotWindow::new(15, 0));
+    let style = AgentStyle::uitars(ScreenshotWindow::new(15, 0));
     assert_eq!(style.system, "Your are a helpful assistant.");
     assert_eq!(style.template, text("prompt.txt"));
 }

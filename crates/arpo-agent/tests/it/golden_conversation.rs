@@ -1,8 +1,9 @@
 //! The conversation of the golden models, built from its turns.
 
 use crate::golden::folder;
-use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
+use arpo_agent::conversation::{Content, Message, Turn, conversation};
 use arpo_agent::prompt;
+use arpo_agent::style::{AgentStyle, PastTurns};
 use arpo_agent::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 use serde_json::{Value, json};
@@ -13,45 +14,63 @@ fn screenshot_ref(number: usize) -> ImageRef {
 
 /// A message in the golden file's format.
 fn as_json(message: &Message) -> Value {
-    let content = match &message.content {
+    let part = |part: &Content| match part {
         Content::Text(text) => json!({"type": "text", "text": text}),
         Content::Image(_) => json!({"type": "image"}),
     };
-    json!({"role": message.role.name(), "content": [content]})
+    let content: Vec<Value> = message.content.iter().map(part).collect();
+    json!({"role": message.role.name(), "content": content})
+}
+
+/// The style of a golden conversation, and its instruction.
+fn style_of(model: &str, messages: &[Value], turns: usize) -> (AgentStyle, String) {
+    let window = ScreenshotWindow::new(turns, 0);
+    let users = || messages.iter().filter(|message| message["role"] == "user");
+    if model.starts_with("qwen3_vl_") {
+        let text = users().find_map(|message| message["content"][1]["text"].as_str()).unwrap();
+        let (before, rest) = text.split_once("Instruction: ").unwrap();
+        let (instruction, after) = rest.split_once("\n\n").unwrap();
+        let template =
+            format!("{before}Instruction: {{instruction}}\n\n{}", after.strip_suffix("None").unwrap());
+        let style = AgentStyle { template, ..AgentStyle::computer_use(window, 999) };
+        return (AgentStyle { system: prompt::SYSTEM_CORRECTED.into(), ..style }, instruction.to_owned());
+    }
+    let style = AgentStyle {
+        system: prompt::SYSTEM_CORRECTED.into(),
+        template: "{instruction}".into(),
+        past: PastTurns::Responses { restore_box_tokens: false },
+        ..AgentStyle::uitars(window)
+    };
+    let instruction: Vec<&str> =
+        users().filter_map(|message| message["content"][0]["text"].as_str()).collect();
+    (style, instruction.concat())
 }
 
 #[test]
 fn golden_conversation_is_built_from_its_turns() {
     let mut models = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
-        let model = entry.unwrap().path();
-        // conversations of Qwen3-VL are of another style
-        if !model.file_name().unwrap().to_string_lossy().starts_with("qwen2_5_vl_") {
+        let path = entry.unwrap().path();
+        let model = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !model.starts_with("qwen2_5_vl_") && !model.starts_with("qwen3_vl_") {
             continue;
         }
         models += 1;
-        let text = std::fs::read_to_string(model.join("conversation.json")).unwrap();
+        let text = std::fs::read_to_string(path.join("conversation.json")).unwrap();
         let golden: Value = serde_json::from_str(&text).unwrap();
         let messages = golden["messages"].as_array().unwrap();
-        let texts = |role: &str| -> Vec<String> {
-            let by_role = messages.iter().filter(|message| message["role"] == role);
-            by_role.filter_map(|message| message["content"][0]["text"].as_str().map(str::to_owned)).collect()
-        };
+        let responses = messages.iter().filter(|message| message["role"] == "assistant");
         let turns: Vec<Turn> = (0..)
-            .zip(texts("assistant"))
-            .map(|(number, response)| Turn { screenshot: screenshot_ref(number), response })
+            .zip(responses.filter_map(|message| message["content"][0]["text"].as_str()))
+            .map(|(number, response)| Turn { screenshot: screenshot_ref(number), response: response.into() })
             .collect();
-        let style = ConversationStyle {
-            system: prompt::SYSTEM_CORRECTED.into(),
-            template: "{instruction}".into(),
-            restore_box_tokens: false,
-            ..ConversationStyle::uitars(ScreenshotWindow::new(turns.len(), 0))
-        };
-        let built = conversation(&texts("user").concat(), &turns, None, &style);
-        assert_eq!(&built.iter().map(as_json).collect::<Vec<_>>(), messages);
+        let (style, instruction) = style_of(&model, messages, turns.len());
+        let built = conversation(&instruction, &turns, None, &style);
+        assert_eq!(&built.iter().map(as_json).collect::<Vec<_>>(), messages, "{model}");
         let shown: Vec<&str> = built
             .iter()
-            .filter_map(|message| match &message.content {
+            .flat_map(|message| &message.content)
+            .filter_map(|part| match part {
                 Content::Image(image) => Some(image.digest.as_str()),
                 Content::Text(_) => None,
             })

@@ -61,7 +61,8 @@ fn golden_action_masks() {
     let mut models = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
         let model = entry.unwrap().path();
-        if !model.file_name().unwrap().to_string_lossy().starts_with("qwen2_5_vl_") {
+        let name = model.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("qwen2_5_vl_") && !name.starts_with("qwen3_vl_") {
             continue;
         }
         models += 1;

@@ -8,7 +8,6 @@ use super::{ModelName, compute_kind, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_agent::geometry::Size;
-use arpo_agent::render;
 use arpo_core::action::Action;
 use arpo_core::config::{Config, Moments, OptimiserConfig};
 use arpo_core::replay::ReplayBuffer;
@@ -351,12 +350,13 @@ fn script(arguments: &IterationArguments, screen: &ScreenOptions, agent: &Agent)
     let make = |seed: u64| {
         if seed.is_multiple_of(2) { Scripted::clumsy(seed, MISTAKES) } else { Scripted::random(seed) }
     };
+    let format = agent.style.format;
     let respond = move |history: &History, action: Action| {
         let last = history.responses.len() + 1 == history.plan.max_steps;
         let action = if ends_episode(&action) && !last { Action::Wait {} } else { action };
-        render::response((!thought.is_empty()).then_some(thought.as_str()), &[action])
+        format.grammar.render((!thought.is_empty()).then_some(thought.as_str()), &[action])
     };
-    Ok(following(screen.clone(), seen, make, respond))
+    Ok(following(screen.clone(), seen, format, make, respond))
 }
 
 /// Text of at least `tokens` tokens.

@@ -197,18 +197,8 @@ fn key_press(text: &str) -> Option<Action> {
 
 /// The desktop would ignore positions outside the screen; here they are an error.
 fn check_points(action: &Action, (width, height): (u32, u32)) -> Result<(), String> {
-    let points = match action {
-        Action::Click { start_box }
-        | Action::LeftDouble { start_box }
-        | Action::RightSingle { start_box }
-        | Action::Hover { start_box }
-        | Action::Scroll { start_box: Some(start_box), .. } => vec![start_box],
-        Action::Drag { start_box, end_box } | Action::Select { start_box, end_box } => {
-            vec![start_box, end_box]
-        }
-        _ => vec![],
-    };
-    for point in points {
+    let mut action = action.clone();
+    for point in action.boxes_mut() {
         let (x, y) = point.centre();
         if !(0.0..f64::from(width)).contains(&x) || !(0.0..f64::from(height)).contains(&y) {
             let (right, bottom) = (width - 1, height - 1);

@@ -18,8 +18,9 @@ mod task_sets;
 
 use crate::Failure;
 use crate::config::Layers;
+use crate::resume::settle_style;
 use arpo_agent::geometry::PixelLimits;
-use arpo_core::config::{Config, SuiteChoice};
+use arpo_core::config::{Config, StyleChoice, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::policies::{CLUMSINESS, Scripted};
@@ -27,6 +28,7 @@ use arpo_suite::embedded as embedded_environment;
 use arpo_train::policy::chat::{ChatOptions, ChatPolicy};
 use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};
+use arpo_train::style_choice;
 use arpo_train::trainer::setup;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -169,6 +171,18 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     }
     arguments.compat.apply(&mut config)?;
     arguments.osworld.apply(&mut config);
+    match policy_name(arguments) {
+        PolicyName::Checkpoint => settle_style(&mut config)?,
+        PolicyName::Chat => {
+            if let Some(line) = style_choice::settle_served(&mut config) {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+        }
+        // scripts are written in UI-TARS's grammar
+        PolicyName::Script | PolicyName::Oracle | PolicyName::Clumsy | PolicyName::Random => {
+            config.agent.style = StyleChoice::Uitars;
+        }
+    }
     Ok(config)
 }
 
@@ -190,9 +204,13 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         tries: chat.tries,
         retry_unparsable: chat.retry_unparsable,
         // the same sizes as in training, also behind a server
-        pixels: PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels },
+        pixels: PixelLimits {
+            min: config.agent.min_pixels,
+            // 0 leaves it to the server
+            max: if config.agent.max_pixels > 0 { config.agent.max_pixels } else { u64::MAX },
+        },
     };
-    ChatPolicy::new(options, setup::style(config))
+    ChatPolicy::new(options, style_choice::style(&config.agent, config.agent.style))
 }
 
 fn policy(

@@ -19,7 +19,7 @@ pub mod presets;
 pub mod reference;
 mod run;
 
-pub use agent::{AgentConfig, PromptStyle, SystemPrompt};
+pub use agent::{AgentConfig, PromptLength, StyleChoice, SystemPrompt};
 pub use cluster::{ClusterConfig, Workers};
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
@@ -41,6 +41,9 @@ use crate::task_sampler::{TaskOrder, TaskSamplingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Pixels of the smallest image that a model sees: one feature of Qwen2.5-VL.
+const SMALLEST_IMAGE: u64 = 28 * 28;
+
 /// The resolved configuration of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -61,7 +64,7 @@ pub struct Config {
     pub osworld: OsworldConfig,
     /// A chat server as the policy: `arpo eval --policy chat`.
     pub chat: ChatConfig,
-    /// The agent's prompt, context and responses.
+    /// The agent's style, prompt, context and responses.
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
@@ -148,7 +151,12 @@ impl Config {
                 "`agent.window_advance` = {window_advance}: expected at most `agent.max_screenshots` = {max_screenshots}"
             ));
         }
-        if min_pixels > max_pixels {
+        if max_pixels > 0 && max_pixels < SMALLEST_IMAGE {
+            return Err(format!(
+                "`agent.max_pixels` = {max_pixels}: expected at least {SMALLEST_IMAGE}, or 0 for the model's own limit"
+            ));
+        }
+        if max_pixels > 0 && min_pixels > max_pixels {
             return Err(format!(
                 "`agent.min_pixels` = {min_pixels}: expected at most `agent.max_pixels` = {max_pixels}"
             ));

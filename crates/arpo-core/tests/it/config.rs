@@ -1,7 +1,7 @@
 //! The configuration from a user's point of view: presets, layers, errors.
 
 use arpo_core::config::presets::PRESETS;
-use arpo_core::config::{Config, Layer, reference, resolve};
+use arpo_core::config::{Config, Layer, StyleChoice, reference, resolve};
 
 fn set(assignment: &str) -> Result<Config, String> {
     Layer::set(assignment).and_then(|layer| resolve(&[layer])).map_err(|error| error.to_string())
@@ -145,6 +145,18 @@ fn errors_are_one_line_whatever_the_input() {
     }
 }
 
+/// The prompt was named after UI-TARS when there was no other style.
+#[test]
+fn a_style_is_chosen_by_its_own_key() {
+    let old = set("agent.prompt=uitars").unwrap_err();
+    assert!(
+        old.contains("`agent.prompt` = \"uitars\"") && old.contains("one of \"full\", \"short\""),
+        "{old}"
+    );
+    assert_eq!(set("agent.style=computer_use").unwrap().agent.style, StyleChoice::ComputerUse);
+    assert!(set("agent.grid=1001").is_err() && set("agent.grid=1000").is_ok());
+}
+
 #[test]
 fn rules_between_keys_are_checked_too() {
     assert_eq!(
@@ -154,6 +166,10 @@ fn rules_between_keys_are_checked_too() {
     assert_eq!(
         set("agent.min_pixels=3000000").unwrap_err(),
         "configuration: `agent.min_pixels` = 3000000: expected at most `agent.max_pixels` = 2116800"
+    );
+    assert_eq!(
+        set("agent.max_pixels=700").unwrap_err(),
+        "configuration: `agent.max_pixels` = 700: expected at least 784, or 0 for the model's own limit"
     );
     assert_eq!(
         set("agent.window_advance=16").unwrap_err(),

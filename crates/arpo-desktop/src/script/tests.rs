@@ -3,7 +3,7 @@
 use super::*;
 use arpo_agent::geometry::{ScreenMap, Size};
 use arpo_agent::pyautogui::statements;
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 use proptest::prelude::*;
 
 fn at(x: f64, y: f64) -> ScreenPoint {
@@ -127,6 +127,41 @@ fn what_our_own_agent_sends_is_understood() {
     ] {
         let code = statements(&action, &map).join("\n");
         assert!(read(&format!("import pyautogui\nimport time\n{code}\n")).is_some(), "{code}");
+    }
+}
+
+/// Actions that only `computer_use` has.
+#[test]
+fn tool_calls_are_understood() {
+    let size = Size { width: 1920, height: 1080 };
+    let map = ScreenMap { screen: size, model: size };
+    let (place, here, none) = (ModelBox::point(17.0, 23.0), ScreenPoint::default(), Duration::ZERO);
+    let click = |at, button, clicks| Effect::Click { at, button, clicks, interval: none };
+    for (action, effect) in [
+        (Action::LeftTriple { start_box: place }, click(at(17.0, 23.0), Button::Left, 3)),
+        (Action::MiddleSingle { start_box: place }, click(at(17.0, 23.0), Button::Middle, 1)),
+        (Action::ClickHere { button: MouseButton::Left, times: 2 }, click(here, Button::Left, 2)),
+        (Action::ClickHere { button: MouseButton::Right, times: 1 }, click(here, Button::Right, 1)),
+        (
+            Action::DragTo { end_box: place, seconds: 0.5 },
+            Effect::Drag { to: at(17.0, 23.0), duration: Duration::from_millis(500), button: Button::Left },
+        ),
+        (
+            Action::Wheel { clicks: -7.5, horizontal: false },
+            Effect::Scroll { at: here, clicks: -7, sideways: false },
+        ),
+        (
+            Action::Wheel { clicks: 1e9, horizontal: true },
+            Effect::Scroll { at: here, clicks: 10_000, sideways: true },
+        ),
+        (Action::Keyup { key: "ctrl".into() }, Effect::Key { key: "ctrl".into(), down: false }),
+        (
+            Action::TypeVerbatim { text: "it's\n\\n\t漢\n\n".into() },
+            Effect::Write { text: "it's\n\\n\t漢\n\n".into(), interval: Duration::from_millis(100) },
+        ),
+    ] {
+        let code = statements(&action, &map).join("\n");
+        assert_eq!(read(&code), Some(vec![effect]), "{code}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Input as a person gives it: every kind of action does in every profile what it does on a desktop.
 
 use crate::{act, centre_box, click, keys, screens, started, widget, world, write};
-use arpo_core::action::{Action, Direction, ModelBox};
+use arpo_core::action::{Action, Direction, ModelBox, MouseButton};
 use arpo_env::look::ScreenOptions;
 use arpo_env::view::Value;
 use serde_json::{Value as Json, json};
@@ -101,6 +101,74 @@ fn selecting_by_dragging_and_double_click() {
         write(&mut desk, "one");
         assert_eq!(widget(&desk, "editor:text").value, Value::Text("one new".into()));
     }
+}
+
+/// What `computer_use` has beyond UI-TARS: everything happens where the pointer is.
+#[test]
+fn the_pointer_stays_where_it_was_moved() {
+    let here = |times| Action::ClickHere { button: MouseButton::Left, times };
+    for options in screens() {
+        let mut desk = started(options, notes());
+        let text = |desk: &_| widget(desk, "editor:text").value;
+        let [left, top, right, bottom] = widget(&desk, "editor:text").rect.map(f64::from);
+        let y = top + (bottom - top).min(22.0) / 2.0;
+        let before = desk.screen().unwrap();
+        let end_box = ModelBox::point(right - 2.0, y);
+        // before the first move there is no pointer
+        assert_eq!(act(&mut desk, here(1)), before);
+        assert_eq!(
+            act(&mut desk, Action::DragTo { end_box: ModelBox::point(-1.0, y), seconds: 0.5 }),
+            before
+        );
+        act(&mut desk, Action::Hover { start_box: ModelBox::point(left + 1.0, y) });
+        act(&mut desk, Action::DragTo { end_box, seconds: 0.5 });
+        act(&mut desk, Action::TypeVerbatim { text: "all new".into() });
+        assert_eq!(text(&desk), Value::Text("all new".into()));
+        act(&mut desk, Action::Hover { start_box: ModelBox::point(left + 16.0, y) });
+        act(&mut desk, here(2));
+        act(&mut desk, Action::TypeVerbatim { text: "one".into() });
+        assert_eq!(text(&desk), Value::Text("one new".into()), "a double click selects a word");
+        act(&mut desk, Action::LeftTriple { start_box: ModelBox::point(left + 16.0, y) });
+        act(&mut desk, Action::TypeVerbatim { text: "line".into() });
+        assert_eq!(text(&desk), Value::Text("line".into()), "a triple click selects the line");
+        act(&mut desk, Action::MiddleSingle { start_box: ModelBox::point(left + 16.0, y) });
+        assert_eq!(text(&desk), Value::Text("line".into()), "the middle button does nothing here");
+        act(&mut desk, Action::Keydown { key: "ctrl".into() });
+        act(&mut desk, Action::Press { key: "a".into() });
+        act(&mut desk, Action::Keyup { key: "ctrl".into() });
+        act(&mut desk, Action::TypeVerbatim { text: "held".into() });
+        assert_eq!(text(&desk), Value::Text("held".into()), "a held key counts for the next one");
+    }
+}
+
+#[test]
+fn text_is_typed_verbatim() {
+    let mut desk = started(ScreenOptions::desktop(640, 480), notes());
+    click(&mut desk, "editor:text");
+    keys(&mut desk, &["ctrl", "a"]);
+    act(&mut desk, Action::TypeVerbatim { text: "a\nb\\n\n\n".into() });
+    assert_eq!(widget(&desk, "editor:text").value, Value::Text("a\nb\\n\n\n".into()));
+}
+
+/// Five clicks of the wheel are a scroll of UI-TARS; one click moves by at least a row.
+#[test]
+fn the_wheel_turns_by_clicks() {
+    let text: Vec<String> = (0..60).map(|line| format!("line {line}")).collect();
+    let setup = json!([
+        {"type": "write_file", "path": "long", "content": text.join("\n")},
+        {"type": "open_file", "path": "long"},
+    ]);
+    let mut desk = started(ScreenOptions::desktop(640, 480), setup);
+    let start_box = centre_box(&desk, "editor:text");
+    let top = act(&mut desk, Action::Hover { start_box });
+    let wheel = |clicks| Action::Wheel { clicks, horizontal: false };
+    let scrolled = act(&mut desk, Action::Scroll { start_box: None, direction: Direction::Down });
+    assert_eq!(act(&mut desk, wheel(5.0)), top);
+    assert_eq!(act(&mut desk, wheel(-5.0)), scrolled);
+    assert_eq!(act(&mut desk, wheel(1e9)), top);
+    let one = act(&mut desk, wheel(-1.0));
+    assert!(one != top && one != scrolled);
+    assert_eq!(act(&mut desk, wheel(0.9)), one, "part of a click is none");
 }
 
 #[test]
@@ -261,6 +329,10 @@ fn wheels_scroll_both_ways() {
     act(&mut desk, Action::Scroll { start_box, direction: Direction::Right });
     assert!(!desk.widgets().iter().any(|widget| widget.id == "sheet:cell:A1"));
     act(&mut desk, Action::Scroll { start_box, direction: Direction::Left });
+    assert!(desk.widgets().iter().any(|widget| widget.id == "sheet:cell:A1"));
+    act(&mut desk, Action::Wheel { clicks: 5.0, horizontal: true });
+    assert!(!desk.widgets().iter().any(|widget| widget.id == "sheet:cell:A1"));
+    act(&mut desk, Action::Wheel { clicks: -1.0, horizontal: true });
     assert!(desk.widgets().iter().any(|widget| widget.id == "sheet:cell:A1"));
 }
 

@@ -48,7 +48,11 @@ pub(crate) fn find(root: &Section) -> Result<&'static dyn Architecture, String> 
     found.ok_or_else(|| {
         let known: Vec<String> = ALL.iter().map(|one| format!("{:?}", one.model_type())).collect();
         let known = known.join(" or ");
-        if model_type.ends_with("_moe") {
+        if model_type.starts_with("qwen3_5") {
+            format!(
+                "`model_type` is {model_type:?}: Qwen3.5 and its layers with a recurrent state are not supported, expected {known}"
+            )
+        } else if model_type.ends_with("_moe") {
             format!("`model_type` is {model_type:?}: mixtures of experts are not supported, expected {known}")
         } else {
             format!("`model_type` is {model_type:?}: expected {known}")
@@ -90,9 +94,15 @@ mod tests {
             parse(value).unwrap_err()
         };
         assert_eq!(
-            refused("qwen3_5"),
-            "`model_type` is \"qwen3_5\": expected \"qwen2_5_vl\" or \"qwen3_vl\""
+            refused("qwen2_vl"),
+            "`model_type` is \"qwen2_vl\": expected \"qwen2_5_vl\" or \"qwen3_vl\""
         );
+        for model_type in ["qwen3_5", "qwen3_5_moe"] {
+            assert!(
+                refused(model_type)
+                    .contains("Qwen3.5 and its layers with a recurrent state are not supported")
+            );
+        }
         assert!(refused("qwen3_vl_moe").contains("mixtures of experts are not supported"));
     }
 }

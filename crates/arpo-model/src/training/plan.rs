@@ -38,7 +38,8 @@ impl Plan {
         });
         let vision_bytes = |keep: Keep, patches: u64| {
             let values = keep.values_per_token(config.vision.block_widths());
-            values as u64 * value_bytes * patches * config.vision.blocks as u64
+            let blocks = values as u64 * config.vision.blocks as u64;
+            (blocks + deepstack_values(config)) * value_bytes * patches
         };
         let all: u64 = patches.iter().map(|&patches| patches as u64).sum();
         let largest = patches.iter().copied().max().unwrap_or(0) as u64;
@@ -96,6 +97,22 @@ pub fn working_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64
     (4 * 2 * text.intermediate + 8 * text.hidden) as u64 * tokens * value_bytes
 }
 
+/// Values per patch that DeepStack's mergers keep for the backward pass: the block's output, normed and inside the MLP.
+fn deepstack_values(config: &ModelConfig) -> u64 {
+    3 * config.vision.hidden as u64 * config.vision.deepstack.len() as u64
+}
+
+/// Temporary bytes while the vision tower encodes this many patches, without a backward pass: in a block the hidden states
+/// before and after the norm, queries, keys and values, the result of attention, the MLP; and the features of all levels,
+/// with what a merger has beside them.
+pub fn vision_working_bytes(config: &ModelConfig, patches: u64, value_bytes: u64) -> u64 {
+    let vision = &config.vision;
+    let block = 6 * vision.hidden + vision.inner() * 3 / 2;
+    let per_feature = vision.levels() as i64 * vision.output;
+    let merging = 2 * vision.hidden + per_feature / (vision.merge * vision.merge);
+    (block + merging) as u64 * patches * value_bytes
+}
+
 /// Raises blocks one by one while the budget lasts; returns what is left of it.
 fn raise(blocks: usize, budget: u64, bytes: impl Fn(Keep) -> u64) -> (Vec<Keep>, u64) {
     let mut kept = vec![Keep::Input; blocks];
@@ -116,7 +133,7 @@ fn raise(blocks: usize, budget: u64, bytes: impl Fn(Keep) -> u64) -> (Vec<Keep>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::qwen2_5_vl_7b;
+    use crate::config::{qwen2_5_vl_7b, qwen3_vl_8b};
 
     /// The whole-episode update of the 7B: 42 270 tokens, 15 screenshots of 10 764 patches.
     fn plan(budget_gib: u64) -> Plan {
@@ -133,5 +150,25 @@ mod tests {
         assert!(!plan(37).keeps_vision() && plan(1000).keeps_vision());
         assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).images_per_pass()), [1, 1, 3, 15]);
         assert_eq!([5, 37].map(|gib| plan(gib).vision(0)), [Keep::Attention, Keep::Everything]);
+    }
+
+    /// DeepStack's mergers keep three times the hidden states of their block; without them nothing is added.
+    #[test]
+    fn deepstack_counts() {
+        let (with, mut without) = (qwen3_vl_8b(), qwen3_vl_8b());
+        without.vision.deepstack.clear();
+        assert_eq!(deepstack_values(&with), 3 * 3 * 1152);
+        assert_eq!((deepstack_values(&without), deepstack_values(&qwen2_5_vl_7b())), (0, 0));
+        // just enough for the tower without its mergers
+        let patches = [8160; 15];
+        let blocks = Keep::Everything.values_per_token(with.vision.block_widths()) as u64 * 27;
+        let budget = 2 * blocks * 8160 * 15;
+        let of = |config: &ModelConfig| Plan::for_sizes(config, 0, &patches, 2, budget);
+        assert_eq!(of(&without).vision(0), Keep::Everything);
+        assert!(of(&without).keeps_vision());
+        assert_ne!(of(&with), of(&without));
+        // the features of three more levels, four patches each
+        let more = vision_working_bytes(&with, 4, 2) - vision_working_bytes(&without, 4, 2);
+        assert_eq!(more, 2 * 3 * 4096);
     }
 }

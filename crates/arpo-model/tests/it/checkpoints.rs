@@ -77,11 +77,15 @@ fn a_saved_checkpoint_loads_unchanged() {
 /// For `tests/transformers_loads_ours.py`.
 #[test]
 #[ignore = "leaves a folder behind, for testing other programs by hand"]
-fn leave_a_saved_model() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/saved-model");
+fn leave_saved_models() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/saved-models");
     let _ = fs::remove_dir_all(&folder);
-    let original = Golden::all()[0].checkpoint();
-    checkpoint::save(&folder, &original.config, &original.weights, &original.side_files).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    for golden in Golden::all() {
+        let original = golden.checkpoint();
+        let saved = folder.join(golden.folder.file_name().unwrap());
+        checkpoint::save(&saved, &original.config, &original.weights, &original.side_files).unwrap();
+    }
 }
 
 #[test]

@@ -106,12 +106,6 @@ impl Golden {
         ImageProcessor::read(&self.folder).unwrap().process_all(&images).unwrap()
     }
 
-    /// Whether every message is one text or one image, as in our own conversations.
-    pub(crate) fn has_single_parts(&self) -> bool {
-        let messages = self.conversation["messages"].as_array().unwrap();
-        messages.iter().all(|message| message["content"].as_array().unwrap().len() == 1)
-    }
-
     pub(crate) fn messages(&self) -> Vec<Message> {
         let message = |message: &Value| {
             let role = match message["role"].as_str().unwrap() {
@@ -119,13 +113,11 @@ impl Golden {
                 "user" => Role::User,
                 _ => Role::Assistant,
             };
-            let parts = message["content"].as_array().unwrap();
-            let [part] = parts.as_slice() else { panic!("a message of several parts") };
-            let content = match part["text"].as_str() {
+            let part = |part: &Value| match part["text"].as_str() {
                 Some(text) => Content::Text(text.to_owned()),
                 None => Content::Image(ImageRef { digest: String::new(), width: 1, height: 1 }),
             };
-            Message { role, content }
+            Message { role, content: message["content"].as_array().unwrap().iter().map(part).collect() }
         };
         self.conversation["messages"].as_array().unwrap().iter().map(message).collect()
     }

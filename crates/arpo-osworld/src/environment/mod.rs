@@ -13,7 +13,7 @@ use crate::results::record::Trial;
 use crate::setup;
 use crate::task::Generation;
 use crate::task::suite::SuiteTask;
-use arpo_agent::parse::parse;
+use arpo_agent::style::Grammar;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_env::environment::{
@@ -40,6 +40,9 @@ pub struct EpisodeOptions {
     /// Actions from this turn on count as giving up, as in OSWorld's agent for UI-TARS at its limit; `None` is the hard
     /// mode.
     pub give_up_at: Option<usize>,
+    /// How responses are written. In UI-TARS's grammar an action that ends the episode or waits replaces the whole response, as
+    /// in its agent; tool calls run in order.
+    pub grammar: Grammar,
     /// Which generation of OSWorld to imitate; `None`: as each task file says.
     pub generation: Option<Generation>,
     /// The guest's password.
@@ -60,6 +63,7 @@ impl Default for EpisodeOptions {
             freeze: true,
             calls_tolerated: 0,
             give_up_at: None,
+            grammar: Grammar::Uitars,
             generation: None,
             password: "password".into(),
             token: None,
@@ -154,9 +158,12 @@ impl Environment for OsworldDesktop {
             episode.turn += 1;
             episode.skip_rest = false;
             response.clone_into(&mut episode.response);
-            let actions = parse(response).map(|parsed| parsed.actions).unwrap_or_default();
-            episode.control =
-                actions.into_iter().find(|action| ends_episode(action) || *action == Action::Wait {});
+            let actions = match self.shared.options.grammar {
+                Grammar::Uitars => Grammar::Uitars.parse(response).map(|parsed| parsed.actions),
+                Grammar::ComputerUse => Ok(vec![]),
+            };
+            let control = |action: &Action| ends_episode(action) || *action == Action::Wait {};
+            episode.control = actions.unwrap_or_default().into_iter().find(control);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A task on a guest with fixed responses.
 
 use crate::server::serve;
+use arpo_agent::style::Grammar;
 use arpo_core::action::{Action, ModelBox};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
@@ -180,6 +181,34 @@ fn an_action_that_ends_or_waits_replaces_its_whole_response() {
     let lines = fixture.result("traj.jsonl");
     let actions: Vec<&str> = ["WAIT", "DONE"].into_iter().filter(|action| lines.contains(action)).collect();
     assert_eq!((lines.lines().count(), actions.len()), (2, 2), "{lines}");
+}
+
+/// Tool calls run in order, up to the one that ends the episode.
+#[test]
+fn tool_calls_run_one_after_the_other() {
+    let options = EpisodeOptions { grammar: Grammar::ComputerUse, ..EpisodeOptions::default() };
+    let mut fixture = new_fixture(WANTS_YES, options);
+    fixture.reset();
+    let calls = [
+        Action::Hover { start_box: ModelBox::point(10.0, 20.0) },
+        Action::DragTo { end_box: ModelBox::point(30.0, 40.0), seconds: 0.5 },
+        Action::TypeVerbatim { text: "a\nb\n".into() },
+        Action::Wheel { clicks: -7.0, horizontal: true },
+        Action::Wait {},
+        Action::Infeasible {},
+    ];
+    fixture.desktop.record_response(&Grammar::ComputerUse.render(None, &calls));
+    for (number, action) in calls.iter().enumerate() {
+        let ended = fixture.desktop.step(action, soon()).unwrap().terminated;
+        assert_eq!(ended, number + 1 == calls.len());
+    }
+    assert_eq!(fixture.desktop.step(&Action::Wait {}, soon()).unwrap_err(), EnvironmentError::NoEpisode);
+    let requests = fixture.requests.lock().unwrap().join("\n");
+    for code in ["moveTo(10.0, 20.0)", "dragTo(30.0, 40.0, duration=0.5", "hscroll(-7)", "write('a"] {
+        assert!(requests.contains(&format!("pyautogui.{code}")), "{code}: {requests}");
+    }
+    let lines = fixture.result("traj.jsonl");
+    assert_eq!((lines.lines().count(), lines.contains("FAIL")), (calls.len(), true), "{lines}");
 }
 
 #[test]

@@ -5,15 +5,17 @@
 use crate::TrainError;
 use crate::policy::{GenerationRequest, Policy, RequestId, Response};
 use arpo_agent::geometry::Size;
+use arpo_agent::style::ActionFormat;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// A response, and the size of the image that its coordinates are in.
+/// A response, how it is written, and the size of the image that the policy saw.
 #[derive(Debug)]
 pub(super) struct GeneratedResponse {
     pub(super) id: RequestId,
     pub(super) response: Response,
+    pub(super) format: ActionFormat,
     pub(super) seen: Size,
 }
 
@@ -105,12 +107,13 @@ fn step(
     policy: &mut dyn Policy,
     seen: &mut HashMap<RequestId, Size>,
 ) -> Result<Vec<GeneratedResponse>, TrainError> {
+    let format = policy.format();
     let completed = policy.step()?.into_iter();
     completed
         .map(|(id, response)| {
             let unknown = || TrainError::Internal("the policy completed an unknown request".into());
             let seen = seen.remove(&id).ok_or_else(unknown)?;
-            Ok(GeneratedResponse { id, response, seen })
+            Ok(GeneratedResponse { id, response, format, seen })
         })
         .collect()
 }

@@ -13,11 +13,10 @@ use super::report::{FailureKind, Tally};
 use super::state::{ActiveEpisode, GroupState, Phase, QueuedEpisode};
 use super::{CollectEvent, CollectOptions, Collector, DesktopFailure};
 use crate::TrainError;
-use crate::episode::{History, on_screen};
+use crate::episode::History;
 use crate::policy::{GenerationRequest, RequestId};
 use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
-use arpo_agent::parse::parse;
 use arpo_core::trajectory::Outcome;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -224,13 +223,13 @@ impl<'a> Session<'a> {
     }
 
     fn on_response(&mut self, generated: GeneratedResponse) {
-        let GeneratedResponse { id: RequestId(number), response, seen } = generated;
+        let GeneratedResponse { id: RequestId(number), response, format, seen } = generated;
         let Some(active) = self.active.get_mut(&number) else { return };
         active.timings.policy += active.requested_at.elapsed();
         self.tally.report.steps += 1;
         self.tally.report.tokens += response.tokens.len();
         // a response that was cut off may still hold its action
-        let parsed = parse(&response.text).map_err(|error| {
+        let parsed = format.grammar.parse(&response.text).map_err(|error| {
             if response.complete {
                 error.to_string()
             } else {
@@ -242,7 +241,8 @@ impl<'a> Session<'a> {
             Ok(parsed) => {
                 let size = active.history.screens.last().map_or((0, 0), |screen| screen.image.dimensions());
                 let screen = Size { width: size.0, height: size.1 };
-                let actions = parsed.actions.iter().map(|action| on_screen(action, seen, screen)).collect();
+                let on_screen = |action| format.coordinates.on_screen(action, seen, screen);
+                let actions = parsed.actions.iter().map(on_screen).collect();
                 active.phase = Phase::ToAct(actions);
                 active.actions.push(parsed.actions);
             }

@@ -13,7 +13,7 @@ pub use remedies::fitting;
 use arpo_agent::geometry::Size;
 use arpo_core::config::{CollectMode, Config, Moments};
 use arpo_model::config::ModelConfig;
-use arpo_model::training::plan::{Plan, input_activation_bytes, working_bytes};
+use arpo_model::training::plan::{Plan, input_activation_bytes, vision_working_bytes, working_bytes};
 use sizes::Sizes;
 use std::fmt;
 
@@ -38,7 +38,8 @@ pub const PROMPT_TOKENS: usize = 1 << 14;
 const CPU_CACHE: u64 = 1 << 29;
 const CPU_ACTIVATIONS: u64 = 2 << 30;
 
-/// The cache of image features gets one eighth of the size of the KV cache.
+/// The cache of image features gets one eighth of the size of the KV cache: so the features of the 7B take as much as its
+/// keys and values. With DeepStack, what keys and values are to features, if that is less.
 const FEATURE_SHARE: u64 = 8;
 
 /// Where a run computes.
@@ -164,8 +165,13 @@ impl MemoryPlan {
         learning.push(Allocation { name: "logits", bytes: logits });
 
         let mut collecting = kept;
-        let prefill = working_bytes(model, PROMPT_TOKENS.max(sizes.slice) as u64, sizes.value_bytes) / 2;
-        collecting.push(Allocation { name: "working memory", bytes: prefill });
+        let prompt = PROMPT_TOKENS.max(sizes.slice) as u64;
+        let prefill = working_bytes(model, prompt, sizes.value_bytes) / 2;
+        // the images of a prompt are encoded before its layers are computed
+        let merged = (model.vision.merge * model.vision.merge) as u64;
+        let patches = (prompt * merged).min((sizes.images * sizes.patches) as u64);
+        let encoding = vision_working_bytes(model, patches, sizes.value_bytes);
+        collecting.push(Allocation { name: "working memory", bytes: prefill.max(encoding) });
 
         let least_activations = input_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
         let most_activations =
@@ -177,6 +183,15 @@ impl MemoryPlan {
         let alternating = gpu && !overlapped;
         let left = |parts: &[Allocation]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
 
+        let levels = model.vision.levels() as u64;
+        let feature_share = match levels {
+            1 => FEATURE_SHARE,
+            _ => {
+                let of_feature = levels * model.text.hidden as u64 * sizes.value_bytes;
+                (sizes.token_bytes / of_feature).clamp(1, FEATURE_SHARE)
+            }
+        };
+
         let given_cache = (config.model.cache_gib * GIB) as u64;
         let cache_bytes = if given_cache > 0 {
             given_cache
@@ -186,10 +201,10 @@ impl MemoryPlan {
             // if both phases run at the same time, half of what learning leaves
             let free = if alternating { left(&collecting) } else { left(&learning) / 2 };
             let most = (config.collect.desktops as u64 + 1) * episode_bytes;
-            let shared = free / (FEATURE_SHARE + 1) * FEATURE_SHARE;
+            let shared = free / (feature_share + 1) * feature_share;
             shared.clamp(longest_request, most.max(longest_request))
         };
-        let feature_bytes = cache_bytes / FEATURE_SHARE;
+        let feature_bytes = cache_bytes / feature_share;
         collecting.push(Allocation { name: "cache", bytes: cache_bytes });
         collecting.push(Allocation { name: "features", bytes: feature_bytes });
         if !alternating {
@@ -283,7 +298,7 @@ impl fmt::Display for MemoryPlan {
 mod tests {
     use super::*;
     use arpo_core::config::{Layer, resolve};
-    use arpo_model::config::{pocket, qwen2_5_vl_7b};
+    use arpo_model::config::{pocket, qwen2_5_vl_7b, qwen3_vl_8b};
 
     const SCREEN: Size = Size { width: 1920, height: 1080 };
 
@@ -401,6 +416,24 @@ mod tests {
         let plan = MemoryPlan::new(&pocket(), &config, screen, memory, Work::Training);
         assert_eq!((plan.problem(), plan.running), (None, 64));
         assert_eq!((plan.cache_bytes, plan.activation_bytes), (1 << 29, 2 << 30));
+    }
+
+    /// 36 layers of 2 x 8 x 128 values for each token, and four levels of 4 096 values for each feature.
+    #[test]
+    fn qwen3_vl_8b_by_hand() {
+        let memory = DeviceMemory::Gpu(140 << 30);
+        let plan = MemoryPlan::new(&qwen3_vl_8b(), &osworld(&[]), SCREEN, memory, Work::Training);
+        assert_eq!(plan.problem(), None, "{plan}");
+        // 8.77e9 parameters in bf16
+        assert!((part(&plan.learning, "weights") - 16.3).abs() < 0.1, "{plan}");
+        // 15 screenshots of 60 x 34 features, the tool's description and 15 responses
+        let tokens = plan.longest_tokens as f64;
+        assert!(tokens > 15.0 * 2040.0 + 1000.0 && tokens < 36_500.0, "{tokens}");
+        // a feature takes 2/9 of what a token takes in the cache
+        assert_eq!(plan.feature_bytes, plan.cache_bytes / 4);
+        // a prompt of this length is longer than what the tower encodes at once
+        let encoding = vision_working_bytes(&qwen3_vl_8b(), 15 * 8160, 2) as f64 / GIB;
+        assert!(part(&plan.collecting, "working memory") >= encoding && encoding > 1.0, "{encoding}");
     }
 
     #[test]

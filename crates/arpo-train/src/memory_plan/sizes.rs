@@ -1,9 +1,8 @@
 //! Sizes of the parameters, of the longest sequence and of a token in the cache.
 
+use crate::style_choice;
 use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
-use arpo_agent::prompt;
-use arpo_agent::window::ScreenshotWindow;
-use arpo_core::config::{Config, PromptStyle};
+use arpo_core::config::{Config, PromptLength};
 use arpo_model::checkpoint::layout::{ParameterLayout, parameters};
 use arpo_model::config::ModelConfig;
 
@@ -30,6 +29,12 @@ pub(super) struct Sizes {
     pub(super) images: usize,
 }
 
+/// The configured limits of a screenshot; without them, wide ones: what is left to the model is settled before a run.
+fn pixel_limits(config: &Config) -> PixelLimits {
+    let or = |pixels: u64, otherwise: u64| if pixels > 0 { pixels } else { otherwise };
+    PixelLimits { min: or(config.agent.min_pixels, 1), max: or(config.agent.max_pixels, 16_777_216) }
+}
+
 impl Sizes {
     pub(super) fn new(model: &ModelConfig, config: &Config, screen: Size, value_bytes: u64) -> Self {
         let trained = |layout: &&ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
@@ -38,22 +43,23 @@ impl Sizes {
         let gradient = |layout: &ParameterLayout| {
             values(layout) * if layout.accumulates_in_f32() { 4 } else { value_bytes }
         };
-        let limits = PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels };
+        let limits = pixel_limits(config);
         let patch = model.vision.patch as u32;
         let factor = patch * model.vision.merge as u32;
         let seen = smart_resize(screen, factor, limits).unwrap_or(screen);
         let patches = ((seen.width / patch) * (seen.height / patch)) as usize;
         let features = patches / (model.vision.merge * model.vision.merge) as usize;
-        let window = ScreenshotWindow::new(config.agent.max_screenshots, config.agent.window_advance);
+        let style = style_choice::style(&config.agent, style_choice::of_model(config, model));
         let turns = config.collect.max_steps;
         let prompt_tokens = match config.agent.prompt {
-            // about four characters per token
-            PromptStyle::Uitars => prompt::UITARS.len() / 4 + 100,
-            PromptStyle::Short => 50,
+            // about four characters per token; the system prompt of UI-TARS is a sentence
+            PromptLength::Full => style.system.len().max(style.template.len()) / 4 + 100,
+            PromptLength::Short => 50,
         };
         let response = config.agent.max_tokens.min(USUAL_RESPONSE) + 12;
-        let slices = window.slices(turns);
+        let slices = style.window.slices(turns);
         let images = slices.iter().map(|slice| slice.turns.end - slice.first_live).max().unwrap_or(1);
+        // a summary takes less than the responses in its place
         let slice = prompt_tokens + images * (features + 8) + turns * response;
         let longest = slice + config.agent.max_tokens.saturating_sub(USUAL_RESPONSE);
         let packed = config.model.micro_batch_tokens.min(slice * config.optimiser.trajectories_per_update);

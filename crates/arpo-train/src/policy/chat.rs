@@ -2,14 +2,15 @@
 //!
 //! For evaluation only: neither tokens nor log-probabilities are requested, and a server is given no new weights. A response that cannot be parsed
 //! is requested again at temperature 1, and the last one that cannot ends the episode, as in OSWorld's agent for UI-TARS.
+//! Screenshots are sent as they are: the server's image processor resizes them.
 //! If no server responds, the episode ends without a score ([`NO_RESPONSE`]); after several in a row the policy gives up.
 
 use super::{GenerationRequest, Policy, RequestId, Response, transcript_in_bytes};
 use crate::TrainError;
 use crate::episode::{EpisodeScreen, History, TranscriptSlice, reference};
-use arpo_agent::conversation::{Content, ConversationStyle, Message, Turn, conversation};
+use arpo_agent::conversation::{Content, Message, Turn, conversation};
 use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, Size, smart_resize};
-use arpo_agent::parse::parse;
+use arpo_agent::style::{ActionFormat, AgentStyle};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::environment::encode_png;
 use arpo_image::ImageError;
@@ -74,14 +75,14 @@ pub struct ChatPolicy {
 
 struct Client {
     options: ChatOptions,
-    style: ConversationStyle,
+    style: AgentStyle,
     agent: ureq::Agent,
     images: Mutex<HashMap<Arc<str>, Arc<str>>>,
 }
 
 impl ChatPolicy {
     /// Prompts in this style.
-    pub fn new(options: ChatOptions, style: ConversationStyle) -> Self {
+    pub fn new(options: ChatOptions, style: AgentStyle) -> Self {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(options.limit))
@@ -130,6 +131,7 @@ impl Client {
     fn respond(&self, first: usize, history: &History) -> Result<String, String> {
         let messages = self.messages(history)?;
         let servers = &self.options.servers;
+        let grammar = self.style.format.grammar;
         let (mut temperature, mut unreadable, mut problem) = (self.options.temperature, None, String::new());
         for attempt in 0..self.options.tries.max(1) {
             let server = &servers[(first + attempt as usize) % servers.len()];
@@ -138,7 +140,9 @@ impl Client {
                 .sampling_seed
                 .wrapping_add((history.responses.len() as u64) << 8 | u64::from(attempt));
             match self.request(server, &messages, temperature, seed) {
-                Ok(text) if !self.options.retry_unparsable || parse(&text).is_ok() => return Ok(text),
+                Ok(text) if !self.options.retry_unparsable || grammar.parse(&text).is_ok() => {
+                    return Ok(text);
+                }
                 Ok(text) => {
                     temperature = 1.0;
                     unreadable = Some(text);
@@ -153,8 +157,8 @@ impl Client {
         }
         // the episode is over; the response stays on record
         unreadable
-            .map(|text| format!("{text}\nAction: finished(content='')"))
-            .filter(|text| parse(text).is_ok())
+            .map(|text| grammar.given_up(&text))
+            .filter(|text| grammar.parse(text).is_ok())
             .ok_or(problem)
     }
 
@@ -203,14 +207,17 @@ impl Client {
         let screens: HashMap<&str, &EpisodeScreen> =
             history.screens.iter().map(|screen| (screen.digest.as_ref(), screen)).collect();
         let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), &self.style);
-        let message = |message: &Message| {
-            let content = match &message.content {
-                Content::Text(text) => json!([{"type": "text", "text": text}]),
+        let part = |part: &Content| {
+            Ok(match part {
+                Content::Text(text) => json!({"type": "text", "text": text}),
                 Content::Image(image) => {
                     let url = self.data_url(screens[image.digest.as_str()])?;
-                    json!([{"type": "image_url", "image_url": {"url": &*url}}])
+                    json!({"type": "image_url", "image_url": {"url": &*url}})
                 }
-            };
+            })
+        };
+        let message = |message: &Message| {
+            let content = message.content.iter().map(part).collect::<Result<Vec<Value>, String>>()?;
             Ok(json!({"role": message.role.name(), "content": content}))
         };
         messages.iter().map(message).collect::<Result<Vec<Value>, String>>().map(Value::Array)
@@ -289,6 +296,10 @@ impl Policy for ChatPolicy {
         PolicyVersion(0)
     }
 
+    fn format(&self) -> ActionFormat {
+        self.client.style.format
+    }
+
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
         smart_resize(screen, SIDE_FACTOR, self.client.options.pixels)
             .map_err(|error| ImageError::Image(error.to_string()).into())
@@ -305,6 +316,7 @@ mod tests {
     use crate::episode::{EpisodePlan, screenshot};
     use arpo_agent::geometry::UITARS_LIMITS;
     use arpo_agent::window::ScreenshotWindow;
+    use arpo_core::action::{Action, ModelBox};
     use arpo_core::task::{Task, TaskId};
     use arpo_core::trajectory::EpisodeId;
     use image::RgbImage;
@@ -382,8 +394,7 @@ mod tests {
 
     fn exchange(texts: &'static [&'static str]) -> (Vec<(RequestId, Response)>, Receiver<Value>) {
         let (address, requests) = server(texts);
-        let mut policy =
-            ChatPolicy::new(options(address), ConversationStyle::uitars(ScreenshotWindow::new(15, 0)));
+        let mut policy = ChatPolicy::new(options(address), AgentStyle::uitars(ScreenshotWindow::new(15, 0)));
         policy.submit(request(7)).unwrap();
         (responses(&mut policy).unwrap(), requests)
     }
@@ -413,6 +424,39 @@ mod tests {
         assert_eq!(image::load_from_memory(&png).unwrap().to_rgb8().dimensions(), (56, 28));
     }
 
+    /// The picture and the task in one message, calls read and mapped from the grid, and an unusable call asked for again.
+    #[test]
+    fn tool_calls_of_a_server() {
+        const CLICK: &str = "Action: Open it.\n<tool_call>\n{\"name\": \"computer_use\", \"arguments\": {\"action\": \
+                             \"left_click\", \"coordinate\": [500, 999]}}\n</tool_call>";
+        const BROKEN: &str =
+            "<tool_call>\n{\"name\": \"computer_use\", \"arguments\": {\"action\": \"key\"}}\n</tool_call>";
+        let style = || AgentStyle::computer_use(ScreenshotWindow::new(5, 1), 999);
+        let (address, requests) = server(&[BROKEN, CLICK]);
+        let mut policy = ChatPolicy::new(options(address), style());
+        policy.submit(request(7)).unwrap();
+        let (_, response) = responses(&mut policy).unwrap().remove(0);
+        assert_eq!(response.text, CLICK);
+        let format = policy.format();
+        let action = format.grammar.parse(&response.text).unwrap().actions.remove(0);
+        let screen = Size { width: 56, height: 28 };
+        let start_box = ModelBox::point(28.0, 27.0);
+        assert_eq!(format.coordinates.on_screen(&action, screen, screen), Action::Click { start_box });
+        let messages = &requests.recv().unwrap()["messages"];
+        assert!(messages[0]["content"][0]["text"].as_str().unwrap().contains("computer_use"));
+        let user = messages[1]["content"].as_array().unwrap();
+        assert_eq!((user.len(), &user[0]["type"]), (2, &json!("image_url")));
+        assert!(user[1]["text"].as_str().unwrap().ends_with("Open the mail.\n\nPrevious actions:\nNone"));
+
+        let (address, _) = server(&[BROKEN]);
+        let mut policy = ChatPolicy::new(options(address), style());
+        policy.submit(request(8)).unwrap();
+        let (_, response) = responses(&mut policy).unwrap().remove(0);
+        let ended = format.grammar.parse(&response.text).unwrap().actions;
+        assert_eq!(ended, [Action::Finished { content: Some(String::new()) }]);
+        assert!(response.text.contains("\"action\": \"key\""), "it stays on record: {}", response.text);
+    }
+
     #[test]
     fn an_unparsable_response_is_requested_again_and_then_ends_the_episode() {
         let (responses, requests) = exchange(&["I do not know.", "Action: wait()"]);
@@ -429,7 +473,7 @@ mod tests {
         let address = format!("http://127.0.0.1:{port}/v1");
         let mut policy = ChatPolicy::new(
             ChatOptions { tries: 1, ..options(address.clone()) },
-            ConversationStyle::uitars(ScreenshotWindow::new(15, 0)),
+            AgentStyle::uitars(ScreenshotWindow::new(15, 0)),
         );
         for number in 1..GIVE_UP_AFTER as u64 {
             policy.submit(request(number)).unwrap();
@@ -449,7 +493,7 @@ mod tests {
         let pixels = PixelLimits { min: 784, max: 1 << 20 };
         let options =
             ChatOptions { pixels, retry_unparsable: false, frequency_penalty: 0.0, ..options(address) };
-        let mut policy = ChatPolicy::new(options, ConversationStyle::uitars(ScreenshotWindow::new(15, 0)));
+        let mut policy = ChatPolicy::new(options, AgentStyle::uitars(ScreenshotWindow::new(15, 0)));
         let small = Size { width: 168, height: 140 };
         assert_eq!(policy.seen_size(small).unwrap(), small);
         policy.submit(request(0)).unwrap();

@@ -9,6 +9,7 @@ use crate::dialogue::{Assembled, assemble};
 use crate::episode::{History, TranscriptSlice, reference};
 use arpo_agent::conversation::{Turn, conversation};
 use arpo_agent::geometry::Size;
+use arpo_agent::style::ActionFormat;
 use arpo_agent::window::WindowSlice;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId as EngineRequestId;
@@ -79,7 +80,8 @@ impl EnginePolicy {
     }
 
     /// The first `seen` screens of a history and their responses in tokens, with the next turn opened if the last of these
-    /// screens has no response yet; and the first screen that is live in them.
+    /// screens has no response yet; and the first screen that is live in them. Turns that the style summarises have no
+    /// tokens of their own.
     fn assembled(&self, history: &History, seen: usize) -> Result<(Assembled, usize), TrainError> {
         let screens = &history.screens[..seen];
         let responses = &history.responses[..seen.min(history.responses.len())];
@@ -96,7 +98,8 @@ impl EnginePolicy {
             .iter()
             .map(|screen| self.agent.processor.grid(screen.image.width(), screen.image.height()))
             .collect::<Result<Vec<_>, _>>()?;
-        let responses: Vec<&[u32]> = responses.iter().map(|response| response.tokens.as_slice()).collect();
+        let shown = &responses[style.first_response(first_live).min(responses.len())..];
+        let responses: Vec<&[u32]> = shown.iter().map(|response| response.tokens.as_slice()).collect();
         Ok((assemble(&self.agent, &messages, &responses, &grids, current.is_some())?, first_live))
     }
 }
@@ -174,6 +177,10 @@ impl Policy for EnginePolicy {
         self.version
     }
 
+    fn format(&self) -> ActionFormat {
+        self.agent.style.format
+    }
+
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
         Ok(self.agent.processor.resized_size(screen)?)
     }
@@ -183,7 +190,8 @@ impl Policy for EnginePolicy {
         slices
             .map(|WindowSlice { turns, .. }| {
                 let (assembled, first_live) = self.assembled(history, turns.end)?;
-                Ok(TranscriptSlice { assembled, turns, first_live })
+                let first_response = self.agent.style.first_response(first_live);
+                Ok(TranscriptSlice { assembled, turns, first_live, first_response })
             })
             .collect()
     }

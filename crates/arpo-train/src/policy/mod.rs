@@ -17,6 +17,7 @@ use crate::TrainError;
 use crate::dialogue::Assembled;
 use crate::episode::{History, TranscriptSlice};
 use arpo_agent::geometry::Size;
+use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::{PolicyVersion, TokenSpan};
 use arpo_model::checkpoint::Weights;
 
@@ -88,7 +89,12 @@ pub trait Policy: Send {
     /// The weights it samples with now.
     fn version(&self) -> PolicyVersion;
 
-    /// The size at which it sees a screen; coordinates in its responses are pixels of that.
+    /// How it writes actions.
+    fn format(&self) -> ActionFormat {
+        ActionFormat::UITARS
+    }
+
+    /// The size at which it sees a screen; coordinates in its responses may be pixels of that.
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
         Ok(screen)
     }
@@ -136,5 +142,5 @@ fn transcript_in_bytes(history: &History) -> Vec<TranscriptSlice> {
             TokenSpan { start, end: tokens.len() }
         })
         .collect();
-    vec![TranscriptSlice { assembled: Assembled { tokens, spans }, turns, first_live: 0 }]
+    vec![TranscriptSlice { assembled: Assembled { tokens, spans }, turns, first_live: 0, first_response: 0 }]
 }

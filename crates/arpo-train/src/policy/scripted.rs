@@ -3,10 +3,10 @@
 
 use super::{GenerationRequest, Policy, RequestId, Response, transcript_in_bytes};
 use crate::TrainError;
-use crate::demonstrations::{deadline, response_text};
-use crate::episode::{History, TranscriptSlice, on_screen};
+use crate::demonstrations::deadline;
+use crate::episode::{History, TranscriptSlice};
 use arpo_agent::geometry::Size;
-use arpo_agent::parse::parse;
+use arpo_agent::style::ActionFormat;
 use arpo_core::action::Action;
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
 use arpo_env::embedded::EmbeddedDesktop;
@@ -56,16 +56,20 @@ impl ScriptedPolicy {
         make: impl Fn(u64) -> Scripted + Send + 'static,
     ) -> Self {
         let seen = Size { width: screen.width, height: screen.height };
-        Self::new(following(screen, seen, make, |_, action| response_text(&action)), step_time)
+        let format = ActionFormat::UITARS;
+        let respond = move |_: &History, action: Action| format.grammar.render(None, &[action]);
+        Self::new(following(screen, seen, format, make, respond), step_time)
     }
 }
 
 /// The script of a scripted actor on embedded desktops, made for each episode from its sampling seed. Each episode is
-/// mirrored on a desktop of its own, because the actor needs more than pixels. `respond` renders an action as a response,
-/// with coordinates in pixels of the `seen` size; it may choose another action.
+/// mirrored on a desktop of its own, because the actor needs more than pixels. `respond` renders an action as a response in
+/// this format, with coordinates as an agent would write them that sees the screen at the `seen` size; it may choose another
+/// action.
 pub fn following(
     screen: ScreenOptions,
     seen: Size,
+    format: ActionFormat,
     make: impl Fn(u64) -> Scripted + Send + 'static,
     respond: impl Fn(&History, Action) -> String + Send + 'static,
 ) -> Script {
@@ -81,12 +85,14 @@ pub fn following(
         let (desktop, actor) = mirrored
             .get_mut(&plan.id)
             .ok_or_else(|| TrainError::Internal(format!("{}: an episode without a beginning", plan.id)))?;
-        let response = respond(history, on_screen(&actor.next_action(desktop), whole, seen));
+        let ActionFormat { grammar, coordinates } = format;
+        let response = respond(history, coordinates.of_screen(&actor.next_action(desktop), seen, whole));
         // as the response will be parsed: rendering rounds coordinates
-        let actions = parse(&response).map_err(|error| TrainError::Internal(error.to_string()))?.actions;
+        let actions =
+            grammar.parse(&response).map_err(|error| TrainError::Internal(error.to_string()))?.actions;
         let mut ended = history.responses.len() + 1 >= plan.max_steps;
         for action in &actions {
-            ended |= desktop.step(&on_screen(action, seen, whole), deadline())?.terminated;
+            ended |= desktop.step(&coordinates.on_screen(action, seen, whole), deadline())?.terminated;
         }
         if ended {
             mirrored.remove(&plan.id);

@@ -12,6 +12,9 @@ use crate::demonstrations::{Demonstration, episode, grounding};
 use crate::episode::{CompletedEpisode, EpisodePlan};
 use crate::images::BatchImages;
 use crate::policy::EnginePolicy;
+use crate::style_choice;
+use arpo_agent::style::AgentStyle;
+use arpo_agent::window::ScreenshotWindow;
 use arpo_core::config::Config;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::trajectory::EpisodeId;
@@ -34,11 +37,43 @@ const AHEAD: usize = 3;
 /// Demonstrations are numbered from here; evaluation uses other numbers.
 const FIRST_DEMONSTRATION: u64 = 1 << 32;
 
+/// The family of a fresh model, which also decides how it acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Family {
+    /// In the style of UI-TARS.
+    #[serde(rename = "qwen2.5-vl")]
+    Qwen25Vl,
+    /// Through `computer_use`.
+    #[serde(rename = "qwen3-vl")]
+    Qwen3Vl,
+}
+
+impl Family {
+    /// The style of its agents, with a window that holds every demonstration.
+    pub fn style(self) -> AgentStyle {
+        let window = ScreenshotWindow::new(32, 0);
+        match self {
+            Self::Qwen25Vl => style_choice::short_uitars(window),
+            Self::Qwen3Vl => style_choice::short_computer_use(window, 999),
+        }
+    }
+
+    /// Tokens of a response at most: a tool call is longer, and some actions are two calls.
+    fn max_tokens(self) -> usize {
+        match self {
+            Self::Qwen25Vl => 24,
+            Self::Qwen3Vl => 48,
+        }
+    }
+}
+
 /// Options of supervised training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SupervisedOptions {
     /// The suite of the tasks.
     pub suite: Suite,
+    /// The family of the model.
+    pub family: Family,
     /// Updates on questions only.
     pub grounding_updates: u64,
     /// Updates in all.

@@ -2,7 +2,7 @@
 
 use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, update};
 use crate::TrainError;
-use crate::agent::{Agent, pocket_style};
+use crate::agent::Agent;
 use crate::policy::engine::ResponseOptions;
 use crate::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
@@ -183,14 +183,14 @@ impl Run {
             let RestoredModel { config, side_files, weights, optimiser } = restored;
             (config, side_files, weights, optimiser, state)
         } else {
-            let (config, side_files) = fresh::model(options.suite)?;
+            let (config, side_files) = fresh::model(options.suite, options.family)?;
             tch::manual_seed(options.seed as i64);
             let weights = Weights::from_scratch(&config, Kind::Float, device).with_gradients(|_| true);
             let optimiser = AdamW::new(&weights, optimiser);
             (config, side_files, weights, optimiser, SupervisedState::default())
         };
-        let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), pocket_style())?);
-        let policy = policy(&config, &weights, &agent);
+        let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), options.family.style())?);
+        let policy = policy(&config, &weights, &agent, options.family.max_tokens());
         let learner_options = LearnerOptions {
             temperature: 1.0,
             forbidden: agent.forbidden.clone(),
@@ -234,7 +234,7 @@ impl Run {
     }
 }
 
-fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>) -> EnginePolicy {
+fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>, max_tokens: usize) -> EnginePolicy {
     let options = EngineOptions {
         cache_bytes: 512 << 20,
         feature_bytes: 64 << 20,
@@ -246,6 +246,6 @@ fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>) -> Engine
     };
     let model = Model::new(config.clone(), weights.share());
     let engine = Engine::new(model, agent.processor.clone(), options, PolicyVersion(0));
-    let responses = ResponseOptions { temperature: 1.0, max_tokens: 24 };
+    let responses = ResponseOptions { temperature: 1.0, max_tokens };
     EnginePolicy::new(engine, PolicyVersion(0), Arc::clone(agent), responses)
 }

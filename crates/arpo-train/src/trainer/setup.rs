@@ -2,7 +2,7 @@
 
 use super::task_sets::TaskSets;
 use crate::TrainError;
-use crate::agent::{Agent, pocket_style};
+use crate::agent::Agent;
 use crate::base_model;
 use crate::collect::{CollectOptions, Collector};
 use crate::memory::{available_gib, guarded};
@@ -10,10 +10,8 @@ use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
 use crate::run::stop::StopSwitch;
-use arpo_agent::conversation::ConversationStyle;
-use arpo_agent::prompt;
-use arpo_agent::window::ScreenshotWindow;
-use arpo_core::config::{Config, DeviceChoice, PromptStyle, SystemPrompt};
+use crate::style_choice;
+use arpo_core::config::{Config, DeviceChoice};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::faults::FaultCounts;
@@ -175,34 +173,23 @@ pub fn reserved_memory(config: &Config, device: Device) -> Result<Option<Tensor>
     })
 }
 
-/// The prompt format of a configuration.
-pub fn style(config: &Config) -> ConversationStyle {
-    let window = ScreenshotWindow::new(config.agent.max_screenshots, config.agent.window_advance);
-    let system = match config.agent.system_prompt {
-        SystemPrompt::Original => prompt::SYSTEM,
-        SystemPrompt::Corrected => prompt::SYSTEM_CORRECTED,
-    };
-    match config.agent.prompt {
-        PromptStyle::Uitars => {
-            ConversationStyle { system: system.into(), ..ConversationStyle::uitars(window) }
-        }
-        PromptStyle::Short => ConversationStyle { window, ..pocket_style() },
-    }
-}
-
 /// The other files of a model, with the screenshot sizes it is trained with, so that a server that reads them uses the
 /// same sizes.
 pub fn side_files_of(config: &Config, mut files: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
     const PROCESSOR: &str = "preprocessor_config.json";
     let parsed = files.get(PROCESSOR).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let Some(Value::Object(mut processor)) = parsed else { return files };
-    let (least, most) = (config.agent.min_pixels, config.agent.max_pixels);
-    processor.insert("min_pixels".into(), least.into());
-    processor.insert("max_pixels".into(), most.into());
-    // newer files also have them under another name
-    if let Some(size) = processor.get_mut("size").and_then(Value::as_object_mut) {
-        size.insert("shortest_edge".into(), least.into());
-        size.insert("longest_edge".into(), most.into());
+    let limits = [
+        ("min_pixels", "shortest_edge", config.agent.min_pixels),
+        ("max_pixels", "longest_edge", config.agent.max_pixels),
+    ];
+    // 0 leaves the model's own
+    for (name, edge, pixels) in limits.into_iter().filter(|(_, _, pixels)| *pixels > 0) {
+        processor.insert(name.into(), pixels.into());
+        // newer files also have them under another name
+        if let Some(size) = processor.get_mut("size").and_then(Value::as_object_mut) {
+            size.insert(edge.into(), pixels.into());
+        }
     }
     if let Ok(text) = serde_json::to_vec_pretty(&processor) {
         files.insert(PROCESSOR.into(), text);
@@ -216,9 +203,12 @@ pub fn agent(
     dimensions: &ModelConfig,
     side_files: &BTreeMap<String, Vec<u8>>,
 ) -> Result<Agent, TrainError> {
-    let mut agent = Agent::new(dimensions, side_files, Path::new(&config.model.base), style(config))?;
-    agent.processor.limits.min = config.agent.min_pixels;
-    agent.processor.limits.max = config.agent.max_pixels;
+    let style = style_choice::style(&config.agent, style_choice::of_model(config, dimensions));
+    let mut agent = Agent::new(dimensions, side_files, Path::new(&config.model.base), style)?;
+    // 0 leaves the model's own
+    let limits = &mut agent.processor.limits;
+    limits.min = if config.agent.min_pixels > 0 { config.agent.min_pixels } else { limits.min };
+    limits.max = if config.agent.max_pixels > 0 { config.agent.max_pixels } else { limits.max };
     Ok(agent)
 }
 

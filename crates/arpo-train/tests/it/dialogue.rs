@@ -1,6 +1,7 @@
-//! Against the golden conversation.
+//! Against the golden conversations.
 
-use arpo_agent::conversation::{Content, ConversationStyle, Message, Role};
+use arpo_agent::conversation::{Content, Message, Role};
+use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
 use arpo_core::trajectory::ImageRef;
 use arpo_model::checkpoint;
@@ -10,13 +11,17 @@ use arpo_train::dialogue::assemble;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tch::{Device, Kind};
 
-fn folder() -> PathBuf {
+/// The folders of the golden models.
+fn folders() -> Vec<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()))
-        .join("qwen2_5_vl_tiny")
+    let golden = root.join(std::env::var_os("ARPO_GOLDEN_DIR").unwrap_or_else(|| "tests/golden".into()));
+    let all = fs::read_dir(golden).unwrap().map(|entry| entry.unwrap().path());
+    let folders: Vec<PathBuf> = all.filter(|path| path.join("conversation.json").exists()).collect();
+    assert!(!folders.is_empty(), "no golden model");
+    folders
 }
 
 fn values(bytes: &[u8], name: &str) -> Vec<i64> {
@@ -26,14 +31,19 @@ fn values(bytes: &[u8], name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn the_golden_conversation_becomes_its_tokens_and_its_mask() {
-    let folder = folder();
-    let checkpoint = checkpoint::load(&folder, Kind::Float, Device::Cpu).unwrap();
+fn golden_conversations_become_their_tokens_and_masks() {
+    for folder in folders() {
+        becomes_its_tokens_and_its_mask(&folder);
+    }
+}
+
+fn becomes_its_tokens_and_its_mask(folder: &Path) {
+    let checkpoint = checkpoint::load(folder, Kind::Float, Device::Cpu).unwrap();
     let agent = Agent::new(
         &checkpoint.config,
         &checkpoint.side_files,
-        &folder,
-        ConversationStyle::uitars(ScreenshotWindow::new(15, 0)),
+        folder,
+        AgentStyle::uitars(ScreenshotWindow::new(15, 0)),
     )
     .unwrap();
     let conversation: Value =
@@ -44,19 +54,19 @@ fn the_golden_conversation_becomes_its_tokens_and_its_mask() {
             "user" => Role::User,
             _ => Role::Assistant,
         };
-        let content = match message["content"][0]["text"].as_str() {
+        let part = |part: &Value| match part["text"].as_str() {
             Some(text) => Content::Text(text.to_owned()),
             None => Content::Image(ImageRef { digest: String::new(), width: 1, height: 1 }),
         };
-        Message { role, content }
+        Message { role, content: message["content"].as_array().unwrap().iter().map(part).collect() }
     };
     let messages: Vec<Message> = conversation["messages"].as_array().unwrap().iter().map(message).collect();
     let responses: Vec<Vec<u32>> = messages
         .iter()
         .filter(|message| message.role == Role::Assistant)
-        .map(|message| match &message.content {
-            Content::Text(text) => agent.tokenizer.encode(&format!("{text}<|im_end|>")).unwrap(),
-            Content::Image(_) => unreachable!(),
+        .map(|message| match message.content.as_slice() {
+            [Content::Text(text)] => agent.tokenizer.encode(&format!("{text}<|im_end|>")).unwrap(),
+            _ => unreachable!(),
         })
         .collect();
     let expected = fs::read(folder.join("expected.safetensors")).unwrap();

@@ -1,5 +1,6 @@
 //! A fresh pocket model on the embedded desktop.
 
+use arpo_agent::style::Grammar;
 use arpo_core::config::{Config, OptimiserConfig};
 use arpo_core::trajectory::{Outcome, PolicyVersion};
 use arpo_engine::{Engine, EngineOptions};
@@ -14,12 +15,12 @@ use arpo_model::training::step::Updater;
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::vision::pixels;
 use arpo_tokenizer::train;
-use arpo_train::agent::{Agent, pocket_style};
+use arpo_train::agent::Agent;
 use arpo_train::collect::{CollectOptions, Collector, GroupSize, Planner, Worlds};
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
-use arpo_train::supervised::{self, SupervisedOptions};
+use arpo_train::supervised::{self, Family, SupervisedOptions};
 use image::RgbImage;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,9 +29,9 @@ use tch::{Device, Kind};
 
 fn agent(config: &ModelConfig) -> Agent {
     let texts = (0..50).map(|number| format!("Action: click(start_box='({number},7)')\nopen the mail"));
-    let mut files = train::train(texts, 400).unwrap();
+    let mut files = train::train(texts, 400, Grammar::Uitars).unwrap();
     files.insert("preprocessor_config.json".into(), br#"{"min_pixels": 784}"#.to_vec());
-    Agent::new(config, &files, Path::new("made"), pocket_style()).unwrap()
+    Agent::new(config, &files, Path::new("made"), Family::Qwen25Vl.style()).unwrap()
 }
 
 fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
@@ -145,6 +146,7 @@ fn imitation_reduces_the_loss_and_is_reproducible() {
         let mut updater = Updater::new(learner, optimiser, None);
         let options = SupervisedOptions {
             suite: Suite::Pocket,
+            family: Family::Qwen25Vl,
             grounding_updates: 3,
             updates: 6,
             screens: 2,

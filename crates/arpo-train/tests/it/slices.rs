@@ -1,8 +1,13 @@
 //! Long episodes are trained in the context they were sampled in: 40 turns with 5 screenshots.
 
-use arpo_core::config::{Config, Layer, resolve};
+use arpo_agent::geometry::Size;
+use arpo_agent::style::ActionFormat;
+use arpo_core::action::{Action, ModelBox};
+use arpo_core::config::{Config, Layer, StyleChoice, resolve};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_env::tasks::{Split, Suite};
+use arpo_model::checkpoint::Weights;
+use arpo_model::config::pocket_qwen3;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
 use arpo_train::collect::{GroupSize, Planner, Worlds};
@@ -13,6 +18,7 @@ use arpo_train::run::stop::StopSwitch;
 use arpo_train::screens::Screens;
 use arpo_train::trainer::setup::{self, Loaded};
 use std::sync::Arc;
+use tch::{Device, Kind};
 
 fn config(max_screenshots: usize) -> Config {
     config_of("quick", max_screenshots)
@@ -28,11 +34,32 @@ fn config_of(preset: &str, max_screenshots: usize) -> Config {
     resolve(&layers).unwrap()
 }
 
+/// The same in the `computer_use` style, whose responses are longer.
+fn computer_use(max_screenshots: usize) -> Config {
+    let mut config = config(max_screenshots);
+    config.agent.style = StyleChoice::ComputerUse;
+    config.agent.max_tokens = 160;
+    config
+}
+
+/// A small Qwen3-VL that was not trained, with the built-in model's tokenizer.
+fn loaded_qwen3(config: &Config) -> Loaded {
+    let side_files = setup::load(config).unwrap().side_files;
+    let dimensions = pocket_qwen3();
+    tch::manual_seed(5);
+    let weights = Weights::random(&dimensions, Kind::Float, Device::Cpu);
+    let agent = Arc::new(setup::agent(config, &dimensions, &side_files).unwrap());
+    Loaded { config: dimensions, weights, side_files, agent }
+}
+
 /// A script that clicks around, determined by the seed: responses and screens change at most turns.
-fn wanderer() -> Script {
-    Box::new(|history: &History| {
+fn wanderer(format: ActionFormat) -> Script {
+    Box::new(move |history: &History| {
         let at = history.responses.len() as u64 * 37 + history.plan.sampling_seed % 1000;
-        Ok(format!("Action: click(start_box='({},{})')", at * 13 % 168, at * 29 % 140))
+        let screen = Size { width: 168, height: 140 };
+        let start_box = ModelBox::point((at * 13 % 168) as f64, (at * 29 % 140) as f64);
+        let click = format.coordinates.of_screen(&Action::Click { start_box }, screen, screen);
+        Ok(format.grammar.render(None, &[click]))
     })
 }
 
@@ -40,7 +67,7 @@ fn wanderer() -> Script {
 fn collected(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<CompletedEpisode> {
     let Loaded { config: dimensions, weights, agent, .. } = loaded;
     let policy = setup::policy(config, dimensions, weights, agent, PolicyVersion(0));
-    let mut policy = policy.dictated(wanderer());
+    let mut policy = policy.dictated(wanderer(agent.style.format));
     let planner = Planner { seed: 1, step: 0, worlds: Worlds::Own, faulty: false };
     let task = Arc::new(Suite::Pocket.tasks(Split::Train)[0].clone());
     let mut collector = setup::collector(config, &Arc::default(), &StopSwitch::default()).unwrap();
@@ -65,11 +92,16 @@ fn scores(config: &Config, loaded: Loaded, episodes: &[CompletedEpisode]) -> Vec
 
 #[test]
 fn every_token_of_a_long_episode_is_scored_as_it_was_sampled() {
-    let config = config(5);
-    let loaded = setup::load(&config).unwrap();
-    let episodes = collected(&config, 40, 2, &loaded);
+    let (uitars, tools) = (config(5), computer_use(5));
+    scored_as_sampled(&uitars, setup::load(&uitars).unwrap());
+    scored_as_sampled(&tools, setup::load(&tools).unwrap());
+    scored_as_sampled(&tools, loaded_qwen3(&tools));
+}
+
+fn scored_as_sampled(config: &Config, loaded: Loaded) {
+    let episodes = collected(config, 40, 2, &loaded);
     let image_token = loaded.agent.image_token;
-    let again = scores(&config, loaded, &episodes);
+    let again = scores(config, loaded, &episodes);
     for (one, again) in episodes.iter().zip(&again) {
         let trajectory = &one.trajectory;
         assert_eq!((trajectory.steps.len(), trajectory.check()), (40, Ok(())));
@@ -120,6 +152,32 @@ fn an_episode_that_fits_is_one_slice_and_long_ones_fit_any_window() {
         assert_eq!((trajectory.steps.len(), trajectory.slices.len()), (turns, slices));
         let again = scores(&config, loaded, &episodes).remove(0);
         assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
+
+/// A summary replaces the turns whose screenshot is gone: a slice begins with the first live turn and tells of the others.
+#[test]
+fn a_slice_of_tool_calls_holds_a_summary_of_what_came_before() {
+    let config = computer_use(3);
+    let loaded = setup::load(&config).unwrap();
+    let episode = collected(&config, 7, 1, &loaded).remove(0);
+    let trajectory = &episode.trajectory;
+    // three, then one more at a time: half of three
+    assert_eq!(trajectory.slices.len(), 5);
+    for slice in trajectory.views() {
+        let tokens: Vec<u32> = slice.tokens.iter().map(|token| token.0).collect();
+        let text = loaded.agent.tokenizer.decode(&tokens, false).unwrap();
+        let told = text.matches("\nStep ").count();
+        assert_eq!(
+            (told, text.matches("<tool_call>").count()),
+            (slice.live.start, slice.live.len()),
+            "{text}"
+        );
+        assert_eq!(text.contains("\nNone"), slice.live.start == 0, "{text}");
+        for step in &trajectory.steps[slice.steps.clone()] {
+            let span: Vec<u32> = tokens[step.span.start..step.span.end].to_vec();
+            assert_eq!(loaded.agent.tokenizer.decode(&span, true).unwrap(), step.response);
+        }
     }
 }
 
