@@ -182,6 +182,7 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         servers: chat.servers.iter().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         model: chat.model.clone(),
         key: key(config),
+        key_variable: chat.key_variable.clone(),
         temperature: if greedy { 0.0 } else { config.evaluation.temperature },
         top_p: (chat.top_p < 1.0).then_some(chat.top_p),
         max_tokens: config.agent.max_tokens,
@@ -191,6 +192,7 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         retry_unparsable: chat.retry_unparsable,
         // the same sizes as in training, also behind a server
         pixels: PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels },
+        max_screenshots: config.agent.max_screenshots,
     };
     ChatPolicy::new(options, setup::style(config))
 }

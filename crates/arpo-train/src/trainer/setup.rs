@@ -7,8 +7,9 @@ use crate::base_model;
 use crate::collect::{CollectOptions, Collector};
 use crate::memory::{available_gib, guarded};
 use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
-use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
+use crate::policy::served::ServedModel;
+use crate::policy::{EnginePolicy, ServedPolicy};
 use crate::run::stop::StopSwitch;
 use arpo_agent::conversation::ConversationStyle;
 use arpo_agent::prompt;
@@ -258,6 +259,12 @@ pub fn policy_within(
     let responses =
         ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
     EnginePolicy::new(engine, version, Arc::clone(agent), responses).with_max_episodes(plan.running)
+}
+
+/// A policy that samples on the servers of the configuration; weights go there through this folder.
+pub fn served(config: &Config, model: ServedModel, folder: &Path) -> Result<ServedPolicy, TrainError> {
+    let key = std::env::var(&config.rollout.key_variable).ok().filter(|key| !key.is_empty());
+    ServedPolicy::new(config, model, folder, key)
 }
 
 /// A learner for these weights.
