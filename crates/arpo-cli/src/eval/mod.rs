@@ -189,6 +189,7 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         frequency_penalty: chat.frequency_penalty,
         limit: Duration::from_secs_f64(chat.limit_seconds),
         tries: chat.tries,
+        seeded: chat.seeded,
         retry_unparsable: chat.retry_unparsable,
         // the same sizes as in training, also behind a server
         pixels: PixelLimits { min: config.agent.min_pixels, max: config.agent.max_pixels },

@@ -123,16 +123,18 @@ impl Client {
     }
 
     fn request(&self, server: &str, messages: &Value, temperature: f64, seed: u64) -> Result<String, Problem> {
-        let ChatOptions { model, top_p, max_tokens, frequency_penalty, limit, .. } = &self.options;
+        let ChatOptions { model, top_p, max_tokens, frequency_penalty, seeded, limit, .. } = &self.options;
         let mut body = json!({
             "model": model,
             "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
             "frequency_penalty": frequency_penalty,
-            // servers read a signed number
-            "seed": seed & (u64::MAX >> 1),
         });
+        if *seeded {
+            // servers read a signed number
+            body["seed"] = json!(seed & (u64::MAX >> 1));
+        }
         if let Some(top_p) = top_p {
             body["top_p"] = json!(top_p);
         }

@@ -53,6 +53,8 @@ pub struct ChatOptions {
     pub limit: Duration,
     /// Requests for one response at most.
     pub tries: u32,
+    /// Send a seed with every request.
+    pub seeded: bool,
     /// Repeat the request if the response cannot be parsed.
     pub retry_unparsable: bool,
     /// The sizes at which the model sees screens; the server's image processor must use the same.

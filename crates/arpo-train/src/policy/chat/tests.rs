@@ -72,6 +72,7 @@ fn options(server: String) -> ChatOptions {
         frequency_penalty: 1.0,
         limit: Duration::from_secs(20),
         tries: 2,
+        seeded: true,
         retry_unparsable: true,
         pixels: UITARS_LIMITS,
         max_screenshots: 5,

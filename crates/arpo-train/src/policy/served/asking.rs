@@ -15,8 +15,6 @@ use crate::policy::data_urls::DataUrls;
 use crate::policy::exchange::Wanted;
 use crate::policy::http::{Http, Problem};
 use crate::policy::transcription::transcribe;
-use arpo_core::random::{Purpose, stream};
-use rand::RngExt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,10 +117,7 @@ impl Asker {
                 images.len()
             )));
         }
-        let (seed, turn) = (history.plan.sampling_seed, history.responses.len() as u64);
-        // servers read a signed number
-        let seed = stream(seed, Purpose::Sampling, turn, 0).random::<u64>() >> 1;
-        Ok(Prompt { tokens: prompt.assembled.tokens, images, pictures, temperature, seed, history })
+        Ok(Prompt { tokens: prompt.assembled.tokens, images, pictures, temperature, history })
     }
 
     fn response(

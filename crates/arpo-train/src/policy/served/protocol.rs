@@ -29,7 +29,6 @@ pub(super) struct Prompt {
     pub(super) images: Vec<Range<usize>>,
     pub(super) pictures: Vec<Picture>,
     pub(super) temperature: f64,
-    pub(super) seed: u64,
 }
 
 impl Prompt {

@@ -62,7 +62,6 @@ impl Protocol for Sglang {
                 "max_new_tokens": terms.max_tokens,
                 "ignore_eos": true,
                 "stop_token_ids": [terms.end_token],
-                "sampling_seed": prompt.seed,
                 "logit_bias": bias,
                 "skip_special_tokens": false,
                 "no_stop_trim": true,

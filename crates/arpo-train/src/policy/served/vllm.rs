@@ -125,7 +125,8 @@ impl Protocol for Vllm {
         let mut sampling = sampling(prompt, terms, FORBIDDEN);
         sampling.extend([("logprobs".into(), json!(0)), ("detokenize".into(), json!(false))]);
         let part = |picture: &super::protocol::Picture| {
-            json!({"type": "image_url", "image_url": {"url": &*picture.url}, "uuid": &*picture.digest})
+            // the URL lies flat here, other than in chat messages: there the server would take the picture for missing
+            json!({"type": "image_url", "url": &*picture.url, "uuid": &*picture.digest})
         };
         let parts: Vec<Value> = prompt.pictures.iter().map(part).collect();
         let body = json!({
@@ -196,7 +197,8 @@ fn is_one(temperature: f64) -> bool {
 }
 
 /// Sampling from the whole distribution. Everything is named, because a server has defaults of its own, from the model's
-/// `generation_config.json`.
+/// `generation_config.json`. There is no seed: batches and updates are not repeatable anyway, and vLLM 0.32 on a CPU dies of
+/// seeded requests whose prompts it splits.
 fn sampling(prompt: &Prompt, terms: &Terms, forbidden: f64) -> Map<String, Value> {
     let bias: Map<String, Value> =
         terms.forbidden.iter().map(|token| (token.to_string(), json!(forbidden))).collect();
@@ -210,7 +212,6 @@ fn sampling(prompt: &Prompt, terms: &Terms, forbidden: f64) -> Map<String, Value
         "repetition_penalty": 1.0,
         "max_tokens": terms.max_tokens,
         "min_tokens": 0,
-        "seed": prompt.seed,
         // the model's own end tokens may be others
         "ignore_eos": true,
         "stop_token_ids": [terms.end_token],
