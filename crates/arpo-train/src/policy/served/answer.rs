@@ -102,7 +102,14 @@ mod tests {
     use super::*;
 
     fn terms() -> Terms {
-        Terms { max_tokens: 3, end_token: 2, forbidden: vec![5, 6], trained_temperature: 1.0, images: 4 }
+        Terms {
+            max_tokens: 3,
+            end_token: 2,
+            forbidden: vec![5, 6],
+            trained_temperature: 1.0,
+            images: 4,
+            tied_head: false,
+        }
     }
 
     fn sampled(tokens: &[u32], complete: bool) -> Sampled {

@@ -101,6 +101,7 @@ impl ServedPolicy {
         let rollout = &config.rollout;
         let ServedModel { config: dimensions, weights, side_files, agent, version } = model;
         let root = if rollout.weights.is_empty() { folder } else { Path::new(&rollout.weights) };
+        let tied_head = dimensions.text.tied_head;
         let store = WeightStore::new(root, dimensions, side_files)?;
         let images = config.agent.max_screenshots.min(config.collect.max_steps);
         let start = (!rollout.start.trim().is_empty()).then(|| StartOptions {
@@ -121,6 +122,7 @@ impl ServedPolicy {
             forbidden: agent.forbidden.clone(),
             trained_temperature: config.collect.temperature,
             images,
+            tied_head,
         });
         let urls = Arc::default();
         let protocol: Arc<dyn Protocol> = match rollout.engine {

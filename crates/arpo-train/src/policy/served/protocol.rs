@@ -61,6 +61,8 @@ pub(super) struct Terms {
     pub(super) trained_temperature: f64,
     /// Most images of a request.
     pub(super) images: usize,
+    /// The output head of the model is its input embedding.
+    pub(super) tied_head: bool,
 }
 
 /// A sampled response.

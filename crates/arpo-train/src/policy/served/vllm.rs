@@ -98,6 +98,14 @@ impl Protocol for Vllm {
             info => info?,
         };
         check_settings(&info, terms).map_err(Unusable::Refused)?;
+        let on_cpu = info["vllm_config"]["device_config"]["device"] == json!("cpu");
+        if on_cpu && terms.tied_head && !has_own_head(line)? {
+            return Err(Unusable::Refused(
+                "vLLM on a CPU does not renew the output head of a model with tied embeddings: expected `rollout.start`, \
+                 or a server of a copy of the model with `lm_head.weight` and \"tie_word_embeddings\": false"
+                    .into(),
+            ));
+        }
         Ok(self.find_way(line)?)
     }
 
@@ -159,6 +167,13 @@ fn replace(line: Line, target: &Target) -> Result<(), Problem> {
     line.post("/reset_mm_cache", &json!({}))?;
     line.post("/reset_encoder_cache", &json!({}))?;
     line.post("/update_weight_version", &json!({"new_version": target.label})).map(drop)
+}
+
+/// Whether the output head of the server's model is a parameter of its own.
+fn has_own_head(line: Line) -> Result<bool, Problem> {
+    let checked = line.post("/weight_checker", &json!({"action": "checksum"}))?;
+    let checksums = checked["checksums"].as_object().ok_or_else(|| garbled("checksums", &checked))?;
+    Ok(checksums.keys().any(|name| name.contains("lm_head")))
 }
 
 fn label(line: Line) -> Result<String, Problem> {
@@ -270,7 +285,14 @@ mod tests {
     use super::*;
 
     fn terms(temperature: f64, images: usize) -> Terms {
-        Terms { max_tokens: 9, end_token: 2, forbidden: vec![5, 6], trained_temperature: temperature, images }
+        Terms {
+            max_tokens: 9,
+            end_token: 2,
+            forbidden: vec![5, 6],
+            trained_temperature: temperature,
+            images,
+            tied_head: false,
+        }
     }
 
     fn info(mode: &str, images: u64) -> Value {

@@ -1,4 +1,7 @@
 //! The weights on their way to the servers: a folder in Hugging Face's layout for the newest version.
+//!
+//! The output head is always among them, also where it is the input embedding: vLLM on a CPU keeps a copy of its own of the
+//! head and renews it only from a tensor of its own. Servers with tied embeddings skip that tensor.
 
 use crate::TrainError;
 use arpo_core::trajectory::PolicyVersion;
@@ -29,7 +32,8 @@ impl WeightStore {
         let failed = |error| TrainError::Io(format!("{}: {error}", root.display()));
         fs::create_dir_all(root).map_err(failed)?;
         // servers are started elsewhere
-        let store = Self { root: root.canonicalize().map_err(failed)?, config, side_files };
+        let root = root.canonicalize().map_err(failed)?;
+        let store = Self { root, config: config.with_own_head(), side_files };
         store.remove(|_| true);
         Ok(store)
     }
@@ -46,7 +50,8 @@ impl WeightStore {
             fs::remove_dir_all(&folder)
                 .map_err(|error| TrainError::Io(format!("{}: {error}", folder.display())))?;
         }
-        checkpoint::save(&folder, &self.config, weights, &self.side_files)?;
+        let weights = weights.with_own_head(&self.config);
+        checkpoint::save(&folder, &self.config, &weights, &self.side_files)?;
         Ok(folder)
     }
 
