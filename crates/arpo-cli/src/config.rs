@@ -14,7 +14,7 @@ fn preset_help() -> String {
 }
 
 /// The layers of a configuration; later ones override earlier ones.
-#[derive(Args, Default)]
+#[derive(Args, Default, Clone)]
 pub(crate) struct Layers {
     #[arg(long, value_name = "NAME", help = preset_help())]
     preset: Option<String>,
@@ -34,6 +34,16 @@ impl Layers {
     /// True if no layer was given.
     pub(crate) fn is_empty(&self) -> bool {
         self.preset.is_none() && self.config.is_empty() && self.set.is_empty() && self.cluster.is_none()
+    }
+
+    /// With vLLM's servers as the rollout engine; a `--set` may name another kind of servers.
+    pub(crate) fn with_servers(&self, servers: &[String]) -> Self {
+        let mut layers = self.clone();
+        if !servers.is_empty() {
+            layers.set.insert(0, "rollout.engine=\"vllm\"".into());
+            layers.set.push(format!("rollout.servers={servers:?}"));
+        }
+        layers
     }
 
     /// Applies files and single keys to a run's stored configuration, which has this name in messages. The stored one is

@@ -19,6 +19,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct TrainArguments {
     #[command(flatten)]
     layers: Layers,
+    /// Sample with vLLM servers that are already running; may be repeated. The same as --set rollout.engine=vllm --set
+    /// rollout.servers=...
+    #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
+    servers: Vec<String>,
     /// The run folder [default: a new one under runs/]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -37,9 +41,10 @@ pub(crate) struct TrainArguments {
 }
 
 pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let layers = arguments.layers.with_servers(&arguments.servers);
     let (folder, config, start) = match &arguments.out {
         Some(path) if arguments.resume => {
-            let (folder, config) = resume(path, &arguments.layers, arguments.change_run, HINT)?;
+            let (folder, config) = resume(path, &layers, arguments.change_run, HINT)?;
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
@@ -47,7 +52,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             (folder, config, Start::Resume)
         }
         _ => {
-            let mut config = arguments.layers.resolve()?;
+            let mut config = layers.resolve()?;
             // without a model, a dry run shows what does not depend on it
             let settled = settle_style(&mut config);
             if arguments.dry_run {

@@ -355,4 +355,14 @@ impl ModelConfig {
         map.insert("torch_dtype".into(), json!(dtype));
         Value::Object(map)
     }
+
+    /// The same model with an output head of its own, which starts as the input embedding; itself if it has one.
+    pub fn with_own_head(&self) -> Self {
+        let mut value = Value::Object(self.source.clone());
+        value["tie_word_embeddings"] = json!(false);
+        if let Some(text) = value.get_mut("text_config") {
+            text["tie_word_embeddings"] = json!(false);
+        }
+        parse(value).expect("a configuration that was read before")
+    }
 }

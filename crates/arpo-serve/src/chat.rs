@@ -198,7 +198,8 @@ fn part(value: Value, name: &str, images: &mut Vec<ImageUrl>) -> Result<Content,
             Ok(Content::Text(text))
         }
         "image_url" => {
-            let image = ImageRef::new(images.len().to_string());
+            // its number stands for it until it is decoded
+            let image = ImageRef { digest: images.len().to_string(), width: 0, height: 0 };
             images.push(image_url(&mut fields)?);
             // an image is known by what it shows, not by a name that another client may use too
             fields.finish(&["uuid"], &[])?;

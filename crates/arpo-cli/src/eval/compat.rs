@@ -65,9 +65,13 @@ pub(super) struct CompatArguments {
     /// Use chat servers on this host as the policy
     #[arg(long = "server_ip", value_name = "URL")]
     server_ip: Option<String>,
-    /// The first of the eight ports to try on that host
+    /// The first of the ports to try on that host
     #[arg(long = "server_port", value_name = "PORT", default_value_t = 9000)]
     server_port: u16,
+    /// How many ports to try, from `--server_port` on; the servers that respond share the episodes in turn
+    #[arg(long = "server_count", value_name = "NUMBER", default_value_t = SERVERS,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    server_count: u16,
 }
 
 impl CompatArguments {
@@ -118,11 +122,12 @@ impl CompatArguments {
         }
         if let Some(host) = &self.server_ip {
             // OSWorld's script expects all eight; any of them is enough
-            let ports = (0..SERVERS).map(|offset| self.server_port.saturating_add(offset));
+            let ports = (0..self.server_count).filter_map(|offset| self.server_port.checked_add(offset));
             let host = host.trim_end_matches('/');
             let candidates: Vec<String> = ports.map(|port| format!("{host}:{port}/v1")).collect();
+            let key = super::key(config);
             config.chat.servers =
-                ChatPolicy::available(&candidates, super::key(config).as_deref(), PROBE_TIMEOUT)
+                ChatPolicy::available(&candidates, key.as_deref(), &config.chat.key_variable, PROBE_TIMEOUT)
                     .map_err(Failure::failed)?;
         }
         Ok(())

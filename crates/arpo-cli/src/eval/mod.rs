@@ -196,12 +196,14 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
         servers: chat.servers.iter().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         model: chat.model.clone(),
         key: key(config),
+        key_variable: chat.key_variable.clone(),
         temperature: if greedy { 0.0 } else { config.evaluation.temperature },
         top_p: (chat.top_p < 1.0).then_some(chat.top_p),
         max_tokens: config.agent.max_tokens,
         frequency_penalty: chat.frequency_penalty,
         limit: Duration::from_secs_f64(chat.limit_seconds),
         tries: chat.tries,
+        seeded: chat.seeded,
         retry_unparsable: chat.retry_unparsable,
         // the same sizes as in training, also behind a server
         pixels: PixelLimits {
@@ -209,6 +211,7 @@ fn chat(config: &Config, greedy: bool) -> ChatPolicy {
             // 0 leaves it to the server
             max: if config.agent.max_pixels > 0 { config.agent.max_pixels } else { u64::MAX },
         },
+        max_screenshots: config.agent.max_screenshots,
     };
     ChatPolicy::new(options, style_choice::style(&config.agent, config.agent.style))
 }

@@ -14,7 +14,6 @@ use arpo_train::TrainError;
 use arpo_train::collect::CollectEvent;
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::Policy;
-use arpo_train::policy::chat::NO_RESPONSE;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup;
@@ -180,11 +179,9 @@ fn run_trial(
     Ok(open.iter().filter(|task| !is_finished(task)).map(|task| task.id.to_string()).collect())
 }
 
-/// True if it ended with an unparsable response; a missing response is not the agent's fault.
+/// True if it ended with an unparsable response.
 fn is_unparsable(played: &CompletedEpisode) -> bool {
-    let last = played.trajectory.steps.last();
-    let responded = last.is_some_and(|step| !step.response.starts_with(NO_RESPONSE));
-    responded && matches!(played.trajectory.outcome, Outcome::Unparsable { .. })
+    matches!(played.trajectory.outcome, Outcome::Unparsable { .. })
 }
 
 fn log_event(event: CollectEvent) {

@@ -128,6 +128,7 @@ pub(super) fn failure(failure: &DesktopFailure, paint: Paint) -> String {
     let DesktopFailure { desktop, task, kind, reason, remedy } = failure;
     let what = match task {
         Some(task) if *kind == FailureKind::BadTask => format!("task {task}"),
+        Some(task) if *kind == FailureKind::NoResponse => format!("episode of {task}"),
         Some(task) => format!("desktop {desktop} on {task}"),
         None => format!("desktop {desktop}"),
     };

@@ -17,6 +17,7 @@ mod optimiser;
 mod osworld;
 pub mod presets;
 pub mod reference;
+mod rollout;
 mod run;
 
 pub use agent::{AgentConfig, PromptLength, StyleChoice, SystemPrompt};
@@ -26,6 +27,7 @@ pub use layers::{Layer, resolve};
 pub use offline::OfflineConfig;
 pub use optimiser::{Batch, Moments, OptimiserConfig, Schedule};
 pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
+pub use rollout::{RolloutConfig, RolloutEngine};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluateWhen, EvaluationConfig, FontChoice, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,
@@ -68,6 +70,8 @@ pub struct Config {
     pub agent: AgentConfig,
     /// How episodes are collected.
     pub collect: CollectConfig,
+    /// What samples responses while training: the built-in engine, or inference servers.
+    pub rollout: RolloutConfig,
     /// Desktops in other processes and on other machines.
     pub cluster: ClusterConfig,
     /// Fault injection, to test that a run survives failures. Rates are probabilities per call of a desktop; a call has at
@@ -109,6 +113,7 @@ impl Default for Config {
             chat: ChatConfig::default(),
             agent: AgentConfig::default(),
             collect: CollectConfig::default(),
+            rollout: RolloutConfig::default(),
             cluster: ClusterConfig::default(),
             faults: FaultsConfig::default(),
             selection: SelectionConfig::default(),
@@ -184,6 +189,7 @@ impl Config {
             ));
         }
         self.tasks.check()?;
+        self.rollout.check()?;
         self.check_cluster()?;
         self.check_endless()
     }

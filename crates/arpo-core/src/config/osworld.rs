@@ -158,6 +158,9 @@ pub struct ChatConfig {
     /// Maximum number of requests for one response.
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
+    /// Send a seed with every request, for servers that then answer the same again. vLLM 0.32 on a CPU (not on a GPU) dies of
+    /// seeded requests when it splits long prompts.
+    pub seeded: bool,
     /// Retry at temperature 1 if a response cannot be parsed, as OSWorld's agent does; otherwise it ends the episode, as
     /// with the built-in engine.
     pub retry_unparsable: bool,
@@ -173,6 +176,7 @@ impl Default for ChatConfig {
             frequency_penalty: 0.0,
             limit_seconds: 300.0,
             tries: 3,
+            seeded: true,
             retry_unparsable: false,
         }
     }

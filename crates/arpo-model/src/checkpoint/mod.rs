@@ -119,6 +119,17 @@ impl Weights {
         Self::new(self.parameters.iter().map(share).collect()).with_kernels(self.kernels.clone())
     }
 
+    /// A second handle on the same memory, in which the output head of a model with tied embeddings has a name of its own,
+    /// as [`ModelConfig::with_own_head`] describes it.
+    #[must_use]
+    pub fn with_own_head(&self, config: &ModelConfig) -> Self {
+        let shared = |layout: ParameterLayout| {
+            let found = self.find(&layout.name).unwrap_or_else(|| self.handle("text.embed"));
+            (layout, found.value)
+        };
+        Self::new(layout::parameters(&config.with_own_head()).into_iter().map(shared).collect())
+    }
+
     /// Copies the values of weights with the same layout; tensors that share memory are skipped.
     pub fn copy_from(&self, other: &Self) -> Result<(), ModelError> {
         if !self.iter().map(|(layout, _)| layout).eq(other.iter().map(|(layout, _)| layout)) {

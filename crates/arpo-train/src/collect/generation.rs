@@ -29,8 +29,8 @@ pub(super) struct PolicyEvent {
 /// An event of the policy.
 #[derive(Debug)]
 pub(super) enum PolicyReport {
-    /// Requests that a step completed, and its duration.
-    Step { completed: Vec<GeneratedResponse>, busy: Duration },
+    /// Requests that a step completed, those that will have no response and why, and its duration.
+    Step { completed: Vec<GeneratedResponse>, lost: Vec<(RequestId, String)>, busy: Duration },
     /// It failed.
     Failed(TrainError),
     /// It has stopped generating.
@@ -77,7 +77,11 @@ pub(super) fn serve<Event: From<PolicyEvent>>(
         };
         match result {
             Ok(completed) => {
-                let what = PolicyReport::Step { completed, busy: started.elapsed() };
+                let lost = policy.take_lost();
+                for (id, _) in &lost {
+                    seen.remove(id);
+                }
+                let what = PolicyReport::Step { completed, lost, busy: started.elapsed() };
                 let _ = events.send(PolicyEvent { collection, what }.into());
             }
             Err(error) => {

@@ -163,6 +163,8 @@ pub enum Remedy {
     Quarantined,
     /// The desktop is healthy; the task is skipped.
     TaskSkipped,
+    /// The desktop is healthy; a spare takes the place of the episode, if one is left.
+    EpisodeReplaced,
 }
 
 impl fmt::Display for Remedy {
@@ -172,6 +174,7 @@ impl fmt::Display for Remedy {
             Self::Replaced { after_seconds } => write!(f, "replaced in {after_seconds:.0} s"),
             Self::Quarantined => f.write_str("quarantined for the rest of this collection"),
             Self::TaskSkipped => f.write_str("the task is skipped"),
+            Self::EpisodeReplaced => f.write_str("another episode takes its place"),
         }
     }
 }

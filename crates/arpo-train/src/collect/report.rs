@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What can go wrong with a desktop.
+/// Why an episode or the start of a desktop failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -25,6 +25,8 @@ pub enum FailureKind {
     Evaluator,
     /// The task cannot be set up or evaluated: not the desktop's fault.
     BadTask,
+    /// The policy gave no response: not the desktop's fault.
+    NoResponse,
 }
 
 impl FailureKind {
@@ -39,6 +41,7 @@ impl FailureKind {
             Self::WrongSize => "wrong_size",
             Self::Evaluator => "evaluator",
             Self::BadTask => "bad_task",
+            Self::NoResponse => "no_response",
         }
     }
 }
@@ -57,7 +60,7 @@ pub struct CollectReport {
     pub seconds: f64,
     /// Completed episodes.
     pub episodes: usize,
-    /// Episodes that a desktop's failure ended.
+    /// Episodes that a failure ended, of a desktop or of the policy.
     pub lost: usize,
     /// Episodes that began although their task cannot be set up or evaluated.
     pub unplayable: usize,

@@ -11,7 +11,7 @@ use super::plan::GroupPlan;
 use super::pool::{Failed, Pool, PoolEvent};
 use super::report::{FailureKind, Tally};
 use super::state::{ActiveEpisode, GroupState, Phase, QueuedEpisode};
-use super::{CollectEvent, CollectOptions, Collector, DesktopFailure};
+use super::{CollectEvent, CollectOptions, Collector, DesktopFailure, Remedy};
 use crate::TrainError;
 use crate::episode::History;
 use crate::policy::{GenerationRequest, RequestId};
@@ -195,11 +195,11 @@ impl<'a> Session<'a> {
                 }
                 event => {
                     if let Some(PoolEvent::Policy(PolicyEvent {
-                        what: PolicyReport::Step { completed, busy },
+                        what: PolicyReport::Step { completed, lost, busy },
                         ..
                     })) = &event
                     {
-                        self.generating -= completed.len();
+                        self.generating -= completed.len() + lost.len();
                         self.tally.report.passes += 1;
                         self.tally.policy_busy += *busy;
                     }
@@ -212,9 +212,12 @@ impl<'a> Session<'a> {
     /// Handles an event.
     pub(super) fn handle(&mut self, event: PoolEvent) {
         match event {
-            PoolEvent::Policy(PolicyEvent { what: PolicyReport::Step { completed, .. }, .. }) => {
+            PoolEvent::Policy(PolicyEvent { what: PolicyReport::Step { completed, lost, .. }, .. }) => {
                 for generated in completed {
                     self.on_response(generated);
+                }
+                for (RequestId(number), reason) in lost {
+                    self.on_no_response(number, reason);
                 }
             }
             PoolEvent::Policy(_) => {}
@@ -256,6 +259,21 @@ impl<'a> Session<'a> {
                 }
             }
         }
+    }
+
+    /// Ends an episode whose response will not come. Its desktop is healthy.
+    fn on_no_response(&mut self, number: u64, reason: String) {
+        let Some(active) = self.active.get(&number) else { return };
+        let kind = FailureKind::NoResponse;
+        self.tally.failure(kind);
+        (self.progress)(CollectEvent::Failed(DesktopFailure {
+            desktop: active.slot,
+            task: Some(self.groups[active.group].task.clone()),
+            kind,
+            reason: reason.clone(),
+            remedy: Remedy::EpisodeReplaced,
+        }));
+        self.fail_episode(number, Failure { kind, reason });
     }
 
     fn on_call_done(

@@ -11,7 +11,7 @@ mod sizes;
 pub use remedies::fitting;
 
 use arpo_agent::geometry::Size;
-use arpo_core::config::{CollectMode, Config, Moments};
+use arpo_core::config::{CollectMode, Config, Moments, RolloutEngine};
 use arpo_model::config::ModelConfig;
 use arpo_model::training::plan::{Plan, input_activation_bytes, vision_working_bytes, working_bytes};
 use sizes::Sizes;
@@ -130,6 +130,8 @@ impl MemoryPlan {
         let host = gpu && moments == Moments::Host;
 
         let trains = work == Work::Training;
+        // servers have their own memory
+        let served = trains && config.rollout.engine != RolloutEngine::Builtin;
         let mut kept = vec![Allocation { name: "weights", bytes: sizes.weights }];
         if trains {
             kept.push(Allocation { name: "gradients", bytes: sizes.gradients });
@@ -138,7 +140,7 @@ impl MemoryPlan {
             kept.push(Allocation { name: "moments", bytes: sizes.moments });
         }
         if trains && overlapped {
-            // one copy that the rollout worker samples with, one published and not yet taken
+            // one copy that the rollout worker samples with or sends, one published and not yet taken
             kept.push(Allocation { name: "sampler's weights", bytes: 2 * sizes.weights });
         }
         if trains && config.loss.kl_coefficient > 0.0 {
@@ -171,7 +173,8 @@ impl MemoryPlan {
         let merged = (model.vision.merge * model.vision.merge) as u64;
         let patches = (prompt * merged).min((sizes.images * sizes.patches) as u64);
         let encoding = vision_working_bytes(model, patches, sizes.value_bytes);
-        collecting.push(Allocation { name: "working memory", bytes: prefill.max(encoding) });
+        let working = if served { 0 } else { prefill.max(encoding) };
+        collecting.push(Allocation { name: "working memory", bytes: working });
 
         let least_activations = input_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
         let most_activations =
@@ -193,7 +196,9 @@ impl MemoryPlan {
         };
 
         let given_cache = (config.model.cache_gib * GIB) as u64;
-        let cache_bytes = if given_cache > 0 {
+        let cache_bytes = if served {
+            0
+        } else if given_cache > 0 {
             given_cache
         } else if !gpu {
             CPU_CACHE
@@ -226,7 +231,8 @@ impl MemoryPlan {
         if !trains {
             learning.clear();
         }
-        let fitting_episodes = (cache_bytes / episode_bytes.max(1)).max(1) as usize;
+        let fitting_episodes =
+            if served { usize::MAX } else { (cache_bytes / episode_bytes.max(1)).max(1) as usize };
         Self {
             available,
             collecting,

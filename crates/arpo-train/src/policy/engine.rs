@@ -1,16 +1,14 @@
 //! The built-in engine as a policy: a history becomes tokens, in which responses are the tokens that were sampled.
 
 use super::scripted::Script;
+use super::transcription::{self, transcribe};
 use super::{CacheUse, GenerationRequest, Policy, RequestId, Response, RolloutPolicy, WeightUpdate};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::response_tokens;
-use crate::dialogue::{Assembled, assemble};
-use crate::episode::{History, TranscriptSlice, reference};
-use arpo_agent::conversation::{Turn, conversation};
+use crate::episode::{History, TranscriptSlice};
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
-use arpo_agent::window::WindowSlice;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId as EngineRequestId;
 use arpo_engine::{Engine, FinishReason, Penalties, Request, Sampling};
@@ -78,30 +76,6 @@ impl EnginePolicy {
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
-
-    /// The first `seen` screens of a history and their responses in tokens, with the next turn opened if the last of these
-    /// screens has no response yet; and the first screen that is live in them. Turns that the style summarises have no
-    /// tokens of their own.
-    fn assembled(&self, history: &History, seen: usize) -> Result<(Assembled, usize), TrainError> {
-        let screens = &history.screens[..seen];
-        let responses = &history.responses[..seen.min(history.responses.len())];
-        let past: Vec<Turn> = screens
-            .iter()
-            .zip(responses)
-            .map(|(screen, response)| Turn { screenshot: reference(screen), response: response.text.clone() })
-            .collect();
-        let current = screens.get(responses.len()).map(|screen| reference(screen));
-        let style = &self.agent.style;
-        let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
-        let first_live = style.window.first_live(seen);
-        let grids = screens[first_live..]
-            .iter()
-            .map(|screen| self.agent.processor.grid(screen.image.width(), screen.image.height()))
-            .collect::<Result<Vec<_>, _>>()?;
-        let shown = &responses[style.first_response(first_live).min(responses.len())..];
-        let responses: Vec<&[u32]> = shown.iter().map(|response| response.tokens.as_slice()).collect();
-        Ok((assemble(&self.agent, &messages, &responses, &grids, current.is_some())?, first_live))
-    }
 }
 
 impl fmt::Debug for EnginePolicy {
@@ -113,7 +87,7 @@ impl fmt::Debug for EnginePolicy {
 impl Policy for EnginePolicy {
     fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
         let GenerationRequest { id, history } = request;
-        let (assembled, first_live) = self.assembled(&history, history.screens.len())?;
+        let prompt = transcribe(&self.agent, &history, history.screens.len())?;
         let sampling = Sampling {
             temperature: self.responses.temperature,
             top_k: None,
@@ -125,13 +99,12 @@ impl Policy for EnginePolicy {
             seed: history.plan.sampling_seed,
             turn: history.responses.len() as u64,
         };
-        let live = history.screens[first_live..].iter();
-        let screenshots = live.map(|screen| screen.screenshot.clone()).collect();
+        let screenshots = prompt.live(&history).iter().map(|screen| screen.screenshot.clone()).collect();
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],
         };
-        let request = Request { tokens: assembled.tokens, screenshots, sampling, forced: dictated };
+        let request = Request { tokens: prompt.assembled.tokens, screenshots, sampling, forced: dictated };
         self.pending.insert(self.engine.submit(request)?, id);
         Ok(())
     }
@@ -186,14 +159,7 @@ impl Policy for EnginePolicy {
     }
 
     fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
-        let slices = self.agent.style.window.slices(history.responses.len()).into_iter();
-        slices
-            .map(|WindowSlice { turns, .. }| {
-                let (assembled, first_live) = self.assembled(history, turns.end)?;
-                let first_response = self.agent.style.first_response(first_live);
-                Ok(TranscriptSlice { assembled, turns, first_live, first_response })
-            })
-            .collect()
+        transcription::transcript(&self.agent, history)
     }
 }
 

@@ -4,18 +4,28 @@
 //! | to change | look in |
 //! |---|---|
 //! | how the built-in engine generates | [`engine`] |
+//! | how inference servers sample while training | [`served`] |
 //! | how a chat server is called | [`chat`] |
+//! | what both send: requests, messages, screenshots | `exchange`, `http`, `messages`, `data_urls` |
+//! | how a history becomes tokens | `transcription` |
 //! | tasks solved by hand, from a file | [`script_file`] |
 //! | policies without a model, for tests and benchmarks | [`scripted`] |
 
 pub mod chat;
+mod data_urls;
 pub mod engine;
+mod exchange;
+mod http;
+mod messages;
 pub mod script_file;
 pub mod scripted;
+pub mod served;
+mod transcription;
 
 use crate::TrainError;
 use crate::dialogue::Assembled;
 use crate::episode::{History, TranscriptSlice};
+use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::{PolicyVersion, TokenSpan};
@@ -24,6 +34,7 @@ use arpo_model::checkpoint::Weights;
 pub use chat::ChatPolicy;
 pub use engine::EnginePolicy;
 pub use scripted::ScriptedPolicy;
+pub use served::ServedPolicy;
 
 /// Identifies a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +84,11 @@ pub trait Policy: Send {
     /// Computes one step for all pending requests; returns the responses that it completed.
     fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError>;
 
+    /// Requests that steps so far have given up: they will have no response, and why. Their episodes are lost.
+    fn take_lost(&mut self) -> Vec<(RequestId, String)> {
+        vec![]
+    }
+
     /// Drops all pending requests.
     fn cancel_all(&mut self);
 
@@ -119,6 +135,9 @@ pub trait RolloutPolicy: Policy {
 
     /// Samples at this temperature from now on.
     fn set_temperature(&mut self, temperature: f64);
+
+    /// Ends its waits, with [`TrainError::Interrupted`], once the switch is on.
+    fn stopped_by(&mut self, _stop: StopSwitch) {}
 
     /// Gives back device memory that it does not need until the next request.
     fn release_memory(&mut self) -> Result<(), TrainError> {

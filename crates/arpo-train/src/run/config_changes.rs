@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// Keys, and sections with a trailing `.`, that may change when a run resumes: its length, how often it is saved,
 /// desktops and hosts, deadlines, memory.
-const MAY_CHANGE: [&str; 31] = [
+const MAY_CHANGE: [&str; 32] = [
     "iterations",
     "checkpoints.",
     "cluster.",
@@ -27,6 +27,7 @@ const MAY_CHANGE: [&str; 31] = [
     "model.micro_batch_tokens",
     "optimiser.moments",
     "replay.screens_gib",
+    "rollout.",
     "osworld.tasks",
     "osworld.vm_disk",
     "osworld.running",

@@ -83,6 +83,11 @@ impl RunFolder {
         self.path.join("incidents")
     }
 
+    /// The folder through which weights go to inference servers, with the logs of those that the run starts.
+    pub fn sampler(&self) -> PathBuf {
+        self.path.join("sampler")
+    }
+
     /// The file of metrics.
     pub fn metrics_file(&self) -> PathBuf {
         self.path.join("metrics.jsonl")

@@ -9,10 +9,11 @@ use crate::learner::{Learner, LocalLearner};
 use crate::memory::guarded;
 use crate::memory_plan::{MemoryPlan, Work};
 use crate::policy::RolloutPolicy;
+use crate::policy::served::ServedModel;
 use crate::run::RunFolder;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{MODEL, RestoredModel, load_model};
-use arpo_core::config::{CollectMode, Config, OptimiserConfig};
+use arpo_core::config::{CollectMode, Config, OptimiserConfig, RolloutEngine};
 use arpo_env::faults::FaultCounts;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::training::adamw::AdamW;
@@ -78,8 +79,26 @@ impl Parts {
         // a synchronous run never samples while it learns: one copy of the weights is enough
         let shares = config.collect.mode == CollectMode::Synchronous;
         let sampled_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
-        let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, state.version());
-        let features = config.model.freeze_vision.then(|| policy.engine().features());
+        let side_files = setup::side_files_of(config, side_files);
+        let (policy, features): (Box<dyn RolloutPolicy>, _) = match config.rollout.engine {
+            RolloutEngine::Builtin => {
+                let version = state.version();
+                let policy =
+                    setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
+                let features = config.model.freeze_vision.then(|| policy.engine().features());
+                (Box::new(policy), features)
+            }
+            RolloutEngine::Vllm | RolloutEngine::Sglang => {
+                let model = ServedModel {
+                    config: dimensions.clone(),
+                    weights: sampled_with,
+                    side_files: side_files.clone(),
+                    agent: Arc::clone(&agent),
+                    version: state.version(),
+                };
+                (Box::new(setup::served(config, model, &folder.sampler())?), None)
+            }
+        };
         let faults = Arc::new(FaultCounts::default());
         let collector = setup::collector(config, &faults, stop)?;
         let reference = setup::reference(config, &agent)?;
@@ -89,9 +108,9 @@ impl Parts {
             .stopped_by(stop.clone())
             .with_reference(reference)
             .with_features(features)
-            .with_side_files(setup::side_files_of(config, side_files))
+            .with_side_files(side_files)
             .copying_weights(!shares)
             .reserving(reserved);
-        Ok(Self { collector, faults, policy: Box::new(policy), learner: Box::new(learner), plan })
+        Ok(Self { collector, faults, policy, learner: Box::new(learner), plan })
     }
 }

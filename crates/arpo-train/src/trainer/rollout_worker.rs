@@ -66,11 +66,12 @@ impl RolloutWorker {
     /// Starts the thread.
     pub(super) fn start(
         collector: Collector,
-        policy: Box<dyn RolloutPolicy>,
+        mut policy: Box<dyn RolloutPolicy>,
         options: WorkerOptions,
         stop: &StopSwitch,
     ) -> Result<Self, TrainError> {
         let stop = stop.within();
+        policy.stopped_by(stop.clone());
         let collector = collector.stopped_by(stop.clone());
         let (jobs, inbox) = channel();
         let (sender, events) = channel();

@@ -7,8 +7,9 @@ use crate::base_model;
 use crate::collect::{CollectOptions, Collector};
 use crate::memory::{available_gib, guarded};
 use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
-use crate::policy::EnginePolicy;
 use crate::policy::engine::ResponseOptions;
+use crate::policy::served::ServedModel;
+use crate::policy::{EnginePolicy, ServedPolicy};
 use crate::run::stop::StopSwitch;
 use crate::style_choice;
 use arpo_core::config::{Config, DeviceChoice};
@@ -260,6 +261,12 @@ pub fn engine_within(
     };
     let model = Model::new(dimensions.clone(), weights.share());
     Engine::new(model, agent.processor.clone(), options, version)
+}
+
+/// A policy that samples on the servers of the configuration; weights go there through this folder.
+pub fn served(config: &Config, model: ServedModel, folder: &Path) -> Result<ServedPolicy, TrainError> {
+    let key = std::env::var(&config.rollout.key_variable).ok().filter(|key| !key.is_empty());
+    ServedPolicy::new(config, model, folder, key)
 }
 
 /// A learner for these weights.

@@ -5,6 +5,7 @@
 
 mod batches;
 mod collecting;
+mod conformance;
 mod coordinator;
 mod dialogue;
 mod embedded;
@@ -14,5 +15,6 @@ mod run_checkpoints;
 mod run_folder;
 mod run_processes;
 mod run_training_state;
+mod served;
 mod slices;
 mod toy;

@@ -1,0 +1,156 @@
+//! One request for a response, from the history to the checked answer: which server is asked, when another one, when none.
+//!
+//! An attempt that gave no answer is repeated, at the same server when that is ready again or at another. An answer is used
+//! once or not at all: it is used if it came from the current weights and from exactly our prompt.
+
+use super::answer::{Fault, check};
+use super::fleet::{Fleet, Seat};
+use super::keeper::say;
+use super::protocol::{Line, Picture, Prompt, Protocol, Terms};
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::episode::{EpisodeScreen, History};
+use crate::policy::Response;
+use crate::policy::data_urls::DataUrls;
+use crate::policy::exchange::Wanted;
+use crate::policy::http::{Http, Problem};
+use crate::policy::transcription::transcribe;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Attempts of a request that servers fail at, besides one for each server.
+const TRIES: usize = 3;
+
+/// Wait for a server that has no place for a request and does not say how long.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Response(Response),
+    /// The episode cannot be continued, and why.
+    Lost(String),
+    /// The run cannot be continued, and why.
+    Fatal(String),
+}
+
+/// Asks servers.
+pub(super) struct Asker {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) protocol: Arc<dyn Protocol>,
+    pub(super) http: Http,
+    pub(super) terms: Arc<Terms>,
+    pub(super) agent: Arc<Agent>,
+    pub(super) urls: Arc<DataUrls>,
+    /// Deadline of one attempt.
+    pub(super) limit: Duration,
+    /// Longest wait for a server.
+    pub(super) wait: Duration,
+}
+
+impl Asker {
+    /// The next response of an episode.
+    pub(super) fn ask(&self, history: History, temperature: f64, wanted: &Wanted) -> Outcome {
+        let episode = history.plan.id.clone();
+        let prompt = match self.prompt(history, temperature) {
+            Ok(prompt) => prompt,
+            Err(error) => return Outcome::Fatal(error.to_string()),
+        };
+        let (mut failures, mut last) = (0, String::new());
+        let mut deadline = Instant::now() + self.wait;
+        loop {
+            let Some(seat) = self.fleet.seat(&episode, deadline, || wanted.is_wanted()) else {
+                let seconds = self.wait.as_secs();
+                return Outcome::Fatal(format!(
+                    "no server could be asked for {seconds} s (`rollout.wait_seconds`): {}{last}",
+                    self.fleet.setbacks()
+                ));
+            };
+            let line = Line { http: &self.http, address: &seat.address, limit: self.limit };
+            let problem = match self.protocol.sample(line, &prompt, &self.terms) {
+                Ok(sampled) => match check(&sampled, &prompt, &seat.target, &self.terms) {
+                    Ok(()) => match self.response(&seat, sampled.tokens, sampled.logp, sampled.complete) {
+                        Ok(response) => return Outcome::Response(response),
+                        Err(error) => return Outcome::Fatal(error.to_string()),
+                    },
+                    Err(Fault::OtherWeights(reason)) => reason,
+                    Err(Fault::Retokenised(reason)) => {
+                        return Outcome::Lost(format!("{}: {reason}", seat.address));
+                    }
+                    Err(Fault::Wrong(reason)) => return Outcome::Fatal(format!("{}: {reason}", seat.address)),
+                },
+                Err(Problem::Busy { after, .. }) => {
+                    drop(seat);
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    wanted.rest(after.unwrap_or(BUSY).min(left));
+                    continue;
+                }
+                Err(problem) if problem.is_the_servers() => problem.to_string(),
+                Err(problem) => return Outcome::Lost(format!("{}: {problem}", seat.address)),
+            };
+            if self.fleet.blame(seat.server, &seat.target) {
+                say(&format!("server {}: {problem}; its episodes move or wait", seat.address));
+            }
+            last = format!("; the last answer of {}: {problem}", seat.address);
+            failures += 1;
+            if failures >= TRIES + self.fleet.len() {
+                return Outcome::Lost(format!("{failures} attempts failed{last}"));
+            }
+            // a server answered until now: the wait for the next one begins here
+            deadline = Instant::now() + self.wait;
+        }
+    }
+
+    fn prompt(&self, history: History, temperature: f64) -> Result<Prompt, TrainError> {
+        let prompt = transcribe(&self.agent, &history, history.screens.len())?;
+        let picture = |screen: &EpisodeScreen| -> Result<Picture, TrainError> {
+            let url = self.urls.of(screen).map_err(TrainError::Io)?;
+            Ok(Picture { digest: Arc::clone(&screen.digest), url })
+        };
+        let pictures = prompt.live(&history).iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+        let images = image_ranges(&prompt.assembled.tokens, self.agent.image_token);
+        if images.len() != pictures.len() {
+            return Err(TrainError::Internal(format!(
+                "a prompt with {} screenshots and {} places for them",
+                pictures.len(),
+                images.len()
+            )));
+        }
+        Ok(Prompt { tokens: prompt.assembled.tokens, images, pictures, temperature, history })
+    }
+
+    fn response(
+        &self,
+        seat: &Seat,
+        tokens: Vec<u32>,
+        logp: Vec<f32>,
+        complete: bool,
+    ) -> Result<Response, TrainError> {
+        let text = self.agent.tokenizer.decode(&tokens, true)?;
+        Ok(Response { text, tokens, logp, complete, version: seat.target.version })
+    }
+}
+
+/// The runs of image placeholders. Images never touch, because each has its own begin and end token.
+fn image_ranges(tokens: &[u32], image_token: u32) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = vec![];
+    for (at, _) in tokens.iter().enumerate().filter(|&(_, &token)| token == image_token) {
+        match ranges.last_mut() {
+            Some(range) if range.end == at => range.end += 1,
+            _ => ranges.push(at..at + 1),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_placeholders_are_images() {
+        assert_eq!(image_ranges(&[1, 5, 5, 2, 5, 5], 5), [1..3, 4..6]);
+        assert!(image_ranges(&[1, 2], 5).is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! A server's keeper: brings it up to date whenever it is behind, as often as needed, until the run ends.
+
+use super::fleet::{Fleet, Setback};
+use super::protocol::{Line, Protocol, Terms, Unusable};
+use crate::policy::http::Http;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Deadline of a server that is asked how it is.
+const GLANCE: Duration = Duration::from_secs(20);
+
+/// Wait after a setback; doubled with each further one.
+const FIRST_REST: Duration = Duration::from_millis(250);
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// What a keeper needs.
+pub(super) struct Keeper {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) protocol: Arc<dyn Protocol>,
+    pub(super) http: Http,
+    pub(super) terms: Arc<Terms>,
+    /// Deadline of a step of an update.
+    pub(super) limit: Duration,
+}
+
+impl Keeper {
+    /// Keeps a server until the fleet closes.
+    pub(super) fn run(&self, server: usize) {
+        let address = self.fleet.address(server);
+        let (mut setbacks, mut said) = (0, None);
+        while let Some(target) = self.fleet.next_update(server) {
+            let line = |limit| Line { http: &self.http, address: &address, limit };
+            let result = self
+                .protocol
+                .inspect(line(GLANCE), &self.terms)
+                .and_then(|()| self.protocol.update(line(self.limit), &target));
+            match result {
+                Ok(()) => {
+                    self.fleet.updated(server, &target, Ok(()));
+                    if said.take().is_some() {
+                        say(&format!("server {address}: has the weights of version {}", target.version.0));
+                    }
+                    setbacks = 0;
+                }
+                Err(unusable) => {
+                    let reason = unusable.to_string();
+                    let refused = matches!(unusable, Unusable::Refused(_));
+                    // once for every reason: a server may need minutes to start
+                    if said.as_ref() != Some(&reason) && !self.fleet.is_closing() {
+                        say(&format!("server {address}: gets no questions: {reason}"));
+                        said = Some(reason.clone());
+                    }
+                    self.fleet.updated(server, &target, Err(Setback { reason, refused }));
+                    let rest = (FIRST_REST * (1 << setbacks.min(10))).min(LONGEST_REST);
+                    setbacks += 1;
+                    self.fleet.rest(&target, rest);
+                }
+            }
+        }
+    }
+}
+
+/// A line beside the progress of the run, which a lost server does not stop.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

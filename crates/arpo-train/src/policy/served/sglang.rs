@@ -1,0 +1,106 @@
+//! `SGLang`'s HTTP interface, from its source (0.5.23); not tried with a running server.
+//!
+//! `/generate` takes token ids and images and returns the sampled ids with their log-probabilities. Those are of the
+//! distribution before the temperature unless the server says otherwise, so the temperature must be 1. It does not return
+//! where it put the images: only the length of the prompt can be compared.
+
+use super::fleet::Target;
+use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
+use crate::policy::http::{Problem, one_line};
+use serde_json::{Map, Value, json};
+
+/// Added to the logits of forbidden tokens, before the temperature.
+const FORBIDDEN: f64 = -1e30;
+
+/// `SGLang`'s servers.
+#[derive(Debug)]
+pub(super) struct Sglang;
+
+impl Protocol for Sglang {
+    fn inspect(&self, line: Line, terms: &Terms) -> Result<(), Unusable> {
+        line.get("/get_server_info")?;
+        if (terms.trained_temperature - 1.0).abs() > 1e-9 {
+            return Err(Unusable::Refused(format!(
+                "SGLang's log-probabilities do not include the temperature: expected `collect.temperature` = 1, not {}",
+                terms.trained_temperature
+            )));
+        }
+        Ok(())
+    }
+
+    fn update(&self, line: Line, target: &Target) -> Result<(), Unusable> {
+        let body = json!({
+            "model_path": target.folder.to_string_lossy(),
+            "abort_all_requests": true,
+            "flush_cache": true,
+            "weight_version": target.label,
+        });
+        let answer = line.post("/update_weights_from_disk", &body)?;
+        if answer["success"] == json!(true) {
+            return Ok(());
+        }
+        Err(Problem::Garbled(format!("it did not take the weights: {}", one_line(&answer.to_string()))).into())
+    }
+
+    fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
+        let bias: Map<String, Value> =
+            terms.forbidden.iter().map(|token| (token.to_string(), json!(FORBIDDEN))).collect();
+        let images: Vec<&str> = prompt.pictures.iter().map(|picture| &*picture.url).collect();
+        let body = json!({
+            "input_ids": prompt.with_one_placeholder_each(),
+            "image_data": images,
+            "return_logprob": true,
+            "logprob_start_len": -1,
+            "sampling_params": {
+                "temperature": prompt.temperature,
+                "top_p": 1.0,
+                "top_k": -1,
+                "min_p": 0.0,
+                "repetition_penalty": 1.0,
+                "frequency_penalty": 0.0,
+                "presence_penalty": 0.0,
+                "max_new_tokens": terms.max_tokens,
+                "ignore_eos": true,
+                "stop_token_ids": [terms.end_token],
+                "logit_bias": bias,
+                "skip_special_tokens": false,
+                "no_stop_trim": true,
+            },
+        });
+        sampled(&line.post("/generate", &body)?, prompt)
+    }
+}
+
+fn sampled(answer: &Value, prompt: &Prompt) -> Result<Sampled, Problem> {
+    let info = &answer["meta_info"];
+    let garbled =
+        |what: &str| Problem::Garbled(format!("an answer without {what}: {}", one_line(&answer.to_string())));
+    let pairs = info["output_token_logprobs"].as_array().ok_or_else(|| garbled("output_token_logprobs"))?;
+    let pair = |pair: &Value| Some((u32::try_from(pair[1].as_u64()?).ok()?, pair[0].as_f64()? as f32));
+    let pairs: Option<Vec<(u32, f32)>> = pairs.iter().map(pair).collect();
+    let (tokens, logp) = pairs.ok_or_else(|| garbled("tokens with log-probabilities"))?.into_iter().unzip();
+    let complete = match info["finish_reason"]["type"].as_str() {
+        Some("stop") => true,
+        Some("length") => false,
+        Some(other) => return Err(Problem::Garbled(format!("the response ended by {other:?}"))),
+        None => return Err(garbled("finish_reason")),
+    };
+    let read = info["prompt_tokens"].as_u64().ok_or_else(|| garbled("prompt_tokens"))?;
+    if read != prompt.tokens.len() as u64 {
+        return Err(Problem::Garbled(format!(
+            "it read a prompt of {read} tokens, ours has {}: does its image processor use other sizes?",
+            prompt.tokens.len()
+        )));
+    }
+    let labels = info["weight_version"].as_str().map(str::to_owned).into_iter().collect();
+    Ok(Sampled {
+        tokens,
+        logp,
+        complete,
+        labels,
+        // not returned; the length was compared above
+        prompt: Some(prompt.tokens.clone()),
+        images: Some(prompt.images.clone()),
+        retokenised: false,
+    })
+}

@@ -1,0 +1,81 @@
+//! The weights on their way to the servers: a folder in Hugging Face's layout for the newest version.
+//!
+//! The output head is always among them, also where it is the input embedding: vLLM on a CPU keeps a copy of its own of the
+//! head and renews it only from a tensor of its own. Servers with tied embeddings skip that tensor.
+
+use crate::TrainError;
+use arpo_core::trajectory::PolicyVersion;
+use arpo_model::checkpoint::{self, Weights};
+use arpo_model::config::ModelConfig;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "version-";
+
+/// The folder of the weights; removed with this, but for the logs of servers.
+#[derive(Debug)]
+pub(super) struct WeightStore {
+    root: PathBuf,
+    config: ModelConfig,
+    /// Tokenizer, image processor and the like: a server that is started reads them.
+    side_files: BTreeMap<String, Vec<u8>>,
+}
+
+impl WeightStore {
+    /// A store in a folder of its own; what a killed run left there is removed.
+    pub(super) fn new(
+        root: &Path,
+        config: ModelConfig,
+        side_files: BTreeMap<String, Vec<u8>>,
+    ) -> Result<Self, TrainError> {
+        let failed = |error| TrainError::Io(format!("{}: {error}", root.display()));
+        fs::create_dir_all(root).map_err(failed)?;
+        // servers are started elsewhere
+        let root = root.canonicalize().map_err(failed)?;
+        let store = Self { root, config: config.with_own_head(), side_files };
+        store.remove(|_| true);
+        Ok(store)
+    }
+
+    /// The folder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes a version, and returns its folder. It appears complete or not at all.
+    pub(super) fn save(&self, weights: &Weights, version: PolicyVersion) -> Result<PathBuf, TrainError> {
+        let folder = self.root.join(format!("{PREFIX}{:06}", version.0));
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .map_err(|error| TrainError::Io(format!("{}: {error}", folder.display())))?;
+        }
+        let weights = weights.with_own_head(&self.config);
+        checkpoint::save(&folder, &self.config, &weights, &self.side_files)?;
+        Ok(folder)
+    }
+
+    /// Removes all versions but one.
+    pub(super) fn keep_only(&self, folder: &Path) {
+        self.remove(|path| path != folder);
+    }
+
+    /// What cannot be removed stays: the next start tries again.
+    fn remove(&self, unwanted: impl Fn(&Path) -> bool) {
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let is_version = name.trim_start_matches('.').starts_with(PREFIX);
+            if is_version && path.is_dir() && unwanted(&path) {
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+    }
+}
+
+impl Drop for WeightStore {
+    fn drop(&mut self) {
+        self.remove(|_| true);
+        // with logs of servers it stays
+        let _ = fs::remove_dir(&self.root);
+    }
+}

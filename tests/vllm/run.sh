@@ -1,0 +1,126 @@
+#!/bin/sh
+# Training with a real vLLM on this machine's CPU: tests/vllm/run.sh FOLDER ARPO, with a folder for vLLM (6 GB, kept for the
+# next time) and the program arpo. `./x test --vllm` does that; about 20 minutes on two idle cores. What is shown:
+#
+# 1. `rollout.start`: the program starts the server itself and ends it. 30 iterations learn as with the built-in engine, the
+#    mismatch between sampler and learner stays below 1e-3, no episode is lost.
+# 2. `--servers`: a server that somebody else started. It is killed while episodes run and started again: the run waits for
+#    it, gives it the weights, and goes on.
+# 3. `arpo eval --policy chat`: the same success as of the checkpoint itself.
+#
+# Everything that is started here is ended by its process group. Every wait has an end.
+set -eu
+
+mkdir -p "$1"
+folder=$(CDPATH='' cd -- "$1" && pwd)
+program=$2
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+port=${ARPO_VLLM_PORT:-9127}
+server=
+trainer=
+
+if ! "$here/install.sh" "$folder/venv" >"$folder/install.log" 2>&1; then
+    printf 'skipped: vLLM cannot be installed here: %s\n' "$(tail -n 1 "$folder/install.log")"
+    exit 0
+fi
+vllm=$folder/venv/bin/vllm
+work=$folder/work
+rm -rf "$work"
+mkdir -p "$work"
+
+# one thread for the server, so that the trainer has the other core; nothing is looked up on the network
+export VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_CPU_OMP_THREADS_BIND=nobind
+options="--max-model-len 4096 --enforce-eager"
+
+stop_server() {
+    [ -z "$server" ] || kill -KILL -- "-$server" 2>/dev/null || true
+    server=
+}
+
+clean_up() {
+    trap - EXIT INT TERM
+    [ -z "$trainer" ] || kill -TERM "$trainer" 2>/dev/null || true
+    stop_server
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+    printf 'vllm: %s\n' "$1" >&2
+    for log in "$work"/*.log; do
+        printf '%s\n' "--- $log" >&2
+        tail -n 8 "$log" >&2
+    done
+    exit 1
+}
+
+# Waits for a command to succeed: seconds, what for, the command.
+wait_for() {
+    seconds=$1 what=$2
+    shift 2
+    deadline=$(($(date +%s) + seconds))
+    until "$@"; do
+        [ "$(date +%s)" -lt "$deadline" ] || fail "$what did not happen within $seconds s"
+        sleep 0.5
+    done
+}
+
+is_up() {
+    python3 -c "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=2)" \
+        "http://127.0.0.1:$port/health" 2>/dev/null
+}
+
+# The server of part 2 and 3, of a copy of the pocket model with an output head of its own: vLLM on a CPU does not renew a
+# tied one.
+start_server() {
+    VLLM_SERVER_DEV_MODE=1 setsid "$vllm" serve "$work/pocket" --served-model-name pocket --host 127.0.0.1 --port "$port" \
+        --dtype float32 --enable-scale-out --logprobs-mode processed_logprobs --limit-mm-per-prompt '{"image": 32}' \
+        $options >>"$work/server.log" 2>&1 </dev/null &
+    server=$!
+}
+
+iterations() {
+    { grep -c '"collect/episodes"' "$work/killed/metrics.jsonl" 2>/dev/null || true; } | head -n 1
+}
+
+has_done() {
+    count=$(iterations)
+    [ "${count:-0}" -ge "$1" ] || ! kill -0 "$trainer" 2>/dev/null
+}
+
+# The quick preset on eight of its tasks, evaluated before and after.
+learning="--set iterations=30 --set tasks.count=8 --set collect.tasks=4 --set collect.desktops=32 --set evaluation.every=30
+    --set evaluation.samples=16 --set evaluation.unseen=never --set evaluation.held_out=never"
+
+printf '1. thirty iterations with the built-in engine, then with a vLLM that the run starts ...\n'
+timeout 1800 "$program" train --out "$work/builtin" $learning >"$work/builtin.log" 2>&1 || fail "the built-in run failed"
+timeout 3000 "$program" train --out "$work/started" $learning --set rollout.engine=vllm \
+    --set "rollout.start=$vllm serve $options" >"$work/started.log" 2>&1 || fail "the run with vLLM failed"
+python3 "$here/check.py" learnt "$work/builtin" "$work/started" || fail "the run with vLLM is not as it should be"
+
+printf '2. a server that is killed while episodes run ...\n'
+"$folder/venv/bin/python" "$here/own_head.py" "$here/../../models/pocket" "$work/pocket"
+start_server
+wait_for 300 "the start of the server" is_up
+timeout 1800 "$program" train --out "$work/killed" --servers "http://127.0.0.1:$port" --set iterations=8 --set tasks.count=8 \
+    --set collect.tasks=4 --set collect.group_size=4 --set collect.desktops=16 --set evaluation.every=0 \
+    >"$work/killed.log" 2>&1 &
+trainer=$!
+wait_for 300 "two iterations" has_done 2
+sleep 1
+stop_server
+wait_for 60 "the notice of the lost server" grep -q "its episodes move or wait" "$work/killed.log"
+start_server
+wait_for 900 "the end of the run" has_done 8
+wait "$trainer" || fail "the run whose server was killed failed"
+trainer=
+python3 "$here/check.py" survived "$work/killed" 8 || fail "the run whose server was killed is not as it should be"
+
+printf '3. the same success over chat ...\n'
+timeout 1200 "$program" eval --json --quiet --samples 4 >"$work/checkpoint.json" 2>"$work/checkpoint.log" ||
+    fail "the evaluation failed"
+timeout 1200 "$program" eval --policy chat --model pocket --json --quiet --samples 4 --set chat.seeded=false \
+    --set "chat.servers=http://127.0.0.1:$port/v1" >"$work/chat.json" 2>"$work/chat.log" ||
+    fail "the evaluation over chat failed"
+python3 "$here/check.py" same "$work/checkpoint.json" "$work/chat.json" || fail "the successes differ"
+printf 'vLLM samples as the built-in engine does\n'
