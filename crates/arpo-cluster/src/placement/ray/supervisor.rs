@@ -3,6 +3,8 @@
 //! Ray never restarts a job and forgets none of their names, so each attempt has a name of its own. A job whose state
 //! cannot be read is taken to be as it was: while Ray's head is away, workers go on without it.
 
+use super::super::caretaker::{Outlook, Tended};
+use super::super::room;
 use super::client::{Client, JobInfo, RayError, Status, Submission, last_line};
 use super::hosts;
 use serde_json::Value;
@@ -54,6 +56,8 @@ pub(super) struct Plan {
     pub(super) runtime_env: Value,
     /// How many desktops the run wants.
     pub(super) desktops: usize,
+    /// How many hosts may be lost while the others still have room for all of them.
+    pub(super) spare_hosts: usize,
 }
 
 /// Receives what a user may want to know, a line at a time.
@@ -90,6 +94,20 @@ struct Job {
     since: Instant,
     status: Status,
     reported: bool,
+}
+
+impl Tended for Supervisor {
+    fn tend(&mut self) -> Outlook {
+        self.tick(Instant::now());
+        let workers = self.hosts.values().filter(|host| host.offer.is_some()).count();
+        Outlook { workers, problem: self.problem() }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Supervisor {
@@ -150,7 +168,9 @@ impl Supervisor {
             self.hosts.values().filter(|host| host.offer.is_some()).map(|host| host.share).sum();
         let others = offers.iter().filter(|(name, _)| !self.hosts.contains_key(*name));
         let others = others.map(|(name, offer)| (name.clone(), *offer)).collect();
-        for (name, share) in hosts::shares(&others, self.plan.desktops.saturating_sub(used)) {
+        let Plan { desktops, spare_hosts, .. } = self.plan;
+        let wanted = room(desktops, offers.len(), spare_hosts).saturating_mul(offers.len());
+        for (name, share) in hosts::shares(&others, wanted.saturating_sub(used)) {
             let offer = offers.get(&name).copied();
             let host = Host { share, offer, job: None, submissions: 0, failures: 0, crashes: 0, ended: None };
             self.hosts.insert(name, host);

@@ -65,6 +65,7 @@ impl Server {
             command: "exec ./arpo-worker --connect 'trainer:1'".into(),
             runtime_env: json!({"env_vars": {"ARPO_CLUSTER_TOKEN": "secret"}}),
             desktops,
+            spare_hosts: 0,
         };
         (Supervisor::new(self.client(), plan, PACE, log), said)
     }
