@@ -59,7 +59,10 @@ pub fn status_of_run(folder: &Path) -> Result<ClusterStatus, String> {
     let path = folder.join(FILE);
     let text = fs::read_to_string(&path).map_err(|error| {
         let folder = folder.display();
-        format!("{}: {error}; expected {folder} to be the folder of a run with --cluster that goes on", path.display())
+        format!(
+            "{}: {error}; expected {folder} to be the folder of a run with --cluster that goes on",
+            path.display()
+        )
     })?;
     let wrong = |error: serde_json::Error| format!("{}: {error}", path.display());
     let Entry { address, token } = serde_json::from_str(&text).map_err(wrong)?;
@@ -69,7 +72,9 @@ pub fn status_of_run(folder: &Path) -> Result<ClusterStatus, String> {
 /// How the cluster of the trainer at `HOST:PORT` is.
 pub fn status_at(address: &str, token: &str) -> Result<ClusterStatus, String> {
     let silent = |problem: &dyn std::fmt::Display| {
-        format!("no trainer at {address}: {problem}; expected the address of a run with --cluster that goes on")
+        format!(
+            "no trainer at {address}: {problem}; expected the address of a run with --cluster that goes on"
+        )
     };
     let found = address.to_socket_addrs().map_err(|error| silent(&error))?.next();
     let found = found.ok_or_else(|| silent(&"the name has no address"))?;

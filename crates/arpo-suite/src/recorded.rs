@@ -1,10 +1,11 @@
 //! A source whose episodes are recorded in OSWorld's result folders, on this machine, wherever its desktops are.
 
+pub use arpo_osworld::results::record::Trial;
+
 use crate::{EnvironmentSource, HostUse, SuiteError};
 use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
-use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::recorder::RecordedDesktop;
 use std::sync::Arc;
 

@@ -135,8 +135,7 @@ pub(crate) fn run(arguments: &CollectArguments, out: &mut impl Write) -> Result<
 
 fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, Failure> {
     let (times, screens) = (arguments.times, slow::grey_screen()?);
-    let factory =
-        move |_| Ok(Box::new(SlowDesktop::new(times, &screens)) as Box<dyn Environment>);
+    let factory = move |_| Ok(Box::new(SlowDesktop::new(times, &screens)) as Box<dyn Environment>);
     let pass = Duration::from_secs_f64(arguments.pass / times.faster);
     let mut policy = ScriptedPolicy::new(script, pass).with_steps(arguments.passes);
     let options = CollectOptions { order, ..CollectOptions::from(&Config::default()) };

@@ -42,7 +42,9 @@ impl Times {
         if [step, reset, evaluate, spread].iter().any(|number| !(0.0..=3600.0).contains(number))
             || !(1.0..=1e6).contains(&faster)
         {
-            return Err(Failure::failed("expected times from 0 to 3600 seconds, and at least 1 for --faster"));
+            return Err(Failure::failed(
+                "expected times from 0 to 3600 seconds, and at least 1 for --faster",
+            ));
         }
         Ok(())
     }
@@ -50,7 +52,13 @@ impl Times {
     /// As options of a program.
     pub(super) fn arguments(self) -> Vec<String> {
         let Self { step, reset, evaluate, spread, faster } = self;
-        let options = [("step", step), ("reset", reset), ("evaluate", evaluate), ("spread", spread), ("faster", faster)];
+        let options = [
+            ("step", step),
+            ("reset", reset),
+            ("evaluate", evaluate),
+            ("spread", spread),
+            ("faster", faster),
+        ];
         options.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
     }
 }
@@ -116,7 +124,8 @@ pub(super) fn grey_screen() -> Result<Arc<[Arc<[u8]>]>, Failure> {
 pub(super) fn screens(folder: Option<&Path>) -> Result<Arc<[Arc<[u8]>]>, Failure> {
     let Some(folder) = folder else { return embedded_screens().map_err(Failure::failed) };
     let mut paths = vec![];
-    find_pngs(folder, &mut paths).map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
+    find_pngs(folder, &mut paths)
+        .map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
     paths.sort();
     paths.truncate(MOST_SCREENS);
     if paths.is_empty() {

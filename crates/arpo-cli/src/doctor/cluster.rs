@@ -22,13 +22,12 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     let said = Arc::<Mutex<Vec<String>>>::default();
     let lines = Arc::clone(&said);
     let log = move |line: &str| lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
-    let found = match arpo_cluster::check(config)
-        .and_then(|()| arpo_cluster::hub(config, None, log, || false))
-    {
-        Ok(None) => vec![],
-        Ok(Some(hub)) => opened(&hub),
-        Err(error) => vec![broken(error.to_string())],
-    };
+    let found =
+        match arpo_cluster::check(config).and_then(|()| arpo_cluster::hub(config, None, log, || false)) {
+            Ok(None) => vec![],
+            Ok(Some(hub)) => opened(&hub),
+            Err(error) => vec![broken(error.to_string())],
+        };
     // refused peers and jobs that end say so there
     let said = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
     let refused = said.into_iter().filter(|line| line.starts_with("refused") || line.contains("has ended"));

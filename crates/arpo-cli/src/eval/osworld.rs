@@ -72,7 +72,9 @@ impl OsworldArguments {
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
     let has_workers = !config.cluster.workers.is_empty();
     if has_workers && !arguments.osworld.vm.is_empty() {
-        return Err(Failure::usage("--vm: a desktop that runs already is reached without workers: expected no --cluster"));
+        return Err(Failure::usage(
+            "--vm: a desktop that runs already is reached without workers: expected no --cluster",
+        ));
     }
     if has_workers && arguments.osworld.film {
         return Err(Failure::usage("--film: workers send no videos: expected no --cluster"));

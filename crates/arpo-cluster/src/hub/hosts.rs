@@ -122,7 +122,11 @@ impl Hosts {
     }
 
     /// A host and what it is used for, for the user.
-    pub(super) fn status(&self, HostUse { host, desktops, busy, failures, received }: HostUse, now: Instant) -> HostStatus {
+    pub(super) fn status(
+        &self,
+        HostUse { host, desktops, busy, failures, received }: HostUse,
+        now: Instant,
+    ) -> HostStatus {
         let known = self.by_name.get(&host);
         let until = known.and_then(|known| known.quarantined_until);
         let left = until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero());

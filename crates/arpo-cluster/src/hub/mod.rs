@@ -382,7 +382,10 @@ impl EnvironmentSource for Hub {
     }
 
     fn open(&self) -> Result<(), SuiteError> {
-        let contact = self.contact.as_ref().map(|folder| Contact::write(folder, self.address, &self.shared.options.token));
+        let contact = self
+            .contact
+            .as_ref()
+            .map(|folder| Contact::write(folder, self.address, &self.shared.options.token));
         let contact = contact.transpose().map_err(|error| SuiteError::Service(error.to_string()))?;
         let placed = self.placement.place(self.address, &HubHandle(Arc::clone(&self.shared)))?;
         let mut running = self.running();

@@ -27,7 +27,10 @@ impl Registry {
         let desktop = |desktop: &Desktop| DesktopStatus {
             slot: desktop.slot,
             task: desktop.task.as_ref().map(ToString::to_string),
-            call: desktop.pending.as_ref().map(|pending| (name(&pending.call).into(), seconds(pending.since))),
+            call: desktop
+                .pending
+                .as_ref()
+                .map(|pending| (name(&pending.call).into(), seconds(pending.since))),
         };
         let workers = self.workers.values().map(|worker| WorkerStatus {
             host: worker.host.clone(),

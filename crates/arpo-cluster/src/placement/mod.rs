@@ -32,3 +32,17 @@ pub trait Placed: Send {
 pub(crate) fn room(desktops: usize, hosts: usize, spare: usize) -> usize {
     desktops.div_ceil(hosts.saturating_sub(spare).max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_have_room_for_the_desktops_of_a_lost_host() {
+        for (desktops, hosts, spare, expected) in
+            [(8, 4, 0, 2), (8, 4, 1, 3), (8, 2, 1, 8), (8, 1, 1, 8), (128, 8, 1, 19), (8, 2, 5, 8)]
+        {
+            assert_eq!(room(desktops, hosts, spare), expected, "{desktops} {hosts} {spare}");
+        }
+    }
+}

@@ -95,7 +95,8 @@ impl Desktops {
         if request.call == (Call::Close {}) {
             return self.close(id);
         }
-        if matches!(request.call, Call::Make { .. } | Call::Inspect {}) && !self.by_desktop.contains_key(&id) {
+        if matches!(request.call, Call::Make { .. } | Call::Inspect {}) && !self.by_desktop.contains_key(&id)
+        {
             match self.host_desktop() {
                 Ok(desktop) => drop(self.by_desktop.insert(id, desktop)),
                 Err(reason) => return self.fail(request, reason),

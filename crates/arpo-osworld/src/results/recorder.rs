@@ -6,9 +6,7 @@
 use super::record::{Record, StepRecord, Trial};
 use arpo_core::action::Action;
 use arpo_core::task::Task;
-use arpo_env::environment::{
-    Environment, EnvironmentError, RecordEntry, Screen, StepResult, check_deadline,
-};
+use arpo_env::environment::{Environment, EnvironmentError, RecordEntry, Screen, StepResult, check_deadline};
 use jiff::Zoned;
 use serde_json::{Value, json};
 use std::io;
