@@ -4,6 +4,7 @@
 //! configuration is wrong, 130 stopped on request.
 
 mod bench;
+mod cluster;
 mod config;
 mod curve;
 mod device;
@@ -56,6 +57,8 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Host desktops for a trainer on another machine
     Worker(worker::WorkerArguments),
+    /// Show the workers of a running trainer
+    Cluster(cluster::ClusterArguments),
     /// Train a base model by supervised learning from the oracle
     Sft(sft::SftArguments),
     /// Check what this machine has, what is missing, and how to install it
@@ -85,6 +88,7 @@ impl Command {
             Self::Curve(_)
             | Self::Doctor(_)
             | Self::Worker(_)
+            | Self::Cluster(_)
             | Self::Env(_)
             | Self::Osworld(_)
             | Self::Config(_) => false,
@@ -194,6 +198,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Curve(arguments) => curve::run(&arguments, out),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Worker(arguments) => worker::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments, out),
         Command::Sft(arguments) => sft::run(&arguments, out),
         Command::Doctor(arguments) => doctor::run(&arguments, out),
         Command::Env(arguments) => env::run(&arguments, out),

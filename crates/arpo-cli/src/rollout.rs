@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::of)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default(), &stop).map_err(Failure::of)?;
+    let mut collector =
+        setup::collector(&config, Some(folder.path()), &Arc::default(), &stop).map_err(Failure::of)?;
     let (mut count, mut successes, mut lost, mut interrupted) = (0, 0, 0, false);
     let chunks = || tasks.chunks(config.collect.tasks).zip(0_u64..);
     let left = || chunks().filter(|(_, number)| !episodes::is_written(folder.path(), *number));

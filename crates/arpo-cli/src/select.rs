@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
         .collect();
     let model = setup::load(&config).map_err(Failure::of)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default(), &stop).map_err(Failure::of)?;
+    let mut collector =
+        setup::collector(&config, Some(folder.path()), &Arc::default(), &stop).map_err(Failure::of)?;
     let rollouts = config.selection.rollouts_per_task;
     let success_above = config.reward.success_above;
     let mut progress = EpisodeProgress::new(left.len() * rollouts, success_above, arguments.quiet);

@@ -7,6 +7,7 @@
 pub use crate::screen::{Screen, encode_png};
 use arpo_core::action::Action;
 use arpo_core::task::Task;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// The result of a step.
@@ -18,6 +19,18 @@ pub struct StepResult {
     pub terminated: bool,
     /// The environment ended the episode for reasons of its own.
     pub truncated: bool,
+}
+
+/// What an environment did besides what its results show, for whoever keeps a record of the episode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RecordEntry {
+    /// What was carried out for an action: code, or `DONE`, `FAIL`, `WAIT`. An action that was skipped has none.
+    Action(String),
+    /// A remark.
+    Note(String),
+    /// A video of the episode.
+    Video(Vec<u8>),
 }
 
 /// A failure of an environment; never the agent's fault.
@@ -63,6 +76,11 @@ pub trait Environment: Send {
     /// Records the agent's response that led to the next actions; for environments that log episodes.
     fn record_response(&mut self, _response: &str) {}
 
+    /// Takes the entries since it was last asked, if it has any.
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        vec![]
+    }
+
     /// Carries out an action and shows the screen after it.
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError>;
 
@@ -87,6 +105,10 @@ impl<E: Environment + ?Sized> Environment for Box<E> {
 
     fn record_response(&mut self, response: &str) {
         (**self).record_response(response);
+    }
+
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        (**self).take_record()
     }
 
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {

@@ -4,7 +4,7 @@
 //! The run's seed, the episode's seed and the number of the call in the episode decide whether a call has a fault, so a
 //! run has the same faults again, whichever desktop runs the episode. Injected faults are counted.
 
-use crate::environment::{Environment, EnvironmentError, Screen, StepResult};
+use crate::environment::{Environment, EnvironmentError, RecordEntry, Screen, StepResult};
 use arpo_core::action::Action;
 use arpo_core::config::FaultsConfig;
 use arpo_core::random::{Purpose, stream};
@@ -172,6 +172,10 @@ impl<E: Environment> Environment for FaultyDesktop<E> {
 
     fn record_response(&mut self, response: &str) {
         self.inner.record_response(response);
+    }
+
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        self.inner.take_record()
     }
 
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {

@@ -1,6 +1,6 @@
 //! Fault injection: a source whose desktops fail on purpose.
 
-use crate::{EnvironmentSource, SuiteError};
+use crate::{EnvironmentSource, HostUse, SuiteError};
 use arpo_core::config::{Config, FaultsConfig};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::faults::{FaultCounts, FaultyDesktop};
@@ -36,6 +36,10 @@ impl EnvironmentSource for FaultySource {
 
     fn max_desktops(&self) -> Option<usize> {
         self.source.max_desktops()
+    }
+
+    fn hosts(&self) -> Vec<HostUse> {
+        self.source.hosts()
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {

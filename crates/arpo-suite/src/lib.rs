@@ -7,22 +7,27 @@
 //! | OSWorld's tasks, containers and virtual machines | [`osworld`] |
 //! | which of a suite's tasks are trained and evaluated on | [`task_lists`] |
 //! | desktops that fail on purpose | [`faulty`] |
+//! | episodes recorded in result folders | [`recorded`] |
 
 pub mod embedded;
 mod error;
 pub mod faulty;
 pub mod osworld;
+pub mod recorded;
 pub mod task_lists;
 
 pub use error::SuiteError;
 pub use faulty::FaultySource;
+pub use recorded::RecordedSource;
 
 use arpo_agent::geometry::Size;
 use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where tasks and desktops come from. A function that creates a desktop is a source, too: one without tasks.
 pub trait EnvironmentSource: Send + Sync {
@@ -56,6 +61,11 @@ pub trait EnvironmentSource: Send + Sync {
         None
     }
 
+    /// What its hosts have done so far; empty if all desktops are in this process.
+    fn hosts(&self) -> Vec<HostUse> {
+        vec![]
+    }
+
     /// Creates the desktop of a slot. Called again for a replacement, it first frees what the previous desktop still holds
     /// outside this program.
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError>;
@@ -75,10 +85,26 @@ where
     }
 }
 
+/// What the desktops of a host have done, from the beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostUse {
+    /// Its name.
+    pub host: String,
+    /// The time of its desktops, summed: two desktops for a second are two seconds.
+    pub desktops: Duration,
+    /// How much of that they were in calls.
+    pub busy: Duration,
+    /// Failures of its desktops and workers.
+    pub failures: u64,
+    /// Bytes of its screens.
+    pub received: u64,
+}
+
 /// The source of the suite that a configuration names.
 pub fn source(config: &Config) -> Result<Arc<dyn EnvironmentSource>, SuiteError> {
     Ok(match config.tasks.suite {
-        SuiteChoice::Osworld => Arc::new(osworld::OsworldSource::new(config.clone(), None)),
+        SuiteChoice::Osworld => Arc::new(osworld::OsworldSource::new(config.clone())),
         SuiteChoice::Pocket | SuiteChoice::Desktop => {
             Arc::new(embedded::EmbeddedSource::new(config, embedded::suite(config)?)?)
         }

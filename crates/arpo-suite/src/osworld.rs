@@ -12,7 +12,6 @@ use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
 use arpo_osworld::provider::{
     Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, TOKEN_VARIABLE, Vm,
 };
-use arpo_osworld::results::record::Trial;
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite::{self, SuiteTask};
 use serde::{Deserialize, Serialize};
@@ -110,7 +109,7 @@ pub struct OsworldSource {
     config: Config,
     /// The task files, if they do not come from the folder of the configuration.
     texts: Option<Vec<TaskText>>,
-    record: Option<Recorded>,
+    film: bool,
     state: Mutex<SourceState>,
 }
 
@@ -124,14 +123,20 @@ enum SourceState {
 }
 
 impl OsworldSource {
-    /// A source for a configuration; episodes are recorded if there is a trial.
-    pub fn new(config: Config, record: Option<Recorded>) -> Self {
-        Self { config, texts: None, record, state: Mutex::default() }
+    /// A source for a configuration.
+    pub fn new(config: Config) -> Self {
+        Self { config, texts: None, film: false, state: Mutex::default() }
+    }
+
+    /// With a video of every episode, for [`RecordedSource`](crate::RecordedSource).
+    #[must_use]
+    pub fn filmed(self, film: bool) -> Self {
+        Self { film, ..self }
     }
 
     /// The same with these task files instead of those in the configuration's folder.
     pub fn with_texts(config: Config, texts: Vec<TaskText>) -> Self {
-        Self { texts: Some(texts), ..Self::new(config, None) }
+        Self { texts: Some(texts), ..Self::new(config) }
     }
 
     fn files(&self) -> Result<Vec<SuiteTask>, SuiteError> {
@@ -145,7 +150,7 @@ impl OsworldSource {
             SourceState::Open(shared) => Ok(Arc::clone(shared)),
             SourceState::Closed => Err(SuiteError::Service("the desktops are closed".into())),
             SourceState::New => {
-                let created = Arc::new(shared_by(&self.config, self.files()?, self.record.clone())?);
+                let created = Arc::new(shared_by(&self.config, self.files()?, self.film)?);
                 *state = SourceState::Open(Arc::clone(&created));
                 Ok(created)
             }
@@ -182,7 +187,7 @@ impl EnvironmentSource for OsworldSource {
     }
 }
 
-fn shared_by(config: &Config, files: Vec<SuiteTask>, record: Option<Recorded>) -> Result<Shared, SuiteError> {
+fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Shared, SuiteError> {
     let wanted = &config.osworld;
     let problem = |error: &dyn std::fmt::Display| SuiteError::Service(error.to_string());
     let tasks: BTreeMap<String, SuiteTask> =
@@ -202,23 +207,12 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, record: Option<Recorded>) -
         Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted, verified)? };
     let provider = Provider::new(options).map_err(|error| problem(&error))?;
     let spares = if provider.starts_fresh() { wanted.spares } else { 0 };
-    let (trial, film) = record.map_or((None, false), |record| (Some(record.trial), record.film));
     Ok(Shared {
         tasks,
         desktops: Spares::new(provider, spares),
         cache,
         options: EpisodeOptions { film, ..episode_options(config) },
-        trial,
     })
-}
-
-/// Where episodes are recorded.
-#[derive(Debug, Clone)]
-pub struct Recorded {
-    /// The folder of the trial.
-    pub trial: Trial,
-    /// Record a video, too.
-    pub film: bool,
 }
 
 fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError> {

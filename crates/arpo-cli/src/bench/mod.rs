@@ -1,5 +1,6 @@
 //! `arpo bench`: benchmarks on this machine, with random weights and inputs.
 
+mod cluster;
 mod collect;
 mod env;
 mod episode;
@@ -9,9 +10,11 @@ mod load;
 mod preprocess;
 mod rollout;
 mod serve;
+mod slow;
 mod sums;
 mod update;
 mod vision;
+mod workers;
 
 use crate::{Failure, write_json};
 use arpo_image::ImageProcessor;
@@ -56,6 +59,11 @@ enum Benchmark {
     Serve(serve::ServeArguments),
     /// Collection on slow and uneven simulated desktops: arrival order against lock-step
     Collect(collect::CollectArguments),
+    /// Many desktops on workers, simulated over loopback: what a trainer needs for them, and where it saturates
+    Cluster(cluster::ClusterArguments),
+    /// A worker with simulated desktops, for the two above
+    #[command(hide = true)]
+    Worker(workers::WorkerArguments),
     /// Gradient accumulation over many micro-batches, against sums in f32
     Sums(sums::SumsArguments),
     /// Our CUDA kernels against their plain versions: agreement and speed
@@ -121,6 +129,8 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Benchmark::Env(arguments) => env::run(arguments, out),
         Benchmark::Serve(arguments) => serve::run(arguments, out),
         Benchmark::Collect(arguments) => collect::run(arguments, out),
+        Benchmark::Cluster(arguments) => cluster::run(arguments, out),
+        Benchmark::Worker(arguments) => workers::serve(arguments),
         Benchmark::Sums(arguments) => sums::run(arguments, out),
         Benchmark::Kernels(arguments) => kernels::run(arguments, out),
     }

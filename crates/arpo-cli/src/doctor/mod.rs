@@ -3,6 +3,7 @@
 //! Everything is tested, not just located: libtorch multiplies matrices, the Docker engine responds, programs print their
 //! version. Every check has a deadline.
 
+mod cluster;
 mod docker;
 mod programs;
 mod torch;
@@ -22,7 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The arguments of `arpo doctor`.
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
-    /// With any of these: also print the memory plan of the configuration, and whether it fits
+    /// With any of these: also print the memory plan of the configuration, and whether it fits; with --cluster: start its
+    /// workers, ask every host for its version, Docker and image, and end them
     #[command(flatten)]
     layers: Layers,
     /// Print JSON
@@ -97,6 +99,9 @@ pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(
     let layers = &arguments.layers;
     let config = if layers.is_empty() { None } else { Some(layers.resolve()?) };
     let mut report = inspect();
+    let clustered = config.as_ref().map(cluster::check).unwrap_or_default();
+    let hosts_work = clustered.iter().all(|finding| finding.status == Status::Usable);
+    report.findings.extend(clustered);
     let memory = config.as_ref().filter(|_| report.ready).map(memory::of);
     report.memory = config.as_ref().filter(|_| report.ready).map(memory::report);
     let fits = memory.is_none_or(|memory| memory.problem.is_none());
@@ -105,7 +110,7 @@ pub(crate) fn run(arguments: &DoctorArguments, out: &mut impl Write) -> Result<(
     } else {
         print(&report, out)?;
     }
-    if report.ready && fits { Ok(()) } else { Err(Failure::Reported) }
+    if report.ready && fits && hosts_work { Ok(()) } else { Err(Failure::Reported) }
 }
 
 fn inspect() -> Report {

@@ -81,7 +81,8 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         }
     };
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
-    let mut collector = setup::collector(config, &Arc::default(), &stop).map_err(Failure::of)?;
+    let workers = folder.as_ref().map(RunFolder::path);
+    let mut collector = setup::collector(config, workers, &Arc::default(), &stop).map_err(Failure::of)?;
     let is_done = |task: &Task| done.iter().any(|scores| scores.task == task.id);
     let left = tasks.iter().filter(|task| !is_done(task)).count();
     let mut progress =

@@ -8,8 +8,8 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::Outcome;
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::table::Results;
-use arpo_suite::osworld::{OsworldSource, Recorded, left_out};
-use arpo_suite::{EnvironmentSource, task_lists};
+use arpo_suite::osworld::{OsworldSource, left_out};
+use arpo_suite::{EnvironmentSource, RecordedSource, task_lists};
 use arpo_train::TrainError;
 use arpo_train::collect::CollectEvent;
 use arpo_train::episode::CompletedEpisode;
@@ -69,11 +69,16 @@ impl OsworldArguments {
 }
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
-    if !config.cluster.workers.is_empty() {
+    let has_workers = !config.cluster.workers.is_empty();
+    if has_workers && !arguments.osworld.vm.is_empty() {
         return Err(Failure::usage(
-            "`cluster.workers`: an evaluation on OSWorld writes its result folders on this machine: expected no workers",
+            "--vm: a desktop that runs already is reached without workers: expected no --cluster",
         ));
     }
+    if has_workers && arguments.osworld.film {
+        return Err(Failure::usage("--film: workers send no videos: expected no --cluster"));
+    }
+    arpo_cluster::check(config).map_err(|error| Failure::of(error.into()))?;
     let tasks = task_lists::training_tasks(config).map_err(Failure::usage)?;
     for task in left_out(config).map_err(Failure::usage)? {
         log(&format!("skipped: {task}"));
@@ -90,6 +95,7 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         without_result.extend(run_trial(
             arguments,
             config,
+            &root,
             &trial,
             u64::from(number),
             &tasks,
@@ -138,6 +144,7 @@ fn model_name(arguments: &EvalArguments, config: &Config) -> String {
 fn run_trial(
     arguments: &EvalArguments,
     config: &Config,
+    root: &Path,
     trial: &Trial,
     number: u64,
     tasks: &[Arc<Task>],
@@ -151,11 +158,15 @@ fn run_trial(
     if open.is_empty() {
         return Ok(vec![]);
     }
-    let recorded = Recorded { trial: trial.clone(), film: arguments.osworld.film };
     let mut config = config.clone();
     config.collect.desktops = config.collect.desktops.min(open.len());
-    let source = Arc::new(OsworldSource::new(config.clone(), Some(recorded)));
-    source.open().map_err(|error| Failure::of(error.into()))?;
+    let source = if arguments.osworld.film {
+        Arc::new(OsworldSource::new(config.clone()).filmed(true))
+    } else {
+        setup::source(&config, Some(root), stop).map_err(Failure::of)?
+    };
+    let source: Arc<dyn EnvironmentSource> = Arc::new(RecordedSource::new(source, trial.clone()));
+    setup::open(source.as_ref(), stop).map_err(Failure::of)?;
     let mut collector = setup::collector_of(&config, source, &Arc::default()).stopped_by(stop.clone());
     let plan = EvaluationPlan::of(&config, number, 1);
     let result = evaluate(&mut collector, policy, &open, &plan, &mut log_event);

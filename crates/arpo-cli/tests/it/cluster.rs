@@ -105,3 +105,55 @@ fn a_wrong_placement_is_an_error_of_one_line() {
     assert!(text.contains("expected ARPO_CLUSTER_TOKEN"), "{text}");
     assert!(!run.exists(), "found before a folder was created");
 }
+
+/// While it runs, a trainer says how its workers are; what those say is in the run's folder.
+#[test]
+fn a_running_trainer_shows_its_workers_and_keeps_their_logs() {
+    build_worker();
+    let run = scratch("cluster-status").join("run");
+    let longer = ["--quiet", "--cluster", "local:2", "--set", "iterations=1000"];
+    let mut trainer = train(&run, &longer).spawn().unwrap();
+    eventually("an iteration", || fs::read(run.join("metrics.jsonl")).is_ok_and(|lines| !lines.is_empty()));
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_arpo")).args(["cluster", "status"]).arg(&run).output().unwrap();
+    trainer.kill().unwrap();
+    trainer.wait().unwrap();
+    succeeded(&status);
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert!(text.contains(" on 2 workers ") && text.matches("  worker ").count() == 2, "{text}");
+    for number in 0..2 {
+        let log = fs::read_to_string(run.join(format!("workers/worker-{number}.log"))).unwrap();
+        assert!(log.contains("connected to 127.0.0.1:"), "{log}");
+    }
+    let line = metrics(&run).remove(0);
+    let name =
+        |end: &str| line.keys().find(|name| name.starts_with("cluster/") && name.ends_with(end)).cloned();
+    let utilisation = line[&name("/utilisation").unwrap()].as_f64().unwrap();
+    assert!((0.0..=1.01).contains(&utilisation), "{utilisation}");
+    assert_eq!(line[&name("/failures").unwrap()], 0);
+    // nobody answers any more
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_arpo")).args(["cluster", "status"]).arg(&run).output().unwrap();
+    let text = String::from_utf8(status.stderr).unwrap();
+    assert_eq!((status.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    assert!(text.contains("expected the address of a run"), "{text}");
+}
+
+#[test]
+fn doctor_asks_every_worker() {
+    build_worker();
+    let doctor = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        let output = command.args(["doctor", "--json", "--cluster"]).args(arguments).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let of_cluster = |finding: &&serde_json::Value| finding["name"] == "cluster";
+        let findings = report["findings"].as_array().unwrap();
+        (output.status.success(), findings.iter().filter(of_cluster).cloned().collect::<Vec<_>>())
+    };
+    let (well, findings) = doctor(&["local:2"]);
+    assert!(well && findings.len() == 2, "{findings:?}");
+    assert!(findings.iter().all(|finding| finding["status"] == "usable"), "{findings:?}");
+    let (well, findings) = doctor(&["ray://127.0.0.1:1"]);
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert!(!well && finding["detail"].as_str().unwrap().contains("does not answer"), "{findings:?}");
+}

@@ -4,7 +4,7 @@ use super::Shared;
 use super::registry::Introduction;
 use crate::link::{Link, read_by, read_messages, write_by};
 use crate::protocol::frame::Kind;
-use crate::protocol::{Hello, Message, ProtocolError, Refused, VERSION, token};
+use crate::protocol::{Hello, Inquiry, Message, ProtocolError, Refused, VERSION, token};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,12 @@ fn serve(shared: &Shared, stream: &TcpStream, strangers: &AtomicUsize) {
     let hello = introduction(shared, stream);
     strangers.fetch_sub(1, Ordering::Relaxed);
     let introduction = match hello {
-        Ok(introduction) => introduction,
+        Ok(Peer::Worker(introduction)) => introduction,
+        Ok(Peer::Inquirer) => {
+            let _ = write_by(stream, &Message::Status(Box::new(shared.status())), HELLO);
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
         Err(reason) => {
             let refused = Message::Refused(Refused { reason: reason.clone() });
             let _ = write_by(stream, &refused, HELLO);
@@ -87,17 +92,41 @@ fn serve(shared: &Shared, stream: &TcpStream, strangers: &AtomicUsize) {
     }
 }
 
-/// The worker behind a connection, or why it is refused.
-fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Introduction, String> {
-    let message =
-        read_by(stream, &[Kind::Hello], Instant::now() + HELLO).map_err(|error| error.to_string())?;
-    let Message::Hello(hello) = message else { return Err("expected a hello".into()) };
+/// Who connects.
+enum Peer {
+    /// A worker.
+    Worker(Introduction),
+    /// Somebody who only asks how the cluster is.
+    Inquirer,
+}
+
+/// The peer behind a connection, or why it is refused.
+fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Peer, String> {
+    let expected = [Kind::Hello, Kind::Inquiry];
+    let message = read_by(stream, &expected, Instant::now() + HELLO).map_err(|error| error.to_string())?;
+    let hello = match message {
+        Message::Inquiry(Inquiry { protocol, program, token }) => {
+            check(shared, protocol, &program, &token)?;
+            return Ok(Peer::Inquirer);
+        }
+        Message::Hello(hello) => hello,
+        _ => return Err("expected a hello".into()),
+    };
     let Hello { protocol, program, token, worker, host, process, desktops } = hello;
+    check(shared, protocol, &program, &token)?;
+    if !(1..=MOST_DESKTOPS).contains(&desktops) {
+        return Err(format!("{desktops} desktops: expected 1 to {MOST_DESKTOPS}"));
+    }
+    Ok(Peer::Worker(Introduction { worker, host, process, capacity: desktops }))
+}
+
+/// Whether a peer may come in.
+fn check(shared: &Shared, protocol: u32, program: &str, token: &str) -> Result<(), String> {
     let expected = &shared.options.token;
     // first, so that a stranger learns nothing else
-    if !expected.is_empty() && !token::is_same(expected, &token) {
+    if !expected.is_empty() && !token::is_same(expected, token) {
         let variable = token::TOKEN_VARIABLE;
-        return Err(format!("another token: expected the trainer's {variable} in the worker's environment"));
+        return Err(format!("another token: expected the trainer's {variable} in the environment"));
     }
     let ours = env!("CARGO_PKG_VERSION");
     if protocol != VERSION || program != ours {
@@ -105,14 +134,11 @@ fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Introduction, Str
             "version {program} with protocol {protocol}: expected {ours} with protocol {VERSION}, the trainer's own"
         ));
     }
-    if !(1..=MOST_DESKTOPS).contains(&desktops) {
-        return Err(format!("{desktops} desktops: expected 1 to {MOST_DESKTOPS}"));
-    }
-    Ok(Introduction { worker, host, process, capacity: desktops })
+    Ok(())
 }
 
 /// An address that this process reaches itself under.
-pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

@@ -2,11 +2,11 @@
 
 use super::Shared;
 use super::registry::Location;
-use crate::protocol::outcome::Outcome;
+use crate::protocol::outcome::{Inspection, Outcome};
 use crate::protocol::{Answer, Call, Message, Request};
 use arpo_core::action::Action;
 use arpo_core::task::Task;
-use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult};
+use arpo_env::environment::{Environment, EnvironmentError, RecordEntry, Screen, StepResult};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(super) struct RemoteDesktop {
     /// A response that travels with the next action.
     response: Option<String>,
     last: Option<Screen>,
+    /// What the desktop did, for whoever keeps a record.
+    record: Vec<RecordEntry>,
     deterministic: bool,
     size: Option<(u32, u32)>,
 }
@@ -35,7 +37,18 @@ impl RemoteDesktop {
         let at = hub.place(slot, &sender, deadline)?;
         // the registry has the only sender: when it forgets the worker, waiting ends
         drop(sender);
-        let mut desktop = Self {
+        let mut desktop = Self::at(hub, slot, at, replies);
+        match desktop.call(Call::Make { slot }, deadline, "make")?.outcome {
+            Outcome::Made { deterministic, size } => {
+                (desktop.deterministic, desktop.size) = (deterministic, size);
+                Ok(desktop)
+            }
+            other => Err(desktop.confused(&other)),
+        }
+    }
+
+    fn at(hub: &Arc<Shared>, slot: usize, at: Location, replies: Receiver<Answer>) -> Self {
+        Self {
             hub: Arc::clone(hub),
             slot,
             at,
@@ -43,14 +56,24 @@ impl RemoteDesktop {
             calls: 0,
             response: None,
             last: None,
+            record: vec![],
             deterministic: false,
             size: None,
-        };
-        match desktop.call(Call::Make { slot }, deadline, "make")?.outcome {
-            Outcome::Made { deterministic, size } => {
-                (desktop.deterministic, desktop.size) = (deterministic, size);
-                Ok(desktop)
-            }
+        }
+    }
+
+    /// Asks a worker, by its name, what its host has.
+    pub(super) fn inspect(
+        hub: &Arc<Shared>,
+        worker: &str,
+        deadline: Instant,
+    ) -> Result<Inspection, EnvironmentError> {
+        let (sender, replies) = channel();
+        let gone = || EnvironmentError::Broken { reason: "the worker was lost".into() };
+        let at = hub.registry().place_on(worker, usize::MAX, sender, Instant::now()).ok_or_else(gone)?;
+        let mut desktop = Self::at(hub, usize::MAX, at, replies);
+        match desktop.call(Call::Inspect {}, deadline, "inspect")?.outcome {
+            Outcome::Inspected(inspection) => Ok(inspection),
             other => Err(desktop.confused(&other)),
         }
     }
@@ -81,7 +104,8 @@ impl RemoteDesktop {
             }
         };
         match result {
-            Ok(answer) => {
+            Ok(mut answer) => {
+                self.record.append(&mut answer.record);
                 if succeeds {
                     self.hub.succeeded(self.slot, &self.at.host);
                 }
@@ -131,6 +155,7 @@ fn check_length(call: &Call) -> Result<(), EnvironmentError> {
 impl Environment for RemoteDesktop {
     fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
         (self.response, self.last) = (None, None);
+        self.record.clear();
         let call = Call::Reset { task: Arc::new(task.clone()), seed };
         let Answer { outcome, png, .. } = self.call(call, deadline, "reset")?;
         match outcome {
@@ -144,6 +169,10 @@ impl Environment for RemoteDesktop {
 
     fn record_response(&mut self, response: &str) {
         self.response = Some(response.to_owned());
+    }
+
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        std::mem::take(&mut self.record)
     }
 
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
@@ -205,7 +234,7 @@ impl Shared {
             error => error,
         };
         registry.slot_failed(slot, Some(host));
-        let quarantined = registry.hosts.failed(host, now);
+        let quarantined = registry.hosts.failed(host, &error.to_string(), now);
         drop(registry);
         if let Some(time) = quarantined {
             let seconds = time.as_secs_f64();

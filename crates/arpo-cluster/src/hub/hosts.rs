@@ -1,5 +1,8 @@
 //! What is known of hosts: failures in a row, quarantine, and which tasks they could not set up.
 
+use super::registry::Desktop;
+use crate::protocol::status::HostStatus;
+use arpo_suite::HostUse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -37,17 +40,13 @@ struct Host {
     all_failures: u64,
     quarantines: u32,
     quarantined_until: Option<Instant>,
-}
-
-/// What a user may want to know of a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostReport {
-    /// Its name.
-    pub host: String,
-    /// Failures of its desktops, in all.
-    pub failures: u64,
-    /// How often it was quarantined.
-    pub quarantines: u32,
+    last_failure: Option<String>,
+    /// The time of its desktops that are gone.
+    desktops: Duration,
+    /// The time of calls that are over.
+    busy: Duration,
+    /// Bytes of its screens.
+    received: u64,
 }
 
 impl Hosts {
@@ -67,9 +66,10 @@ impl Hosts {
         }
     }
 
-    /// One of its desktops failed. Returns how long the host is quarantined, if this was too much.
-    pub(super) fn failed(&mut self, host: &str, now: Instant) -> Option<Duration> {
+    /// One of its desktops or workers failed. Returns how long the host is quarantined, if this was too much.
+    pub(super) fn failed(&mut self, host: &str, reason: &str, now: Instant) -> Option<Duration> {
         let host = self.by_name.entry(host.to_owned()).or_default();
+        host.last_failure = Some(reason.to_owned());
         host.failures += 1;
         host.all_failures += 1;
         if host.failures < self.quarantine.after || host.quarantined_until.is_some_and(|until| now < until) {
@@ -94,14 +94,51 @@ impl Hosts {
         hosts.len() == 1
     }
 
-    /// By name.
-    pub(super) fn report(&self) -> Vec<HostReport> {
-        let report = |(name, host): (&String, &Host)| HostReport {
+    /// A desktop is not there any more, perhaps in the middle of a call.
+    pub(super) fn desktop_gone(&mut self, host: &str, desktop: &Desktop, now: Instant) {
+        let host = self.by_name.entry(host.to_owned()).or_default();
+        host.desktops += now.saturating_duration_since(desktop.since);
+        let calling = desktop.pending.as_ref().map(|pending| now.saturating_duration_since(pending.since));
+        host.busy += calling.unwrap_or_default();
+    }
+
+    /// A call took this time, and brought a screen of so many bytes.
+    pub(super) fn call_over(&mut self, host: &str, time: Duration, bytes: usize) {
+        let host = self.by_name.entry(host.to_owned()).or_default();
+        host.busy += time;
+        host.received += bytes as u64;
+    }
+
+    /// By name, without what is going on.
+    pub(super) fn uses(&self) -> Vec<HostUse> {
+        let of = |(name, host): (&String, &Host)| HostUse {
             host: name.clone(),
+            desktops: host.desktops,
+            busy: host.busy,
             failures: host.all_failures,
-            quarantines: host.quarantines,
+            received: host.received,
         };
-        self.by_name.iter().map(report).collect()
+        self.by_name.iter().map(of).collect()
+    }
+
+    /// A host and what it is used for, for the user.
+    pub(super) fn status(
+        &self,
+        HostUse { host, desktops, busy, failures, received }: HostUse,
+        now: Instant,
+    ) -> HostStatus {
+        let known = self.by_name.get(&host);
+        let until = known.and_then(|known| known.quarantined_until);
+        let left = until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero());
+        HostStatus {
+            host,
+            utilisation: busy.as_secs_f64() / desktops.as_secs_f64().max(f64::MIN_POSITIVE),
+            failures,
+            received,
+            last_failure: known.and_then(|known| known.last_failure.clone()),
+            quarantines: known.map_or(0, |known| known.quarantines),
+            quarantined_seconds: left.map(|left| left.as_secs_f64()),
+        }
     }
 }
 
@@ -114,28 +151,29 @@ mod tests {
         let first = Duration::from_secs(10);
         let mut hosts = Hosts::new(Quarantine { after: 3, first });
         let start = Instant::now();
-        assert_eq!((hosts.failed("a", start), hosts.failed("a", start)), (None, None));
+        assert_eq!((hosts.failed("a", "why", start), hosts.failed("a", "why", start)), (None, None));
         hosts.succeeded("a");
-        assert_eq!((hosts.failed("a", start), hosts.failed("a", start)), (None, None));
-        assert_eq!(hosts.failed("a", start), Some(first));
+        assert_eq!((hosts.failed("a", "why", start), hosts.failed("a", "why", start)), (None, None));
+        assert_eq!(hosts.failed("a", "why", start), Some(first));
         assert!(hosts.is_quarantined("a", start) && !hosts.is_quarantined("b", start));
         // those that were still running there count, but do not make it longer
         for _ in 0..9 {
-            assert_eq!(hosts.failed("a", start), None);
+            assert_eq!(hosts.failed("a", "why", start), None);
         }
         let later = start + first;
         assert!(!hosts.is_quarantined("a", later));
-        assert_eq!(hosts.failed("a", later), Some(2 * first));
+        assert_eq!(hosts.failed("a", "why", later), Some(2 * first));
         let mut at = later;
         for times in [4, 8, 16, 16] {
             at += Duration::from_hours(1);
-            let times_out = (0..3).filter_map(|_| hosts.failed("a", at)).collect::<Vec<_>>();
+            let times_out = (0..3).filter_map(|_| hosts.failed("a", "why", at)).collect::<Vec<_>>();
             assert_eq!(times_out, [times * first]);
         }
-        assert_eq!(
-            hosts.report(),
-            [HostReport { host: "a".into(), failures: 2 + 3 + 9 + 1 + 12, quarantines: 6 }]
-        );
+        let [used] = &hosts.uses()[..] else { panic!() };
+        assert_eq!(used.failures, 2 + 3 + 9 + 1 + 12);
+        let status = hosts.status(used.clone(), at);
+        assert_eq!((status.quarantines, status.last_failure.as_deref()), (6, Some("why")));
+        assert_eq!(status.quarantined_seconds, Some(160.0));
     }
 
     #[test]

@@ -10,28 +10,35 @@
 //! | which worker gets a desktop, what is repeated after a new connection | `registry` |
 //! | failures of hosts, quarantine | `hosts` |
 //! | the calls of a desktop | `desktop` |
+//! | what `arpo cluster status` shows | `status` |
 
 mod accept;
 mod desktop;
 mod hosts;
 mod registry;
+mod status;
 
-pub use hosts::{HostReport, Quarantine};
+pub(crate) use accept::reachable;
+pub use hosts::Quarantine;
 
+use crate::contact::Contact;
 use crate::placement::{Placed, Placement};
 use crate::protocol::frame::Frame;
+use crate::protocol::outcome::Inspection;
+use crate::protocol::status::ClusterStatus;
 use crate::protocol::{Answer, Goodbye, Message, Welcome, token};
 use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
-use arpo_suite::{EnvironmentSource, SuiteError, osworld};
+use arpo_suite::{EnvironmentSource, HostUse, SuiteError, osworld};
 use desktop::RemoteDesktop;
 use registry::{Location, Registry};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often lost workers are looked at.
@@ -86,6 +93,7 @@ struct Shared {
     options: HubOptions,
     /// The id of the run: another trainer has another.
     run: String,
+    since: Instant,
     config: Config,
     tasks: Vec<osworld::TaskText>,
     registry: Mutex<Registry>,
@@ -142,6 +150,10 @@ impl Shared {
         }
     }
 
+    fn status(&self) -> ClusterStatus {
+        self.registry().status(self.since.elapsed(), self.options.desktops, Instant::now())
+    }
+
     fn welcome(&self, desktops: Vec<u64>) -> Option<Frame> {
         let welcome = Welcome {
             run: self.run.clone(),
@@ -189,6 +201,8 @@ pub struct Hub {
     placement: Box<dyn Placement>,
     /// Nobody waits for workers any more.
     stopped: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The folder in which `arpo cluster status` finds this hub.
+    contact: Option<PathBuf>,
     running: Mutex<Running>,
 }
 
@@ -196,6 +210,7 @@ pub struct Hub {
 #[derive(Default)]
 struct Running {
     placed: Option<Box<dyn Placed>>,
+    contact: Option<Contact>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -225,6 +240,7 @@ impl Hub {
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             run: token::random().map_err(failed)?,
+            since: Instant::now(),
             config,
             tasks,
             registry: Mutex::new(Registry::new(options.quarantine)),
@@ -240,14 +256,22 @@ impl Hub {
                 .map_err(failed)?,
             Builder::new().name("hub watch".into()).spawn(move || watching.watch()).map_err(failed)?,
         ];
-        let running = Mutex::new(Running { placed: None, threads });
-        Ok(Self { shared, address, suite, placement, stopped: Box::new(|| false), running })
+        let running = Mutex::new(Running { placed: None, contact: None, threads });
+        let stopped = Box::new(|| false);
+        Ok(Self { shared, address, suite, placement, stopped, contact: None, running })
     }
 
     /// Stops waiting for workers once this is true.
     #[must_use]
     pub fn stopped_by(mut self, stopped: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stopped = Box::new(stopped);
+        self
+    }
+
+    /// Says in this folder where it is and what its token is, as long as it is open.
+    #[must_use]
+    pub fn found_in(mut self, folder: Option<PathBuf>) -> Self {
+        self.contact = folder;
         self
     }
 
@@ -266,16 +290,39 @@ impl Hub {
         self.shared.registry().lost
     }
 
-    /// What is known of the hosts.
-    pub fn hosts(&self) -> Vec<HostReport> {
-        self.shared.registry().hosts.report()
+    /// Hosts, workers and desktops, and what each does.
+    pub fn status(&self) -> ClusterStatus {
+        self.shared.status()
+    }
+
+    /// Asks every worker what its host has, all at the same time; with the name of the host, and how many desktops it takes.
+    pub fn inspect(&self, within: Duration) -> Vec<(String, usize, Result<Inspection, EnvironmentError>)> {
+        let deadline = Instant::now() + within;
+        let registry = self.shared.registry();
+        let workers = registry.workers.iter();
+        let workers = workers.map(|(name, worker)| (name.clone(), worker.host.clone(), worker.capacity));
+        let workers: Vec<_> = workers.collect();
+        drop(registry);
+        std::thread::scope(|scope| {
+            let ask = |(name, host, capacity): (String, String, usize)| {
+                let asked = scope.spawn(move || RemoteDesktop::inspect(&self.shared, &name, deadline));
+                (host, capacity, asked)
+            };
+            let asked: Vec<_> = workers.into_iter().map(ask).collect();
+            let panicked = |_| Err(EnvironmentError::Broken { reason: "the question panicked".into() });
+            let answer = |(host, capacity, asked): (_, _, ScopedJoinHandle<'_, _>)| {
+                (host, capacity, asked.join().unwrap_or_else(panicked))
+            };
+            asked.into_iter().map(answer).collect()
+        })
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room for all desktops; for the last of it not as long as for the first.
+    /// Waits for room for all desktops, and for the workers that are on their way, so that desktops are spread over all of
+    /// them; for the last not as long as for the first.
     fn wait_for_workers(&self) -> Result<(), SuiteError> {
         let HubOptions { start, desktops, .. } = self.shared.options;
         let deadline = Instant::now() + start;
@@ -283,15 +330,17 @@ impl Hub {
         loop {
             let (workers, capacity) = self.capacity();
             let now = Instant::now();
-            if workers > 0 && capacity >= desktops {
+            let expected = self.running().placed.as_ref().map_or(0, |placed| placed.workers());
+            if workers > 0 && workers >= expected && capacity >= desktops {
                 return Ok(());
             }
             let since_first = first_at.filter(|_| workers > 0).map(|first: Instant| now - first);
             if workers > 0 && (now >= deadline || since_first.is_some_and(|since| since >= LATECOMERS)) {
-                let line = format!(
-                    "workers have room for {capacity} of {desktops} desktops: the run begins with those"
-                );
-                self.shared.log(&line);
+                if capacity < desktops {
+                    self.shared.log(&format!(
+                        "workers have room for {capacity} of {desktops} desktops: the run begins with those"
+                    ));
+                }
                 return Ok(());
             }
             if let Some(problem) = self.running().placed.as_ref().and_then(|placed| placed.problem()) {
@@ -333,13 +382,24 @@ impl EnvironmentSource for Hub {
     }
 
     fn open(&self) -> Result<(), SuiteError> {
+        let contact = self
+            .contact
+            .as_ref()
+            .map(|folder| Contact::write(folder, self.address, &self.shared.options.token));
+        let contact = contact.transpose().map_err(|error| SuiteError::Service(error.to_string()))?;
         let placed = self.placement.place(self.address, &HubHandle(Arc::clone(&self.shared)))?;
-        self.running().placed = Some(placed);
+        let mut running = self.running();
+        (running.placed, running.contact) = (Some(placed), contact);
+        drop(running);
         self.wait_for_workers()
     }
 
     fn max_desktops(&self) -> Option<usize> {
         Some(self.capacity().1)
+    }
+
+    fn hosts(&self) -> Vec<HostUse> {
+        self.shared.registry().uses(Instant::now())
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {
@@ -352,10 +412,10 @@ impl EnvironmentSource for Hub {
         let goodbye = Message::Goodbye(Goodbye { reason: "the trainer has ended it".into() });
         self.shared.registry().close(&goodbye);
         self.shared.changed.notify_all();
-        let Running { placed, threads } = std::mem::take(&mut *self.running());
-        drop(placed);
+        let Running { placed, contact, threads } = std::mem::take(&mut *self.running());
+        drop((contact, placed));
         // the thread that accepts connections looks up when there is one
-        let _ = TcpStream::connect_timeout(&accept::reachable(self.address), Duration::from_secs(1));
+        let _ = TcpStream::connect_timeout(&reachable(self.address), Duration::from_secs(1));
         for thread in threads {
             let _ = thread.join();
         }

@@ -5,6 +5,7 @@
 use super::hosts::{Hosts, Quarantine};
 use crate::link::Link;
 use crate::protocol::{Answer, Call, Message, Request};
+use arpo_core::task::TaskId;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// All workers.
 #[derive(Default)]
 pub(super) struct Registry {
-    workers: BTreeMap<String, Worker>,
+    pub(super) workers: BTreeMap<String, Worker>,
     /// What is known of their hosts.
     pub(super) hosts: Hosts,
     /// The host of the last desktop of each slot that failed.
@@ -34,28 +35,33 @@ pub(super) struct Introduction {
     pub(super) capacity: usize,
 }
 
-struct Worker {
-    host: String,
-    process: u32,
-    capacity: usize,
-    desktops: BTreeMap<u64, Desktop>,
-    connection: Connection,
+pub(super) struct Worker {
+    pub(super) host: String,
+    pub(super) process: u32,
+    pub(super) capacity: usize,
+    pub(super) desktops: BTreeMap<u64, Desktop>,
+    pub(super) connection: Connection,
 }
 
-enum Connection {
+pub(super) enum Connection {
     Up { number: u64, link: Link },
     Lost { since: Instant },
 }
 
-struct Desktop {
-    replies: Sender<Answer>,
-    pending: Option<Pending>,
+pub(super) struct Desktop {
+    pub(super) slot: usize,
+    pub(super) since: Instant,
+    /// Of its last reset.
+    pub(super) task: Option<TaskId>,
+    pub(super) replies: Sender<Answer>,
+    pub(super) pending: Option<Pending>,
 }
 
-struct Pending {
-    number: u64,
-    call: Call,
-    deadline: Instant,
+pub(super) struct Pending {
+    pub(super) number: u64,
+    pub(super) call: Call,
+    pub(super) since: Instant,
+    pub(super) deadline: Instant,
 }
 
 /// Where a desktop is.
@@ -127,9 +133,12 @@ impl Registry {
     fn remove(&mut self, now: Instant, gone: impl Fn(&Worker) -> bool) -> Vec<String> {
         let removed: Vec<Worker> =
             self.workers.extract_if(.., |_, worker| gone(worker)).map(|(_, worker)| worker).collect();
-        for Worker { host, .. } in &removed {
+        for Worker { host, desktops, .. } in &removed {
+            for desktop in desktops.values() {
+                self.hosts.desktop_gone(host, desktop, now);
+            }
             // one failure, however many desktops it had: it may be back in a moment
-            self.hosts.failed(host, now);
+            self.hosts.failed(host, "a worker was lost", now);
             self.lost += 1;
         }
         removed.into_iter().map(|worker| worker.host).collect()
@@ -151,17 +160,31 @@ impl Registry {
                 (avoided == Some(&worker.host), load)
             })
             .map(|(name, _)| name.clone())?;
+        self.place_on(&name, slot, replies, now)
+    }
+
+    /// A place on this worker, whatever else it has; `None` if it is gone.
+    pub(super) fn place_on(
+        &mut self,
+        name: &str,
+        slot: usize,
+        replies: Sender<Answer>,
+        now: Instant,
+    ) -> Option<Location> {
         self.desktops += 1;
-        let (desktop, worker) = (self.desktops, self.workers.get_mut(&name)?);
-        worker.desktops.insert(desktop, Desktop { replies, pending: None });
-        Some(Location { host: worker.host.clone(), worker: name, desktop })
+        let (desktop, worker) = (self.desktops, self.workers.get_mut(name)?);
+        worker.desktops.insert(desktop, Desktop { slot, since: now, task: None, replies, pending: None });
+        Some(Location { host: worker.host.clone(), worker: name.to_owned(), desktop })
     }
 
     /// Sends a call, or keeps it until its worker is back; false if the worker was given up.
     pub(super) fn call(&mut self, at: &Location, number: u64, call: Call, deadline: Instant) -> bool {
         let Some(worker) = self.workers.get_mut(&at.worker) else { return false };
         let Some(desktop) = worker.desktops.get_mut(&at.desktop) else { return false };
-        let pending = desktop.pending.insert(Pending { number, call, deadline });
+        if let Call::Reset { task, .. } = &call {
+            desktop.task = Some(task.id.clone());
+        }
+        let pending = desktop.pending.insert(Pending { number, call, since: Instant::now(), deadline });
         if let Connection::Up { link, .. } = &worker.connection {
             send(link, at.desktop, pending);
         }
@@ -170,11 +193,10 @@ impl Registry {
 
     /// An answer: handed to whoever waits for it, once.
     pub(super) fn answered(&mut self, worker: &str, answer: Answer) {
-        let desktop =
-            self.workers.get_mut(worker).and_then(|worker| worker.desktops.get_mut(&answer.desktop));
-        if let Some(desktop) = desktop
-            && desktop.pending.take_if(|pending| pending.number == answer.number).is_some()
-        {
+        let Some(Worker { host, desktops, .. }) = self.workers.get_mut(worker) else { return };
+        let Some(desktop) = desktops.get_mut(&answer.desktop) else { return };
+        if let Some(pending) = desktop.pending.take_if(|pending| pending.number == answer.number) {
+            self.hosts.call_over(host, pending.since.elapsed(), answer.png.len());
             // whoever waited may have given up just now
             let _ = desktop.replies.send(answer);
         }
@@ -183,10 +205,11 @@ impl Registry {
     /// A desktop is not used any more.
     pub(super) fn release(&mut self, at: &Location) {
         let Some(worker) = self.workers.get_mut(&at.worker) else { return };
-        if worker.desktops.remove(&at.desktop).is_some()
-            && let Connection::Up { link, .. } = &worker.connection
-        {
-            let close = Pending { number: u64::MAX, call: Call::Close {}, deadline: Instant::now() };
+        let Some(desktop) = worker.desktops.remove(&at.desktop) else { return };
+        let now = Instant::now();
+        self.hosts.desktop_gone(&at.host, &desktop, now);
+        if let Connection::Up { link, .. } = &worker.connection {
+            let close = Pending { number: u64::MAX, call: Call::Close {}, since: now, deadline: now };
             send(link, at.desktop, &close);
         }
     }
@@ -227,7 +250,7 @@ impl Registry {
     }
 }
 
-fn send(link: &Link, desktop: u64, Pending { number, call, deadline }: &Pending) {
+fn send(link: &Link, desktop: u64, Pending { number, call, deadline, .. }: &Pending) {
     let left = deadline.saturating_duration_since(Instant::now());
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let request = Request { desktop, number: *number, left_ms, call: call.clone() };
@@ -238,7 +261,7 @@ fn send(link: &Link, desktop: u64, Pending { number, call, deadline }: &Pending)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc::channel;
@@ -250,8 +273,8 @@ mod tests {
     }
 
     /// Workers of these names, hosts and capacity.
-    fn registry(workers: &[(&str, &str, usize)]) -> Registry {
-        let mut registry = Registry::new(Quarantine { after: 2, first: Duration::from_secs(10) });
+    pub(in crate::hub) fn registry(workers: &[(&str, &str, usize)], quarantine: Quarantine) -> Registry {
+        let mut registry = Registry::new(quarantine);
         for &(worker, host, capacity) in workers {
             let introduction =
                 Introduction { worker: worker.into(), host: host.into(), process: 1, capacity };
@@ -260,6 +283,8 @@ mod tests {
         registry
     }
 
+    const STRICT: Quarantine = Quarantine { after: 2, first: Duration::from_secs(10) };
+
     fn placed(registry: &mut Registry, slot: usize, now: Instant) -> Option<String> {
         registry.place(slot, channel().0, now).map(|at| at.worker)
     }
@@ -267,7 +292,7 @@ mod tests {
     #[test]
     fn a_replacement_is_rather_on_another_host() {
         let now = Instant::now();
-        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)]);
+        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)], STRICT);
         assert_eq!(placed(&mut registry, 0, now).as_deref(), Some("a"));
         registry.slot_failed(1, Some("one"));
         assert_eq!(placed(&mut registry, 1, now).as_deref(), Some("b"), "although it is smaller");
@@ -279,9 +304,9 @@ mod tests {
     #[test]
     fn a_quarantined_host_is_used_only_if_no_other_is_left() {
         let now = Instant::now();
-        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)]);
-        registry.hosts.failed("one", now);
-        assert!(registry.hosts.failed("one", now).is_some());
+        let mut registry = registry(&[("a", "one", 10), ("b", "two", 1)], STRICT);
+        registry.hosts.failed("one", "why", now);
+        assert!(registry.hosts.failed("one", "why", now).is_some());
         assert!(!registry.has_other_host("two", now) && registry.has_other_host("one", now));
         assert_eq!(placed(&mut registry, 0, now).as_deref(), Some("b"));
         assert_eq!(placed(&mut registry, 1, now), None, "b is full, a is quarantined");
@@ -293,7 +318,7 @@ mod tests {
     #[test]
     fn a_worker_is_given_up_after_the_grace_time_and_not_before() {
         let (now, grace) = (Instant::now(), Duration::from_secs(5));
-        let mut registry = registry(&[("a", "one", 2)]);
+        let mut registry = registry(&[("a", "one", 2)], STRICT);
         let (sender, replies) = channel();
         let at = registry.place(0, sender, now).unwrap();
         assert!(!registry.detach("a", 99, now), "an older connection");

@@ -1,19 +1,19 @@
 //! Workers as child processes: started here, started again when they die, ended with this process.
 //!
 //! A child's standard input is a pipe that only this process holds open. When it closes, because the run is over or because
-//! this process was killed, the child removes its desktops and ends.
+//! this process was killed, the child removes its desktops and ends. What it says goes to a log file.
 
+use super::caretaker::{Caretaker, Outlook, Tended};
 use super::{Placed, Placement};
 use crate::hub::HubHandle;
 use crate::protocol::token::TOKEN_VARIABLE;
 use arpo_suite::SuiteError;
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often children are looked at.
@@ -39,10 +39,14 @@ pub struct Local {
     pub workers: usize,
     /// Most desktops of each.
     pub desktops: usize,
-    /// The program `arpo-worker`.
+    /// The program `arpo-worker`, or one with the same options.
     pub program: PathBuf,
+    /// Arguments before those options.
+    pub arguments: Vec<String>,
     /// The shared token.
     pub token: String,
+    /// The folder for the files `worker-0.log` and so on; `None`: what workers say is lost.
+    pub logs: Option<PathBuf>,
 }
 
 impl Local {
@@ -59,8 +63,9 @@ impl Local {
         )))
     }
 
-    fn start(&self, address: SocketAddr) -> std::io::Result<Child> {
+    fn start(&self, number: usize, address: SocketAddr) -> io::Result<Child> {
         Command::new(&self.program)
+            .args(&self.arguments)
             .arg("--connect")
             .arg(address.to_string())
             .arg("--desktops")
@@ -68,53 +73,30 @@ impl Local {
             .arg("--until-input-ends")
             .env(TOKEN_VARIABLE, &self.token)
             .stdin(Stdio::piped())
-            // results of this program go to its own output; what a worker says, it says to its trainer
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(self.log(number)?)
             // Ctrl-C in a terminal is for the trainer, which ends its children when it is ready
             .process_group(0)
             .spawn()
+    }
+
+    /// Where a worker writes to: after what those before it wrote.
+    fn log(&self, number: usize) -> io::Result<Stdio> {
+        let Some(folder) = &self.logs else { return Ok(Stdio::null()) };
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!("worker-{number}.log"));
+        Ok(OpenOptions::new().create(true).append(true).open(path)?.into())
     }
 }
 
 impl Placement for Local {
     fn place(&self, address: SocketAddr, hub: &HubHandle) -> Result<Box<dyn Placed>, SuiteError> {
         let failed = |error| SuiteError::Service(format!("{}: {error}", self.program.display()));
-        let mut children = Children(vec![]);
-        for _ in 0..self.workers {
-            children.0.push(Slot::new(self.start(address).map_err(failed)?));
+        let mut children = Children { slots: vec![], local: self.clone(), address, hub: hub.clone() };
+        for number in 0..self.workers {
+            children.slots.push(Slot::new(self.start(number, address).map_err(failed)?));
         }
-        let state = Arc::new(State::default());
-        let (local, hub, shared) = (self.clone(), hub.clone(), Arc::clone(&state));
-        let watch = move || watch(children, &local, address, &hub, &shared);
-        let thread = Builder::new().name("local workers".into()).spawn(watch).map_err(failed)?;
-        Ok(Box::new(PlacedChildren { state, thread: Some(thread) }))
-    }
-}
-
-#[derive(Default)]
-struct State {
-    ending: AtomicBool,
-    problem: Mutex<Option<String>>,
-}
-
-struct PlacedChildren {
-    state: Arc<State>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Placed for PlacedChildren {
-    fn problem(&self) -> Option<String> {
-        self.state.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for PlacedChildren {
-    fn drop(&mut self) {
-        self.state.ending.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(Box::new(Caretaker::start("local workers", WATCH, children).map_err(failed)?))
     }
 }
 
@@ -123,15 +105,18 @@ struct Slot {
     child: Option<Child>,
     since: Instant,
     deaths: u32,
+    /// Why the last one died.
+    why: String,
 }
 
 impl Slot {
     fn new(child: Child) -> Self {
-        Self { child: Some(child), since: Instant::now(), deaths: 0 }
+        Self { child: Some(child), since: Instant::now(), deaths: 0, why: String::new() }
     }
 
     /// The child is gone, or could not be started.
-    fn died(&mut self) {
+    fn died(&mut self, why: String) {
+        self.why = why;
         self.deaths = if self.since.elapsed() > SETTLED { 1 } else { self.deaths + 1 };
         (self.child, self.since) = (None, Instant::now());
     }
@@ -142,38 +127,44 @@ impl Slot {
 }
 
 /// The children; none outlives this.
-struct Children(Vec<Slot>);
+struct Children {
+    slots: Vec<Slot>,
+    local: Local,
+    address: SocketAddr,
+    hub: HubHandle,
+}
 
-fn watch(mut children: Children, local: &Local, address: SocketAddr, hub: &HubHandle, state: &State) {
-    while !state.ending.load(Ordering::Relaxed) {
-        for slot in &mut children.0 {
+impl Tended for Children {
+    fn tend(&mut self) -> Outlook {
+        let Self { slots, local, address, hub } = self;
+        let mut problem = None;
+        for (number, slot) in slots.iter_mut().enumerate() {
             let rest = slot.rest();
             match &mut slot.child {
                 Some(child) => {
                     if let Ok(Some(status)) = child.try_wait() {
                         hub.process_ended(child.id());
-                        slot.died();
-                        if slot.deaths >= HOPELESS {
-                            let program = local.program.display();
-                            let problem = format!("{program} ends as soon as it is started: {status}");
-                            *state.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
-                        }
+                        slot.died(status.to_string());
                     }
                 }
-                None if slot.since.elapsed() >= rest => match local.start(address) {
+                None if slot.since.elapsed() >= rest => match local.start(number, *address) {
                     Ok(child) => (slot.child, slot.since) = (Some(child), Instant::now()),
-                    Err(_) => slot.died(),
+                    Err(error) => slot.died(error.to_string()),
                 },
                 None => {}
             }
+            if slot.deaths >= HOPELESS {
+                let (program, why) = (local.program.display(), &slot.why);
+                problem = Some(format!("{program} ends as soon as it is started: {why}"));
+            }
         }
-        std::thread::sleep(WATCH);
+        Outlook { workers: slots.len(), problem }
     }
 }
 
 impl Drop for Children {
     fn drop(&mut self) {
-        let mut left: Vec<Child> = self.0.iter_mut().filter_map(|slot| slot.child.take()).collect();
+        let mut left: Vec<Child> = self.slots.iter_mut().filter_map(|slot| slot.child.take()).collect();
         for child in &mut left {
             drop(child.stdin.take());
         }

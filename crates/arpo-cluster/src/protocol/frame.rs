@@ -28,22 +28,36 @@ pub enum Kind {
     Answer = 6,
     /// The run is over.
     Goodbye = 7,
+    /// Somebody asks how the cluster is.
+    Inquiry = 8,
+    /// How it is.
+    Status = 9,
 }
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// Every kind.
-pub const KINDS: [Kind; 7] =
-    [Kind::Hello, Kind::Welcome, Kind::Refused, Kind::Beat, Kind::Request, Kind::Answer, Kind::Goodbye];
+pub const KINDS: [Kind; 9] = [
+    Kind::Hello,
+    Kind::Welcome,
+    Kind::Refused,
+    Kind::Beat,
+    Kind::Request,
+    Kind::Answer,
+    Kind::Goodbye,
+    Kind::Inquiry,
+    Kind::Status,
+];
 
 impl Kind {
     /// Most bytes of its header.
     pub const fn header_limit(self) -> usize {
         match self {
             Self::Beat => 0,
-            Self::Hello | Self::Refused | Self::Goodbye => 4 * KIB,
-            Self::Answer => 64 * KIB,
+            Self::Hello | Self::Refused | Self::Goodbye | Self::Inquiry => 4 * KIB,
+            // the code of a request's action, which is longer than the action
+            Self::Answer | Self::Status => 16 * MIB,
             // the task with its set-up; the text that an agent types, and its response
             Self::Request => 4 * MIB,
             // the configuration and the task files

@@ -10,17 +10,21 @@
 //! |---|---|
 //! | how messages are delimited, and how long they may be | [`frame`] |
 //! | how environments' results and errors travel | [`outcome`] |
+//! | what `arpo cluster status` is told | [`status`] |
 //! | the shared token | [`token`] |
 
 pub mod frame;
 pub mod outcome;
+pub mod status;
 pub mod token;
 
 use crate::protocol::frame::{Frame, Kind};
 use crate::protocol::outcome::Outcome;
+use crate::protocol::status::ClusterStatus;
 use arpo_core::action::Action;
 use arpo_core::config::Config;
 use arpo_core::task::Task;
+use arpo_env::environment::RecordEntry;
 use arpo_suite::osworld::TaskText;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The version of everything in this module; trainer and worker must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How often each side shows that it is alive, if it has nothing else to say.
 pub const BEAT: Duration = Duration::from_secs(2);
@@ -54,6 +58,10 @@ pub enum Message {
     Answer(Answer),
     /// The run is over, for this reason.
     Goodbye(Goodbye),
+    /// Somebody asks how the cluster is.
+    Inquiry(Inquiry),
+    /// How it is.
+    Status(Box<ClusterStatus>),
 }
 
 /// A worker introduces itself.
@@ -74,6 +82,18 @@ pub struct Hello {
     pub process: u32,
     /// How many desktops it hosts at most.
     pub desktops: usize,
+}
+
+/// Somebody asks how the cluster is, and is told once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inquiry {
+    /// The version of the protocol.
+    pub protocol: u32,
+    /// The version of the program.
+    pub program: String,
+    /// The shared token; empty for none.
+    pub token: String,
 }
 
 /// What a worker needs to know.
@@ -147,6 +167,8 @@ pub enum Call {
     },
     /// Score the state.
     Evaluate {},
+    /// Say what the host has, instead of creating a desktop.
+    Inspect {},
     /// Remove the desktop; there is no answer.
     Close {},
 }
@@ -160,6 +182,8 @@ pub struct Answer {
     pub number: u64,
     /// What happened.
     pub outcome: Outcome,
+    /// What the desktop did for it, for whoever keeps a record.
+    pub record: Vec<RecordEntry>,
     /// The screen after it, as a PNG; empty for none, or for the same as before.
     pub png: Arc<[u8]>,
 }
@@ -171,6 +195,7 @@ struct AnswerHeader {
     desktop: u64,
     number: u64,
     outcome: Outcome,
+    record: Vec<RecordEntry>,
 }
 
 /// A peer that does not follow the protocol, or is gone.
@@ -220,11 +245,14 @@ impl Message {
             Self::Refused(fields) => framed(Kind::Refused, fields),
             Self::Beat => Ok(Frame { kind: Kind::Beat, header: vec![], payload: Arc::default() }),
             Self::Request(fields) => framed(Kind::Request, fields),
-            Self::Answer(Answer { desktop, number, outcome, png }) => {
-                let header = AnswerHeader { desktop: *desktop, number: *number, outcome: outcome.clone() };
+            Self::Answer(Answer { desktop, number, outcome, record, png }) => {
+                let (outcome, record) = (outcome.clone(), record.clone());
+                let header = AnswerHeader { desktop: *desktop, number: *number, outcome, record };
                 framed(Kind::Answer, &header).map(|frame| Frame { payload: Arc::clone(png), ..frame })
             }
             Self::Goodbye(fields) => framed(Kind::Goodbye, fields),
+            Self::Inquiry(fields) => framed(Kind::Inquiry, fields),
+            Self::Status(fields) => framed(Kind::Status, fields),
         }?;
         frame.check()?;
         Ok(frame)
@@ -239,10 +267,12 @@ impl Message {
             Kind::Beat => Self::Beat,
             Kind::Request => Self::Request(fields(&frame)?),
             Kind::Answer => {
-                let AnswerHeader { desktop, number, outcome } = fields(&frame)?;
-                Self::Answer(Answer { desktop, number, outcome, png: frame.payload })
+                let AnswerHeader { desktop, number, outcome, record } = fields(&frame)?;
+                Self::Answer(Answer { desktop, number, outcome, record, png: frame.payload })
             }
             Kind::Goodbye => Self::Goodbye(fields(&frame)?),
+            Kind::Inquiry => Self::Inquiry(fields(&frame)?),
+            Kind::Status => Self::Status(fields(&frame)?),
         })
     }
 }

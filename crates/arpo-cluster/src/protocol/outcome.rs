@@ -36,8 +36,22 @@ pub enum Outcome {
         /// The bits.
         bits: u64,
     },
+    /// What the host has.
+    Inspected(Inspection),
     /// The call failed.
     Failed(Failure),
+}
+
+/// What a worker found out about its host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inspection {
+    /// Processors.
+    pub processors: usize,
+    /// Memory, if that is known.
+    pub memory_gib: Option<f64>,
+    /// Why desktops cannot be started there: no Docker engine, no image; `None` if they can.
+    pub problem: Option<String>,
 }
 
 /// An environment's error.

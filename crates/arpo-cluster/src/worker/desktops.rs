@@ -4,11 +4,12 @@
 //! from memory or, if it is still being carried out, by its one answer. A call that never returns blocks only its own
 //! thread, which is abandoned when the trainer closes the desktop.
 
+use super::inspection;
 use crate::link::Link;
 use crate::protocol::frame::Frame;
 use crate::protocol::outcome::{Failure, Outcome};
 use crate::protocol::{Answer, Call, Message, Request};
-use arpo_env::environment::{Environment, EnvironmentError, Screen};
+use arpo_env::environment::{Environment, EnvironmentError, RecordEntry, Screen};
 use arpo_suite::EnvironmentSource;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +95,8 @@ impl Desktops {
         if request.call == (Call::Close {}) {
             return self.close(id);
         }
-        if matches!(request.call, Call::Make { .. }) && !self.by_desktop.contains_key(&id) {
+        if matches!(request.call, Call::Make { .. } | Call::Inspect {}) && !self.by_desktop.contains_key(&id)
+        {
             match self.host_desktop() {
                 Ok(desktop) => drop(self.by_desktop.insert(id, desktop)),
                 Err(reason) => return self.fail(request, reason),
@@ -137,7 +139,7 @@ impl Desktops {
 
     fn fail(&self, request: &Request, reason: String) {
         let outcome = Outcome::Failed(Failure::Broken { reason });
-        self.uplink.send(frame(request, outcome, Arc::default()));
+        self.uplink.send(frame(request, outcome, vec![], Arc::default()));
     }
 
     fn close(&mut self, id: u64) {
@@ -179,7 +181,7 @@ fn serve(
                 (Outcome::Failed(Failure::Broken { reason }), Arc::default())
             }
         };
-        let answer = frame(&request, outcome, png);
+        let answer = frame(&request, outcome, desktop.take_record(), png);
         let mut memory = lock(memory);
         // a trainer that gave this call up may have asked for the next
         if memory.number == request.number {
@@ -192,13 +194,13 @@ fn serve(
     let _ = catch_unwind(AssertUnwindSafe(|| drop(desktop)));
 }
 
-fn frame(request: &Request, outcome: Outcome, png: Arc<[u8]>) -> Frame {
-    let answer = |outcome, png| {
-        Message::Answer(Answer { desktop: request.desktop, number: request.number, outcome, png }).frame()
-    };
-    answer(outcome, png).unwrap_or_else(|error| {
+fn frame(request: &Request, outcome: Outcome, record: Vec<RecordEntry>, png: Arc<[u8]>) -> Frame {
+    let Request { desktop, number, .. } = *request;
+    let answer =
+        |outcome, record, png| Message::Answer(Answer { desktop, number, outcome, record, png }).frame();
+    answer(outcome, record, png).unwrap_or_else(|error| {
         let failed = Outcome::Failed(Failure::Broken { reason: error.to_string() });
-        answer(failed, Arc::default()).expect("an error is short enough to be sent")
+        answer(failed, vec![], Arc::default()).expect("an error is short enough to be sent")
     })
 }
 
@@ -248,8 +250,13 @@ impl Desktop {
                 let score = self.environment()?.evaluate(deadline)?;
                 Ok((Outcome::Scored { bits: score.to_bits() }, Arc::default()))
             }
+            Call::Inspect {} => Ok((Outcome::Inspected(inspection::of(&self.source)), Arc::default())),
             Call::Close {} => Err(EnvironmentError::NoEpisode),
         }
+    }
+
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        self.environment.as_mut().map(|environment| environment.take_record()).unwrap_or_default()
     }
 
     fn environment(&mut self) -> Result<&mut Box<dyn Environment>, EnvironmentError> {

@@ -5,6 +5,7 @@
 //! desktops. A trainer that refuses it (another version, another token) ends it with that reason.
 
 mod desktops;
+mod inspection;
 mod stop;
 
 pub use stop::Stop;

@@ -6,7 +6,7 @@ use arpo_cluster::worker::{Stop, Worker, WorkerOptions};
 use arpo_core::action::Action;
 use arpo_core::config::Config;
 use arpo_core::task::{Task, TaskId};
-use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult, ends_episode};
+use arpo_env::environment::{Environment, EnvironmentError, RecordEntry, Screen, StepResult, ends_episode};
 use arpo_suite::{EnvironmentSource, SuiteError};
 use image::{Rgb, RgbImage};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -58,12 +58,13 @@ pub(crate) struct CountingDesktop {
     counts: Arc<Counts>,
     steps: u64,
     running: bool,
+    record: Vec<RecordEntry>,
 }
 
 impl CountingDesktop {
     pub(crate) fn new(counts: &Arc<Counts>) -> Self {
         counts.made.fetch_add(1, Ordering::Relaxed);
-        Self { counts: Arc::clone(counts), steps: 0, running: false }
+        Self { counts: Arc::clone(counts), steps: 0, running: false, record: vec![] }
     }
 
     fn screen(&self) -> Screen {
@@ -88,6 +89,10 @@ impl Environment for CountingDesktop {
         self.counts.responses.lock().unwrap().push(response.to_owned());
     }
 
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        std::mem::take(&mut self.record)
+    }
+
     fn step(&mut self, action: &Action, _: Instant) -> Result<StepResult, EnvironmentError> {
         if !self.running {
             return Err(EnvironmentError::NoEpisode);
@@ -98,6 +103,7 @@ impl Environment for CountingDesktop {
         }
         if *action != (Action::Wait {}) {
             self.steps += 1;
+            self.record.push(RecordEntry::Action(format!("count to {}", self.steps)));
         }
         self.running = !ends_episode(action);
         Ok(StepResult { screen: self.screen(), terminated: !self.running, truncated: false })

@@ -7,4 +7,6 @@ mod desktops;
 mod endurance;
 mod messages;
 mod processes;
+mod records;
 mod refusals;
+mod status;

@@ -1,13 +1,15 @@
 //! Messages arrive as they were sent, and no bytes make the decoder panic, allocate or accept nonsense.
 
 use arpo_cluster::protocol::frame::{Frame, KINDS, Kind};
-use arpo_cluster::protocol::outcome::{Failure, Outcome};
+use arpo_cluster::protocol::outcome::{Failure, Inspection, Outcome};
+use arpo_cluster::protocol::status::{ClusterStatus, DesktopStatus, WorkerStatus};
 use arpo_cluster::protocol::{
-    Answer, Call, Goodbye, Hello, Message, ProtocolError, Refused, Request, Welcome,
+    Answer, Call, Goodbye, Hello, Inquiry, Message, ProtocolError, Refused, Request, Welcome,
 };
 use arpo_core::action::{Action, ModelBox};
 use arpo_core::config::Config;
 use arpo_core::task::{Task, TaskId};
+use arpo_env::environment::RecordEntry;
 use arpo_suite::osworld::TaskText;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -32,6 +34,7 @@ fn call() -> impl Strategy<Value = Call> {
         (task, any::<u64>()).prop_map(|(task, seed)| Call::Reset { task: Arc::new(task), seed }),
         (proptest::option::of(".*"), action).prop_map(|(response, action)| Call::Step { response, action }),
         Just(Call::Evaluate {}),
+        Just(Call::Inspect {}),
         Just(Call::Close {}),
     ]
 }
@@ -47,6 +50,9 @@ fn outcome() -> impl Strategy<Value = Outcome> {
             unchanged
         }),
         any::<u64>().prop_map(|bits| Outcome::Scored { bits }),
+        (any::<usize>(), proptest::option::of(".*")).prop_map(|(processors, problem)| {
+            Outcome::Inspected(Inspection { processors, memory_gib: Some(1.5), problem })
+        }),
         ".*".prop_map(|reason| Outcome::Failed(Failure::Broken { reason })),
         (".*", ".*").prop_map(|(task, reason)| Outcome::Failed(Failure::BadTask { task, reason })),
         Just(Outcome::Failed(Failure::NoEpisode {})),
@@ -74,15 +80,37 @@ fn message() -> impl Strategy<Value = Message> {
     let request = (any::<[u64; 3]>(), call()).prop_map(|([desktop, number, left_ms], call)| {
         Message::Request(Box::new(Request { desktop, number, left_ms, call }))
     });
-    let answer =
-        (any::<[u64; 2]>(), outcome(), any::<Vec<u8>>()).prop_map(|([desktop, number], outcome, png)| {
-            Message::Answer(Answer { desktop, number, outcome, png: png.into() })
-        });
+    let entry = prop_oneof![
+        ".*".prop_map(RecordEntry::Action),
+        ".*".prop_map(RecordEntry::Note),
+        any::<Vec<u8>>().prop_map(RecordEntry::Video),
+    ];
+    let entries = proptest::collection::vec(entry, 0..3);
+    let answer = (any::<[u64; 2]>(), outcome(), entries, any::<Vec<u8>>()).prop_map(
+        |([desktop, number], outcome, record, png)| {
+            Message::Answer(Answer { desktop, number, outcome, record, png: png.into() })
+        },
+    );
+    let inquiry = (any::<u32>(), ".{0,40}")
+        .prop_map(|(protocol, token)| Message::Inquiry(Inquiry { protocol, program: "0.1.0".into(), token }));
+    let status = (".{0,40}", any::<u32>(), any::<usize>()).prop_map(|(host, process, capacity)| {
+        let call = Some(("step".into(), 0.5));
+        let desktops = vec![DesktopStatus { slot: capacity, task: Some(host.clone()), call }];
+        Message::Status(Box::new(ClusterStatus {
+            seconds: 1.5,
+            wanted: capacity,
+            lost_workers: 1,
+            hosts: vec![],
+            workers: vec![WorkerStatus { host, process, capacity, lost_seconds: None, desktops }],
+        }))
+    });
     prop_oneof![
         hello,
         welcome,
         request,
         answer,
+        inquiry,
+        status,
         Just(Message::Beat),
         ".{0,99}".prop_map(|reason| Message::Refused(Refused { reason })),
         ".{0,99}".prop_map(|reason| Message::Goodbye(Goodbye { reason })),
@@ -145,7 +173,7 @@ fn a_million_frames_of_noise_are_errors_or_messages() {
         if number % 2 == 0 {
             bytes.extend((0..noise.next() % 48).map(|_| noise.next() as u8));
         } else {
-            let kind = KINDS[(noise.next() % 7) as usize];
+            let kind = KINDS[noise.next() as usize % KINDS.len()];
             let fields: String =
                 (0..noise.next() % 12).map(|_| PIECES[(noise.next() % 12) as usize]).collect();
             let length = fields.len().min(kind.header_limit());

@@ -17,7 +17,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_arpo-worker");
 
 /// A hub with worker processes.
 fn local(workers: usize, desktops: usize) -> Hub {
-    let local = Local { workers, desktops, program: PathBuf::from(PROGRAM), token: "secret".into() };
+    let local = Local {
+        workers,
+        desktops,
+        program: PathBuf::from(PROGRAM),
+        token: "secret".into(),
+        logs: None,
+        arguments: vec![],
+    };
     let options = HubOptions { token: "secret".into(), ..options(workers * desktops) };
     let log = Box::new(|_: &str| {});
     Hub::start(&Config::default(), options, Box::new(local), log).unwrap()
@@ -70,7 +77,14 @@ fn a_killed_process_breaks_its_desktops_and_is_started_again() {
 
 #[test]
 fn a_program_that_always_fails_is_an_error_of_one_line() {
-    let local = Local { workers: 1, desktops: 1, program: "/bin/false".into(), token: "secret".into() };
+    let local = Local {
+        workers: 1,
+        desktops: 1,
+        program: "/bin/false".into(),
+        token: "secret".into(),
+        logs: None,
+        arguments: vec![],
+    };
     let options = HubOptions { token: "secret".into(), ..options(1) };
     let log = Box::new(|_: &str| {});
     let hub = Hub::start(&Config::default(), options, Box::new(local), log).unwrap();

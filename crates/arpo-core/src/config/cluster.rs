@@ -21,6 +21,10 @@ pub struct ClusterConfig {
     /// For Ray: the path of `arpo-worker` on every host, such as that of a shared file system. Empty: Ray brings the program
     /// to its hosts, and nothing is installed by hand.
     pub worker_path: String,
+    /// How many hosts (with `local:N`, processes) may be lost while the others still have room for all desktops, as far as they
+    /// offer it. Ray's hosts then hold that much more of their resource; desktops are started only where they are needed.
+    #[schemars(range(max = 1000))]
+    pub spare_hosts: usize,
     /// How long a worker may be unreachable, in seconds. Within this time it reconnects and its episodes go on; after it they
     /// are lost and started again on other desktops, and the worker removes its own.
     #[schemars(range(min = 1.0, max = 3600.0))]
@@ -44,6 +48,7 @@ impl Default for ClusterConfig {
             listen: String::new(),
             advertise: String::new(),
             worker_path: String::new(),
+            spare_hosts: 1,
             grace_seconds: 30.0,
             start_seconds: 120.0,
             quarantine_after: 8,

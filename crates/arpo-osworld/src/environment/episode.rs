@@ -9,15 +9,13 @@ use crate::guest::http::HttpGuest;
 use crate::guest::{Command, Guest};
 use crate::metrics::Settings;
 use crate::provider::Desktop;
-use crate::results::record::{Record, StepRecord};
 use crate::setup::Preparation;
 use crate::task::TaskFile;
 use arpo_agent::geometry::{ScreenMap, Size};
 use arpo_agent::pyautogui;
 use arpo_core::action::Action;
-use arpo_env::environment::{EnvironmentError, Screen, StepResult, check_deadline};
+use arpo_env::environment::{EnvironmentError, RecordEntry, Screen, StepResult, check_deadline};
 use jiff::{Timestamp, Zoned};
-use serde_json::{Value, json};
 use std::time::Instant;
 
 /// A task on a desktop.
@@ -32,13 +30,13 @@ pub(super) struct Episode {
     pub(super) gave_up: bool,
     pub(super) calls: usize,
     pub(super) turn: usize,
-    pub(super) response: String,
     /// An action of the response that ends the episode or waits: it replaces all of its actions, as in OSWorld's agent.
     pub(super) control: Option<Action>,
     /// The remaining actions of the response are skipped.
     pub(super) skip_rest: bool,
     pub(super) last_screen: Screen,
-    pub(super) record: Option<Record>,
+    /// For whoever keeps a record of the episode.
+    pub(super) record: Vec<RecordEntry>,
 }
 
 impl Episode {
@@ -84,7 +82,12 @@ impl Episode {
         let screen = self.capture_screen(deadline, "step")?;
         self.freeze(options)?;
         check_deadline(deadline, "step")?;
-        self.record_step(&command, &screen)?;
+        self.record.push(RecordEntry::Action(match command {
+            pyautogui::Command::Done => "DONE".into(),
+            pyautogui::Command::Fail => "FAIL".into(),
+            pyautogui::Command::Wait => "WAIT".into(),
+            pyautogui::Command::Python(code) => code,
+        }));
         self.last_screen = screen.clone();
         Ok(StepResult { screen, terminated: self.over, truncated: false })
     }
@@ -98,49 +101,30 @@ impl Episode {
         self.guest.set_deadline(deadline);
         self.unfreeze(options)?;
         let score = self.score(task, options, deadline)?;
-        // a call that was abandoned must not overwrite the record of the next attempt
         check_deadline(deadline, "evaluate")?;
         self.end_recording(options);
-        if let Some(record) = &self.record {
-            record.score(score).map_err(|error| broken(&error))?;
-        }
         self.freeze(options)?;
         Ok(score)
     }
 
     /// A failed recording is only noted; the episode goes on.
-    pub(super) fn start_recording(&self, options: &EpisodeOptions) {
-        if options.film && self.record.is_some() {
+    pub(super) fn start_recording(&mut self, options: &EpisodeOptions) {
+        if options.film {
             // a guest that keeps running may still be recording an episode that failed
             let _ = self.guest.end_recording();
             if let Err(error) = self.guest.start_recording() {
-                self.note(&error.to_string());
+                self.record.push(RecordEntry::Note(error.to_string()));
             }
         }
     }
 
-    fn end_recording(&self, options: &EpisodeOptions) {
-        let (Some(record), true) = (&self.record, options.film) else { return };
-        let kept = self.guest.end_recording().map_err(|error| error.to_string());
-        let kept = kept.and_then(|video| record.recording(&video).map_err(|error| error.to_string()));
-        if let Err(problem) = kept {
-            self.note(&problem);
+    fn end_recording(&mut self, options: &EpisodeOptions) {
+        if options.film {
+            self.record.push(match self.guest.end_recording() {
+                Ok(video) => RecordEntry::Video(video),
+                Err(error) => RecordEntry::Note(error.to_string()),
+            });
         }
-    }
-
-    /// Writes a note to the results; a failure to write must not end an episode.
-    pub(super) fn note(&self, remark: &str) {
-        if let Some(record) = &self.record {
-            let _ = record.note(remark, &Zoned::now());
-        }
-    }
-
-    /// Writes an error to the record, as OSWorld's runner does.
-    pub(super) fn log_error<T>(&self, result: Result<T, EnvironmentError>) -> Result<T, EnvironmentError> {
-        if let (Err(error), Some(record)) = (&result, &self.record) {
-            let _ = record.error(&error.to_string());
-        }
-        result
     }
 
     /// The command of an action; also records whether it ends the episode.
@@ -212,25 +196,6 @@ impl Episode {
             Err(EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => Ok(0.0),
             Err(error) => Err(evaluation_error(&task.id, &error, deadline)),
         }
-    }
-
-    fn record_step(&self, command: &pyautogui::Command, screen: &Screen) -> Result<(), EnvironmentError> {
-        let Some(record) = &self.record else { return Ok(()) };
-        let (action, info) = match command {
-            pyautogui::Command::Done => ("DONE", json!({"done": true})),
-            pyautogui::Command::Fail => ("FAIL", json!({"fail": true})),
-            pyautogui::Command::Wait => ("WAIT", Value::Object(serde_json::Map::new())),
-            pyautogui::Command::Python(code) => (code.as_str(), Value::Object(serde_json::Map::new())),
-        };
-        let step = StepRecord {
-            turn: self.turn,
-            action,
-            response: &self.response,
-            done: self.over,
-            info,
-            screenshot: screen.delivered().map_or(&[], |png| &png[..]),
-        };
-        record.step(&step, &Zoned::now()).map_err(|error| broken(&error))
     }
 
     /// The engine may fail to pause a busy desktop, which then keeps running: that costs only processor time.

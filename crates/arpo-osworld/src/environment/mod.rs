@@ -9,7 +9,6 @@ use crate::download::Cache;
 use crate::guest::Guest;
 use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
-use crate::results::record::Trial;
 use crate::setup;
 use crate::task::Generation;
 use crate::task::suite::SuiteTask;
@@ -17,7 +16,7 @@ use arpo_agent::style::Grammar;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_env::environment::{
-    Environment, EnvironmentError, Screen, StepResult, check_deadline, ends_episode,
+    Environment, EnvironmentError, RecordEntry, Screen, StepResult, check_deadline, ends_episode,
 };
 use episode::{Episode, broken, guest_error, setup_error};
 use image::RgbImage;
@@ -51,7 +50,7 @@ pub struct EpisodeOptions {
     pub token: Option<String>,
     /// A Python that may run files of the guest on this host.
     pub python: Option<PathBuf>,
-    /// Record a video of every recorded episode.
+    /// Record a video of every episode.
     pub film: bool,
 }
 
@@ -83,8 +82,6 @@ pub struct Shared {
     pub cache: Cache,
     /// How episodes run.
     pub options: EpisodeOptions,
-    /// Where episodes are recorded, if they are.
-    pub trial: Option<Trial>,
 }
 
 /// The environment.
@@ -128,21 +125,14 @@ impl Environment for OsworldDesktop {
             gave_up: false,
             calls: 0,
             turn: 0,
-            response: String::new(),
             control: None,
             skip_rest: false,
             last_screen,
-            record: None,
+            record: vec![],
         };
-        if let Some(trial) = &shared.trial {
-            let record = trial.begin(&known.domain, &known.task.id).map_err(|error| broken(&error))?;
-            episode.record = Some(record);
-        }
         let prepared = setup::run(&episode.preparation(&known.task, &shared.options), &known.task.config);
-        let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"));
-        for refused in episode.log_error(prepared)?.refused {
-            episode.note(&refused);
-        }
+        let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"))?;
+        episode.record.extend(prepared.refused.into_iter().map(RecordEntry::Note));
         episode.guest.pause(shared.options.settle);
         episode.start_recording(&shared.options);
         let screen = episode.capture_screen(deadline, "reset")?;
@@ -157,7 +147,6 @@ impl Environment for OsworldDesktop {
         if let Some(episode) = &mut self.episode {
             episode.turn += 1;
             episode.skip_rest = false;
-            response.clone_into(&mut episode.response);
             let actions = match self.shared.options.grammar {
                 Grammar::Uitars => Grammar::Uitars.parse(response).map(|parsed| parsed.actions),
                 Grammar::ComputerUse => Ok(vec![]),
@@ -167,14 +156,17 @@ impl Environment for OsworldDesktop {
         }
     }
 
+    fn take_record(&mut self) -> Vec<RecordEntry> {
+        self.episode.as_mut().map(|episode| std::mem::take(&mut episode.record)).unwrap_or_default()
+    }
+
     fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
         let shared = Arc::clone(&self.shared);
         let episode = self.current()?;
         if episode.over {
             return Err(EnvironmentError::NoEpisode);
         }
-        let stepped = episode.step(action, &shared.options, deadline);
-        episode.log_error(stepped)
+        episode.step(action, &shared.options, deadline)
     }
 
     /// Runs the steps that the task needs before its evaluation; nothing else changes.
@@ -184,7 +176,6 @@ impl Environment for OsworldDesktop {
         let Some(SuiteTask { task, .. }) = shared.tasks.get(&episode.task) else {
             return Err(EnvironmentError::NoEpisode);
         };
-        let score = episode.evaluate(task, &shared.options, deadline);
-        episode.log_error(score)
+        episode.evaluate(task, &shared.options, deadline)
     }
 }

@@ -5,10 +5,12 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how an episode is recorded | [`record`] |
+//! | which files an episode leaves | [`record`] |
+//! | when they are written | [`recorder`] |
 //! | how folders are read and counted | [`table`] |
 
 pub mod record;
+pub mod recorder;
 pub mod table;
 
 /// The score, the last file of a finished task.

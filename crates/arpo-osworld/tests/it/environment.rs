@@ -9,6 +9,7 @@ use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
+use arpo_osworld::results::recorder::RecordedDesktop;
 use arpo_osworld::task::suite::SuiteTask;
 use image::{ImageFormat, RgbImage};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 const ID: &str = "bb5e4c0d";
 
 struct Fixture {
-    desktop: OsworldDesktop,
+    desktop: RecordedDesktop<OsworldDesktop>,
     requests: Arc<Mutex<Vec<String>>>,
     results: TempDir,
     _cache: TempDir,
@@ -56,9 +57,10 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
         desktops: Spares::new(provider, 0),
         cache: Cache::new(cache.path(), Sources { offline: true, ..Sources::default() }).unwrap(),
         options: EpisodeOptions { pause: Duration::ZERO, freeze: false, ..options },
-        trial: Some(Trial::new(results.path(), "screenshot", "test", "0")),
     };
-    Fixture { desktop: OsworldDesktop::new(Arc::new(shared)), requests, results, _cache: cache }
+    let trial = Trial::new(results.path(), "screenshot", "test", "0");
+    let desktop = RecordedDesktop::new(OsworldDesktop::new(Arc::new(shared)), trial);
+    Fixture { desktop, requests, results, _cache: cache }
 }
 
 impl Fixture {

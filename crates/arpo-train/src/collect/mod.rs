@@ -23,7 +23,7 @@ mod state;
 mod synchronisation;
 
 pub use plan::{GroupPlan, GroupSize, Planner, Worlds};
-pub use report::{CollectReport, FailureKind};
+pub use report::{CollectReport, FailureKind, HostReport};
 
 use crate::TrainError;
 use crate::episode::CompletedEpisode;
@@ -185,6 +185,8 @@ pub struct Collector {
     /// How episodes are collected; may be changed between collections.
     pub options: CollectOptions,
     pool: Pool,
+    /// Most desktops.
+    most: usize,
     /// Episodes reset in advance for the next collection, by number.
     ahead: BTreeMap<u64, ActiveEpisode>,
     next_number: u64,
@@ -217,11 +219,12 @@ impl Drop for ClosedOnDrop {
 }
 
 impl Collector {
-    /// A collector with this many desktops; they start with the first collection.
+    /// A collector with this many desktops, or as many as the source has room for; they start with the first collection.
     pub fn new(source: Arc<dyn EnvironmentSource>, desktops: usize, options: CollectOptions) -> Self {
-        let pool = Pool::new(Arc::clone(&source), desktops.max(1));
+        let most = desktops.max(1);
+        let pool = Pool::new(Arc::clone(&source), most);
         let (stop, source) = (StopSwitch::default(), ClosedOnDrop(Some(source)));
-        Self { options, pool, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, source }
+        Self { options, pool, most, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, source }
     }
 
     /// Abandons its episodes with [`TrainError::Interrupted`] once the switch is on.
@@ -262,6 +265,9 @@ impl Collector {
     ) -> Result<Collected, TrainError> {
         self.collections += 1;
         let collection = self.collections;
+        // workers may have joined
+        self.pool.grow(self.most);
+        let hosts = self.pool.hosts();
         let (requests, inbox) = channel();
         let events = self.pool.events();
         let running = self.options.running.or_else(|| policy.max_episodes());
@@ -285,7 +291,8 @@ impl Collector {
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));
         let (cache_hits, recomputed) = (cache.hits - before.hits, cache.recomputed - before.recomputed);
-        let report = CollectReport { cache_hits, recomputed, ..closed };
+        let hosts = report::hosts_between(&hosts, self.pool.hosts());
+        let report = CollectReport { cache_hits, recomputed, hosts, ..closed };
         let groups = groups.into_iter().map(|group| group.completed(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
     }

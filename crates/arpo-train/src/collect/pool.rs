@@ -8,7 +8,7 @@ use super::generation::PolicyEvent;
 use super::report::{FailureKind, Tally};
 use super::{CollectOptions, Remedy};
 use crate::run::stop::StopSwitch;
-use arpo_suite::EnvironmentSource;
+use arpo_suite::{EnvironmentSource, HostUse};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -100,11 +100,24 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(source: Arc<dyn EnvironmentSource>, desktops: usize) -> Self {
         let (events, inbox) = channel();
-        let now = Instant::now();
-        let entry =
-            |_| Slot { state: State::BackingOff { until: now }, generation: 0, thread: None, failures: 0 };
-        let slots = (0..desktops).map(entry).collect();
-        Self { source, slots, events, inbox, last_failure: String::new() }
+        let mut pool = Self { source, slots: vec![], events, inbox, last_failure: String::new() };
+        pool.grow(desktops);
+        pool
+    }
+
+    /// Adds desktops, at most so many in all, if the source has got room for more since. One that has less keeps its own:
+    /// the desktops that it lost are replaced when there is room again.
+    pub(super) fn grow(&mut self, most: usize) {
+        let room = self.source.max_desktops().unwrap_or(usize::MAX).max(1);
+        let state = || State::BackingOff { until: Instant::now() };
+        for _ in self.slots.len()..most.min(room) {
+            self.slots.push(Slot { state: state(), generation: 0, thread: None, failures: 0 });
+        }
+    }
+
+    /// What the hosts of the desktops have done so far.
+    pub(super) fn hosts(&self) -> Vec<HostUse> {
+        self.source.hosts()
     }
 
     pub(super) fn len(&self) -> usize {

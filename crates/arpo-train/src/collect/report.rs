@@ -1,5 +1,6 @@
 //! Statistics of a collection: counts, durations, failures, utilisation of desktops and policy.
 
+use arpo_suite::HostUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,6 +92,43 @@ pub struct CollectReport {
     pub cache_hits: u64,
     /// Prompt tokens that it computed again and that an unlimited cache would have held.
     pub recomputed: u64,
+    /// What the hosts of the desktops did, by name; empty if there are no workers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, HostReport>,
+}
+
+/// What the desktops of a host did during a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostReport {
+    /// The time of its desktops, summed.
+    pub desktop_seconds: f64,
+    /// How much of that they were in calls.
+    pub busy_seconds: f64,
+    /// Failures of its desktops and workers.
+    pub failures: u64,
+}
+
+impl HostReport {
+    /// The share of its desktops' time that they were in calls.
+    pub fn utilisation(self) -> f64 {
+        if self.desktop_seconds > 0.0 { self.busy_seconds / self.desktop_seconds } else { 0.0 }
+    }
+}
+
+/// What hosts did between two moments; a host that came in between has done nothing before.
+pub(super) fn hosts_between(before: &[HostUse], after: Vec<HostUse>) -> BTreeMap<String, HostReport> {
+    let none = HostUse::default();
+    let difference = |now: HostUse| {
+        let then = before.iter().find(|then| then.host == now.host).unwrap_or(&none);
+        let report = HostReport {
+            desktop_seconds: now.desktops.saturating_sub(then.desktops).as_secs_f64(),
+            busy_seconds: now.busy.saturating_sub(then.busy).as_secs_f64(),
+            failures: now.failures.saturating_sub(then.failures),
+        };
+        (now.host, report)
+    };
+    after.into_iter().map(difference).collect()
 }
 
 impl CollectReport {
@@ -121,6 +159,12 @@ impl CollectReport {
         self.quarantined = other.quarantined;
         for (&kind, &count) in &other.failures {
             *self.failures.entry(kind).or_default() += count;
+        }
+        for (host, other) in &other.hosts {
+            let host = self.hosts.entry(host.clone()).or_default();
+            host.desktop_seconds += other.desktop_seconds;
+            host.busy_seconds += other.busy_seconds;
+            host.failures += other.failures;
         }
     }
 }
@@ -173,5 +217,28 @@ impl Tally {
         self.report.desktop_utilisation_until_last = share(busy_until_last, until_last, desktops);
         self.report.policy_utilisation = share(self.policy_busy, elapsed, 1);
         self.report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_reported_by_what_they_did_since() {
+        let used = |host: &str, desktops, busy, failures| HostUse {
+            host: host.into(),
+            desktops: Duration::from_secs(desktops),
+            busy: Duration::from_secs(busy),
+            failures,
+            received: 0,
+        };
+        let before = [used("a", 100, 50, 3)];
+        let report = hosts_between(&before, vec![used("a", 140, 80, 4), used("b", 10, 0, 0)]);
+        assert_eq!(report["a"], HostReport { desktop_seconds: 40.0, busy_seconds: 30.0, failures: 1 });
+        assert!((report["a"].utilisation() - 0.75).abs() < 1e-12 && report["b"].utilisation() == 0.0);
+        let mut all = CollectReport { hosts: report.clone(), ..CollectReport::default() };
+        all.add(&CollectReport { hosts: report, ..CollectReport::default() });
+        assert_eq!(all.hosts["a"], HostReport { desktop_seconds: 80.0, busy_seconds: 60.0, failures: 2 });
     }
 }

@@ -56,7 +56,8 @@ pub(super) fn transcript(agent: &Agent, history: &History) -> Result<Vec<Transcr
     let slices = agent.style.window.slices(history.responses.len()).into_iter();
     slices
         .map(|WindowSlice { turns, .. }| {
-            let Transcribed { assembled, first_live, first_response } = transcribe(agent, history, turns.end)?;
+            let Transcribed { assembled, first_live, first_response } =
+                transcribe(agent, history, turns.end)?;
             Ok(TranscriptSlice { assembled, turns, first_live, first_response })
         })
         .collect()

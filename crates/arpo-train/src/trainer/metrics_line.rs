@@ -1,5 +1,6 @@
 //! An iteration's line in `metrics.jsonl`. Names are grouped by topic; everything that depends on the clock or the
-//! machine is under `time/`, so that the rest can be compared between runs with the same seed.
+//! machine is under `time/` or, for the hosts of desktops, under `cluster/`, so that the rest can be compared between runs
+//! with the same seed.
 
 use crate::batch::{BatchReport, mean};
 use crate::collect::CollectReport;
@@ -102,6 +103,10 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("time/learnt_tokens_per_second", json!(per_second(learnt.tokens, seconds.learn)));
     put("time/desktop_utilisation", json!(collected.desktop_utilisation));
     put("time/policy_utilisation", json!(collected.policy_utilisation));
+    for (host, report) in &collected.hosts {
+        put(&format!("cluster/{host}/failures"), json!(report.failures));
+        put(&format!("cluster/{host}/utilisation"), json!(report.utilisation()));
+    }
     if let Some(evaluation) = iteration.evaluation {
         put("evaluation/lost", json!(evaluation.lost));
         for (suite, success) in &evaluation.suites {

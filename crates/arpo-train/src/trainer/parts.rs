@@ -83,8 +83,7 @@ impl Parts {
         let (policy, features): (Box<dyn RolloutPolicy>, _) = match config.rollout.engine {
             RolloutEngine::Builtin => {
                 let version = state.version();
-                let policy =
-                    setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
+                let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
                 let features = config.model.freeze_vision.then(|| policy.engine().features());
                 (Box::new(policy), features)
             }
@@ -100,7 +99,7 @@ impl Parts {
             }
         };
         let faults = Arc::new(FaultCounts::default());
-        let collector = setup::collector(config, &faults, stop)?;
+        let collector = setup::collector(config, Some(folder.path()), &faults, stop)?;
         let reference = setup::reference(config, &agent)?;
         let model = setup::learner(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);

@@ -295,24 +295,40 @@ pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, Trai
     Ok(Some(learner(config, &dimensions, weights, agent)))
 }
 
-/// A collector with the desktops of the configuration, here or on workers. Injected faults are counted.
+/// A collector with the desktops of the configuration, here or on workers. Injected faults are counted. Workers have
+/// something to write in the folder: their logs, and where they are asked how they are.
 pub fn collector(
     config: &Config,
+    folder: Option<&Path>,
     faults: &Arc<FaultCounts>,
     stop: &StopSwitch,
 ) -> Result<Collector, TrainError> {
+    let source = source(config, folder, stop)?;
+    open(source.as_ref(), stop)?;
+    Ok(collector_of(config, source, faults).stopped_by(stop.clone()))
+}
+
+/// The desktops of the configuration, here or on workers, not opened yet.
+pub fn source(
+    config: &Config,
+    folder: Option<&Path>,
+    stop: &StopSwitch,
+) -> Result<Arc<dyn EnvironmentSource>, TrainError> {
     let log = |line: &str| {
         // a line beside the progress of the run, which a lost worker does not stop
         let _ = writeln!(std::io::stderr(), "{line}");
     };
     let stopped = stop.clone();
-    let source = arpo_cluster::source(config, log, move || stopped.requested())?;
-    if let Err(error) = source.open() {
+    Ok(arpo_cluster::source(config, folder, log, move || stopped.requested())?)
+}
+
+/// Connects to the provider of the desktops, or to workers.
+pub fn open(source: &dyn EnvironmentSource, stop: &StopSwitch) -> Result<(), TrainError> {
+    source.open().map_err(|error| {
         // workers that have come are told to go
         let _ = source.close();
-        return Err(if stop.requested() { TrainError::Interrupted } else { error.into() });
-    }
-    Ok(collector_of(config, source, faults).stopped_by(stop.clone()))
+        if stop.requested() { TrainError::Interrupted } else { error.into() }
+    })
 }
 
 /// The same with desktops of another source.
@@ -322,8 +338,7 @@ pub fn collector_of(
     faults: &Arc<FaultCounts>,
 ) -> Collector {
     let source = FaultySource::wrap(source, config, faults);
-    let desktops = source.max_desktops().unwrap_or(usize::MAX).min(config.collect.desktops);
-    Collector::new(source, desktops, CollectOptions::from(config))
+    Collector::new(source, config.collect.desktops, CollectOptions::from(config))
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ fn config() -> Config {
 fn collected(config: &Config) -> (Vec<Arc<Trajectory>>, Screens) {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(config).unwrap();
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
-    let mut collector = setup::collector(config, &Arc::default(), &StopSwitch::default()).unwrap();
+    let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();
     let tasks = &task_lists::training_tasks(config).unwrap()[..3];
     let plan =
         EvaluationPlan { seed: 0, number: 0, samples: 4, max_steps: 3, worlds: 1, refills: 0, faulty: false };

@@ -395,3 +395,38 @@ fn desktops_are_reset_in_advance_for_the_next_collection() {
         assert_eq!(other.report.episodes, 8, "{order:?}");
     }
 }
+
+/// Desktops for which there is room only later.
+struct Growing {
+    toys: Arc<dyn arpo_suite::EnvironmentSource>,
+    room: std::sync::atomic::AtomicUsize,
+    made: Mutex<std::collections::BTreeSet<usize>>,
+}
+
+impl arpo_suite::EnvironmentSource for Growing {
+    fn max_desktops(&self) -> Option<usize> {
+        Some(self.room.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    fn make(
+        &self,
+        slot: usize,
+    ) -> Result<Box<dyn arpo_env::environment::Environment>, arpo_env::environment::EnvironmentError> {
+        self.made.lock().unwrap().insert(slot);
+        self.toys.make(slot)
+    }
+}
+
+/// A worker that joins a run adds room to it, as far as desktops are wanted.
+#[test]
+fn room_that_comes_later_is_used_from_the_next_collection_on() {
+    let source =
+        Arc::new(Growing { toys: factory(|_| Behaviour::Well), room: 2.into(), made: Mutex::default() });
+    let mut collector = Collector::new(Arc::clone(&source) as _, 5, options(Order::Rounds));
+    for (room, expected) in [(2, 2), (4, 4), (3, 4), (9, 5)] {
+        source.room.store(room, std::sync::atomic::Ordering::Relaxed);
+        let collected = collector.collect(&mut policy(), groups(3, 4, 0), &mut |_| {}).unwrap();
+        assert_eq!(collected.report.episodes, 12);
+        assert_eq!(source.made.lock().unwrap().len(), expected, "room for {room}");
+    }
+}

@@ -37,7 +37,7 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
     let updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), optimiser, None);
     let mut learner = LocalLearner::new(updater, agent.processor.clone(), 1 << 14);
-    let mut collector = setup::collector(config, &Arc::default(), &StopSwitch::default()).unwrap();
+    let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();
     let (mut buffer, mut screens) = (ReplayBuffer::default(), Screens::default());
     let mut scores = vec![];
     for iteration in 0..ITERATIONS {
@@ -81,7 +81,7 @@ fn success_rises_unless_advantages_are_flipped() {
     let all = task_lists::training_tasks(&config).unwrap();
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(&config).unwrap();
     let mut policy = setup::policy(&config, &dimensions, &weights, &agent, PolicyVersion(0));
-    let mut collector = setup::collector(&config, &Arc::default(), &StopSwitch::default()).unwrap();
+    let mut collector = setup::collector(&config, None, &Arc::default(), &StopSwitch::default()).unwrap();
     let plan =
         EvaluationPlan { seed: 0, number: 0, samples: 4, max_steps: 6, worlds: 1, refills: 0, faulty: false };
     let result = evaluate(&mut collector, &mut policy, &all[..16], &plan, &mut |_| {}).unwrap();

@@ -70,7 +70,7 @@ fn collected(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Ve
     let mut policy = policy.dictated(wanderer(agent.style.format));
     let planner = Planner { seed: 1, step: 0, worlds: Worlds::Own, faulty: false };
     let task = Arc::new(Suite::Pocket.tasks(Split::Train)[0].clone());
-    let mut collector = setup::collector(config, &Arc::default(), &StopSwitch::default()).unwrap();
+    let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();
     let plans = vec![planner.group(&task, 0, GroupSize::new(count, 0, turns))];
     let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
     collected.groups.into_iter().flat_map(|group| group.episodes).collect()

@@ -21,6 +21,7 @@ mod tests;
 pub use auth::Auth;
 pub use client::{Client, RayError};
 
+use super::caretaker::Caretaker;
 use super::local::Local;
 use super::{Placed, Placement};
 use crate::hub::HubHandle;
@@ -30,17 +31,13 @@ use arpo_suite::SuiteError;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
 use supervisor::{Pace, Plan, Supervisor};
-
-/// How soon the end of a run is noticed.
-const WATCH: Duration = Duration::from_millis(50);
 
 /// Time that Ray gives a stopped worker to remove its desktops in; its own three seconds are too few for containers.
 const STOP_SECONDS: &str = "20";
+
+/// The folder of workers on their hosts, for the shell.
+const FOLDER: &str = "\"${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/arpo\"";
 
 /// Workers on the hosts of a Ray cluster.
 #[derive(Debug, Clone)]
@@ -49,6 +46,8 @@ pub struct Ray {
     pub head: String,
     /// How many desktops the run wants.
     pub desktops: usize,
+    /// How many hosts may be lost while the others still have room for all of them.
+    pub spare_hosts: usize,
     /// Where the program `arpo-worker` is.
     pub program: Program,
     /// What workers are told to connect to: a host, or a host and a port; empty for where the hub listens.
@@ -79,6 +78,7 @@ impl Ray {
         Ok(Self {
             head: head.into(),
             desktops: config.collect.desktops,
+            spare_hosts: cluster.spare_hosts,
             program,
             advertise: cluster.advertise.clone(),
             token,
@@ -161,66 +161,27 @@ impl Placement for Ray {
             Program::Upload(path) => {
                 hub.log(&format!("the worker's program is on its way to the Ray cluster at {}", self.head));
                 runtime_env["working_dir"] = package::store(&client, path)?.into();
-                format!("./{}", package::PROGRAM)
+                format!("\"$PWD\"/{}", package::PROGRAM)
             }
         };
         let failed = |error: std::io::Error| SuiteError::Service(error.to_string());
         let run = crate::protocol::token::random().map_err(failed)?;
         let plan = Plan {
             run: format!("arpo-{}", &run[..8]),
-            // in place of the shell, so that a signal for the job is one for the worker
-            command: format!("exec {program} --connect {} --one-run", quoted(&connect)),
+            // in a folder that outlives the job, for downloads; in place of the shell, so that a signal for the job is one for
+            // the worker
+            command: format!(
+                "program={program}; mkdir -p {FOLDER} && cd {FOLDER} && exec \"$program\" --connect {} --one-run",
+                quoted(&connect)
+            ),
             runtime_env,
             desktops: self.desktops,
+            spare_hosts: self.spare_hosts,
         };
         let log = hub.clone();
         let log = Box::new(move |line: &str| log.log(line));
         let pace = Pace::default();
         let supervisor = Supervisor::new(client, plan, pace, log);
-        let state = Arc::new(State::default());
-        let shared = Arc::clone(&state);
-        let watch = move || watch(supervisor, pace, &shared);
-        let thread = Builder::new().name("ray".into()).spawn(watch).map_err(failed)?;
-        Ok(Box::new(PlacedJobs { state, thread: Some(thread) }))
+        Ok(Box::new(Caretaker::start("ray", pace.poll, supervisor).map_err(failed)?))
     }
-}
-
-#[derive(Default)]
-struct State {
-    ending: AtomicBool,
-    problem: Mutex<Option<String>>,
-}
-
-/// The jobs of a run; none outlives this.
-struct PlacedJobs {
-    state: Arc<State>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Placed for PlacedJobs {
-    fn problem(&self) -> Option<String> {
-        self.state.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for PlacedJobs {
-    fn drop(&mut self) {
-        self.state.ending.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn watch(mut supervisor: Supervisor, pace: Pace, state: &State) {
-    let mut next = Instant::now();
-    while !state.ending.load(Ordering::Relaxed) {
-        if Instant::now() >= next {
-            supervisor.tick(Instant::now());
-            *state.problem.lock().unwrap_or_else(PoisonError::into_inner) = supervisor.problem();
-            next = Instant::now() + pace.poll;
-        }
-        std::thread::sleep(WATCH);
-    }
-    supervisor.end();
 }

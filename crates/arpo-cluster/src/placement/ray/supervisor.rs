@@ -3,6 +3,8 @@
 //! Ray never restarts a job and forgets none of their names, so each attempt has a name of its own. A job whose state
 //! cannot be read is taken to be as it was: while Ray's head is away, workers go on without it.
 
+use super::super::caretaker::{Outlook, Tended};
+use super::super::room;
 use super::client::{Client, JobInfo, RayError, Status, Submission, last_line};
 use super::hosts;
 use serde_json::Value;
@@ -28,6 +30,8 @@ pub(super) struct Pace {
     pub(super) pending: Duration,
     /// Time for workers to remove their desktops in, and then for Ray to stop the jobs of those that did not.
     pub(super) end: Duration,
+    /// Time for a job that still waits for its resource to be stopped.
+    pub(super) stop: Duration,
 }
 
 impl Default for Pace {
@@ -40,6 +44,7 @@ impl Default for Pace {
             settled: Duration::from_mins(1),
             pending: Duration::from_secs(30),
             end: Duration::from_secs(25),
+            stop: Duration::from_secs(3),
         }
     }
 }
@@ -54,6 +59,8 @@ pub(super) struct Plan {
     pub(super) runtime_env: Value,
     /// How many desktops the run wants.
     pub(super) desktops: usize,
+    /// How many hosts may be lost while the others still have room for all of them.
+    pub(super) spare_hosts: usize,
 }
 
 /// Receives what a user may want to know, a line at a time.
@@ -90,6 +97,22 @@ struct Job {
     since: Instant,
     status: Status,
     reported: bool,
+    /// Ray has been told to stop it.
+    stopped: bool,
+}
+
+impl Tended for Supervisor {
+    fn tend(&mut self) -> Outlook {
+        self.tick(Instant::now());
+        let workers = self.hosts.values().filter(|host| host.offer.is_some()).count();
+        Outlook { workers, problem: self.problem() }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Supervisor {
@@ -150,7 +173,12 @@ impl Supervisor {
             self.hosts.values().filter(|host| host.offer.is_some()).map(|host| host.share).sum();
         let others = offers.iter().filter(|(name, _)| !self.hosts.contains_key(*name));
         let others = others.map(|(name, offer)| (name.clone(), *offer)).collect();
-        for (name, share) in hosts::shares(&others, self.plan.desktops.saturating_sub(used)) {
+        let Plan { desktops, spare_hosts, .. } = self.plan;
+        let wanted = match spare_hosts {
+            0 => desktops,
+            spare => room(desktops, offers.len(), spare).saturating_mul(offers.len()),
+        };
+        for (name, share) in hosts::shares(&others, wanted.saturating_sub(used)) {
             let offer = offers.get(&name).copied();
             let host = Host { share, offer, job: None, submissions: 0, failures: 0, crashes: 0, ended: None };
             self.hosts.insert(name, host);
@@ -180,7 +208,8 @@ impl Supervisor {
         match self.client.submit(&submission) {
             // without an answer it may have been submitted all the same: a look will tell
             Ok(()) | Err(RayError::Unreachable { .. }) => {
-                host.job = Some(Job { id, since: now, status: Status::Pending, reported: false });
+                host.job =
+                    Some(Job { id, since: now, status: Status::Pending, reported: false, stopped: false });
             }
             // as right after the start of a node, when it takes no jobs yet: not the worker's fault
             Err(error) => {
@@ -253,43 +282,57 @@ impl Supervisor {
 
     /// Ends all jobs. Workers know that the run is over and end by themselves, desktops and all; those that do not are
     /// stopped.
+    ///
+    /// A job that waits for its resource stays PENDING after a stop, for as long as the resource is away; then Ray stops it
+    /// before its program begins (Ray 2.60). So it is not waited for.
     pub(super) fn end(&mut self) {
         let mut left: Vec<Job> =
             std::mem::take(&mut self.hosts).into_values().filter_map(|host| host.job).collect();
-        for job in left.iter().filter(|job| job.status == Status::Pending) {
-            let _ = self.client.stop(&job.id);
+        for job in left.iter_mut().filter(|job| job.status == Status::Pending) {
+            job.stopped = self.client.stop(&job.id).is_ok();
         }
         self.wait_for_end(&mut left);
-        for job in &left {
-            let _ = self.client.stop(&job.id);
+        for job in left.iter_mut().filter(|job| !job.stopped) {
+            job.stopped = self.client.stop(&job.id).is_ok();
         }
         self.wait_for_end(&mut left);
-        for Job { id, .. } in left {
-            (self.log)(&format!(
-                "job {id} could not be ended: `ray job stop {id}` does that once Ray answers"
-            ));
+        for Job { id, status, stopped, .. } in left {
+            (self.log)(&match (stopped, status) {
+                (true, Status::Pending) => {
+                    format!(
+                        "job {id} still waits for its resource; when that is there, Ray stops it before it begins"
+                    )
+                }
+                _ => format!(
+                    "job {id} could not be ended: its worker ends by itself; `ray job stop {id}` once Ray answers"
+                ),
+            });
         }
     }
 
     /// Waits for jobs to end, and deletes those that have; others are left.
     fn wait_for_end(&self, jobs: &mut Vec<Job>) {
-        let deadline = Instant::now() + self.pace.end;
-        while !jobs.is_empty() && Instant::now() < deadline {
+        let began = Instant::now();
+        while !jobs.is_empty() && began.elapsed() < self.pace.end {
             let mut answers = true;
-            jobs.retain(|job| match self.client.job(&job.id) {
+            jobs.retain_mut(|job| match self.client.job(&job.id) {
                 _ if !answers => true,
                 Ok(info) if info.status.is_over() => {
                     let _ = self.client.delete(&job.id);
                     false
                 }
-                Ok(_) => true,
+                Ok(info) => {
+                    job.status = info.status;
+                    true
+                }
                 Err(RayError::Unknown(_)) => false,
                 Err(error) => {
                     answers = !matches!(error, RayError::Unreachable { .. });
                     true
                 }
             });
-            if !answers {
+            let waits = |job: &Job| job.stopped && job.status == Status::Pending;
+            if !answers || (jobs.iter().all(waits) && began.elapsed() >= self.pace.stop) {
                 return;
             }
             std::thread::sleep(self.pace.poll.min(Duration::from_millis(200)));

@@ -23,6 +23,8 @@ struct Cluster {
     packages: Vec<String>,
     /// The next submission is answered with a traceback.
     fails: bool,
+    /// A job that is pending stays so when it is stopped.
+    keeps_pending: bool,
     authorization: Option<String>,
 }
 
@@ -57,6 +59,14 @@ impl Server {
 
     /// A supervisor for so many desktops, and what it says.
     fn supervisor(&self, desktops: usize) -> (Supervisor, Arc<Mutex<Vec<String>>>) {
+        self.supervisor_with_spare(desktops, 0)
+    }
+
+    fn supervisor_with_spare(
+        &self,
+        desktops: usize,
+        spare_hosts: usize,
+    ) -> (Supervisor, Arc<Mutex<Vec<String>>>) {
         let said = Arc::new(Mutex::new(vec![]));
         let lines = Arc::clone(&said);
         let log = Box::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()));
@@ -65,6 +75,7 @@ impl Server {
             command: "exec ./arpo-worker --connect 'trainer:1'".into(),
             runtime_env: json!({"env_vars": {"ARPO_CLUSTER_TOKEN": "secret"}}),
             desktops,
+            spare_hosts,
         };
         (Supervisor::new(self.client(), plan, PACE, log), said)
     }
@@ -78,6 +89,7 @@ const PACE: Pace = Pace {
     settled: Duration::from_mins(1),
     pending: Duration::from_secs(30),
     end: Duration::from_millis(300),
+    stop: Duration::from_millis(20),
 };
 
 /// Answers one request; `None` when the connection is over.
@@ -134,7 +146,9 @@ impl Cluster {
             },
             ("POST", ["jobs", id, "stop"]) => {
                 self.stopped.push((*id).into());
-                self.jobs.insert((*id).into(), "STOPPED");
+                if !self.keeps_pending || self.jobs.get(*id) != Some(&"PENDING") {
+                    self.jobs.insert((*id).into(), "STOPPED");
+                }
                 (200, json!({"stopped": true}).to_string())
             }
             ("DELETE", ["jobs", id]) => {
@@ -282,6 +296,30 @@ fn at_the_end_no_job_is_left() {
     assert!(said.lock().unwrap().is_empty());
 }
 
+/// As Ray does it: the stop is carried out when the resource is there.
+#[test]
+fn a_job_that_waits_for_its_resource_is_stopped_and_not_waited_for() {
+    let server = Server::start(&[("ALIVE", "docker:a", 1.0)]);
+    server.cluster().keeps_pending = true;
+    let (mut supervisor, said) = server.supervisor(1);
+    supervisor.tick(Instant::now());
+    supervisor.end();
+    assert_eq!(server.cluster().stopped, ["arpo-1-a"], "once is enough");
+    let lines = said.lock().unwrap();
+    assert!(lines.len() == 1 && lines[0].contains("Ray stops it before it begins"), "{lines:?}");
+}
+
+#[test]
+fn a_lost_host_s_desktops_fit_on_the_others() {
+    let server =
+        Server::start(&[("ALIVE", "docker:a", 9.0), ("ALIVE", "docker:b", 9.0), ("ALIVE", "docker:c", 9.0)]);
+    let (mut supervisor, _) = server.supervisor_with_spare(6, 1);
+    supervisor.tick(Instant::now());
+    let cluster = server.cluster();
+    let held: Vec<&Value> = cluster.submitted.iter().map(|job| &job["entrypoint_resources"]).collect();
+    assert_eq!(held, [&json!({"docker:a": 3}), &json!({"docker:b": 3}), &json!({"docker:c": 3})]);
+}
+
 #[test]
 fn a_cluster_that_is_away_is_reported_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -315,6 +353,7 @@ fn a_cluster_without_hosts_says_what_to_start() {
     let ray = super::Ray {
         head: server.address.clone(),
         desktops: 1,
+        spare_hosts: 0,
         program: super::Program::Shared("/shared/it's".into()),
         advertise: String::new(),
         token: String::new(),

@@ -39,7 +39,8 @@ impl Protocol for Sglang {
         if answer["success"] == json!(true) {
             return Ok(());
         }
-        Err(Problem::Garbled(format!("it did not take the weights: {}", one_line(&answer.to_string()))).into())
+        Err(Problem::Garbled(format!("it did not take the weights: {}", one_line(&answer.to_string())))
+            .into())
     }
 
     fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {

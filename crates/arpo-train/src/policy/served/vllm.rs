@@ -67,7 +67,8 @@ impl Vllm {
     }
 
     fn chat(&self, line: Line, model: &str, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
-        let messages = messages(&prompt.history, &self.agent.style, &self.urls, true).map_err(Problem::Garbled)?;
+        let messages =
+            messages(&prompt.history, &self.agent.style, &self.urls, true).map_err(Problem::Garbled)?;
         let mut body = sampling(prompt, terms, FORBIDDEN_IN_CHAT);
         body.extend([
             ("model".into(), json!(model)),

@@ -1,0 +1,85 @@
+//! A thread that looks after the workers of a run until the run is over.
+
+use super::Placed;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Workers that somebody must look after. Dropping it ends them.
+pub(super) trait Tended: Send + 'static {
+    /// Looks once: what has ended is started again.
+    fn tend(&mut self) -> Outlook;
+}
+
+/// What is to be expected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Outlook {
+    /// How many workers there should be.
+    pub(super) workers: usize,
+    /// Why none will ever come, if that is known.
+    pub(super) problem: Option<String>,
+}
+
+/// The thread; it ends, and the workers with it, when this is dropped.
+pub(super) struct Caretaker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ending: bool,
+    outlook: Outlook,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caretaker {
+    /// Looks after workers this often.
+    pub(super) fn start(name: &str, every: Duration, mut tended: impl Tended) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let ours = Arc::clone(&shared);
+        let run = move || {
+            while !ours.state().ending {
+                let outlook = tended.tend();
+                let mut state = ours.state();
+                state.outlook = outlook;
+                let rested = ours.changed.wait_timeout_while(state, every, |state| !state.ending);
+                drop(rested.unwrap_or_else(PoisonError::into_inner));
+            }
+        };
+        let thread = Builder::new().name(name.into()).spawn(run)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Placed for Caretaker {
+    fn workers(&self) -> usize {
+        self.shared.state().outlook.workers
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.shared.state().outlook.problem.clone()
+    }
+}
+
+impl Drop for Caretaker {
+    fn drop(&mut self) {
+        self.shared.state().ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
