@@ -66,6 +66,7 @@ pub(crate) struct EngineArguments {
 
 /// What requests may ask for.
 #[derive(Args)]
+#[expect(clippy::struct_field_names, reason = "the names of the options")]
 struct LimitArguments {
     /// Tokens of a prompt and its response together; fewer if the cache is smaller
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().context_tokens)]

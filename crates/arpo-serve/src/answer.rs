@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// The whole response.
     pub(crate) fn whole(&self, choices: &Choices) -> Value {
-        let all = choices.choices.iter().enumerate();
+        let all = choices.all.iter().enumerate();
         let all: Vec<Value> = all.map(|(index, choice)| self.choice(index, choice)).collect();
         let mut answer = self.head("chat.completion");
         answer.insert("choices".into(), all.into());
@@ -60,7 +60,7 @@ impl Answer {
                         "logprobs": null, "finish_reason": null,
                     })
                 };
-                let opened: Vec<Value> = (0..choices.choices.len()).map(opened).collect();
+                let opened: Vec<Value> = (0..choices.all.len()).map(opened).collect();
                 chunk.insert("choices".into(), opened.into());
             }
             Shape::Tokens { .. } if self.output.token_ids => {
@@ -78,10 +78,11 @@ impl Answer {
     /// A chunk with what is new; `None` if there is nothing to tell.
     pub(crate) fn chunk(&self, choices: &Choices, delta: &Delta) -> Option<Value> {
         let Delta { index, text, first_token } = delta;
-        let choice = &choices.choices[*index];
+        let choice = &choices.all[*index];
         let new = &choice.sampled[*first_token..];
         let tells_tokens = self.with_logprobs || self.output.token_ids || self.shape != Shape::Chat;
-        if text.is_empty() && choice.finish.is_none() && !(tells_tokens && !new.is_empty()) {
+        let tells_nothing = new.is_empty() || !tells_tokens;
+        if text.is_empty() && choice.finish.is_none() && tells_nothing {
             return None;
         }
         let mut one = Map::new();
@@ -236,7 +237,7 @@ fn ids(sampled: &[SampledToken]) -> Vec<u32> {
 
 fn usage(choices: &Choices) -> Value {
     let (prompt, response) = (choices.prompt_tokens, choices.response_tokens());
-    let cached = choices.choices.iter().filter_map(|choice| choice.cached).min();
+    let cached = choices.all.iter().filter_map(|choice| choice.cached).min();
     json!({
         "prompt_tokens": prompt, "completion_tokens": response, "total_tokens": prompt + response,
         "prompt_tokens_details": {"cached_tokens": cached.unwrap_or(0)},

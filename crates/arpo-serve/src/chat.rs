@@ -60,7 +60,7 @@ impl Output {
                     &["include_obfuscation"],
                     &[crate::fields::Neutral {
                         name: "continuous_usage_stats",
-                        is_neutral: |value| value == &Value::Bool(false),
+                        accepts: |value| value == &Value::Bool(false),
                         expected: "false",
                     }],
                 )?;
@@ -173,7 +173,7 @@ fn message(mut fields: Fields, images: &mut Vec<ImageUrl>) -> Result<Message, Ap
     let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
     let unsupported = ["tool_calls", "annotations"].map(|name| crate::fields::Neutral {
         name,
-        is_neutral: empty,
+        accepts: empty,
         expected: "none",
     });
     // no chat template of these models shows a name

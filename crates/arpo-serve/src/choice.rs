@@ -48,7 +48,7 @@ pub(crate) struct Delta {
 /// The choices of a request. Dropped before all of them are complete, they are cancelled.
 #[derive(Debug)]
 pub(crate) struct Choices {
-    pub(crate) choices: Vec<Choice>,
+    pub(crate) all: Vec<Choice>,
     pub(crate) prompt_tokens: usize,
     events: UnboundedReceiver<(usize, Event)>,
     open: usize,
@@ -81,7 +81,7 @@ impl Choices {
         };
         Self {
             open: abandoned.len(),
-            choices: abandoned.into_iter().map(choice).collect(),
+            all: abandoned.into_iter().map(choice).collect(),
             prompt_tokens,
             events,
             end_token: model.end_token,
@@ -92,11 +92,11 @@ impl Choices {
 
     /// Waits until the engine has taken all of them; an error if it rejects one.
     pub(crate) async fn accepted(&mut self) -> Result<(), ApiError> {
-        let mut left = self.choices.len();
+        let mut left = self.all.len();
         while left > 0 {
             match self.events.recv().await {
                 Some((index, Event::Accepted(version))) => {
-                    self.choices[index].version = version;
+                    self.all[index].version = version;
                     left -= 1;
                 }
                 Some((_, Event::Failed(error))) => return Err(self.failed(error)),
@@ -113,7 +113,7 @@ impl Choices {
             let Some((index, event)) = self.events.recv().await else {
                 return Some(Err(self.failed(ended())));
             };
-            let choice = &mut self.choices[index];
+            let choice = &mut self.all[index];
             if choice.finish.is_some() {
                 // sampled before the engine saw that the choice is complete
                 continue;
@@ -155,7 +155,7 @@ impl Choices {
 
     /// Tokens of all responses so far.
     pub(crate) fn response_tokens(&self) -> usize {
-        self.choices.iter().map(|choice| choice.sampled.len()).sum()
+        self.all.iter().map(|choice| choice.sampled.len()).sum()
     }
 
     /// The request has failed: nothing else will come.

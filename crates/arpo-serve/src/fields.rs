@@ -19,7 +19,7 @@ pub(crate) struct Fields {
 /// A field that is accepted only with values that change nothing.
 pub(crate) struct Neutral {
     pub(crate) name: &'static str,
-    pub(crate) is_neutral: fn(&Value) -> bool,
+    pub(crate) accepts: fn(&Value) -> bool,
     pub(crate) expected: &'static str,
 }
 
@@ -95,7 +95,7 @@ impl Fields {
             }
             let name = self.name(field);
             match neutral.iter().find(|one| one.name == field) {
-                Some(one) if (one.is_neutral)(value) => {}
+                Some(one) if (one.accepts)(value) => {}
                 Some(one) => {
                     let message = format!(
                         "{name} is {}, which is not supported: expected {}",

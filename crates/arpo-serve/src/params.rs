@@ -191,8 +191,8 @@ fn is_true(value: &Value) -> bool {
     value == &Value::Bool(true)
 }
 
-const fn neutral(name: &'static str, is_neutral: fn(&Value) -> bool, expected: &'static str) -> Neutral {
-    Neutral { name, is_neutral, expected }
+const fn neutral(name: &'static str, accepts: fn(&Value) -> bool, expected: &'static str) -> Neutral {
+    Neutral { name, accepts, expected }
 }
 
 /// Sampling parameters of OpenAI and vLLM that the engine does not have.

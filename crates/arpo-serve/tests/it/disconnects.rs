@@ -24,7 +24,7 @@ fn resident_mib() -> f64 {
 fn visit(fixture: &Fixture, number: u32) {
     // no random numbers: the timing of the machine is random enough
     let kind = number.wrapping_mul(2_654_435_761) >> 8;
-    let more = json!({"stream": kind % 2 == 0, "n": 1 + kind % 3, "max_tokens": 20, "ignore_eos": true, "seed": number});
+    let more = json!({"stream": kind.is_multiple_of(2), "n": 1 + kind % 3, "max_tokens": 20, "ignore_eos": true, "seed": number});
     let text = body(kind % 5, &more).to_string();
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -34,7 +34,7 @@ fn visit(fixture: &Fixture, number: u32) {
     let mut stream = TcpStream::connect(fixture.background.address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
-    let sent = if kind % 11 == 0 { text.len() / 2 } else { text.len() };
+    let sent = if kind.is_multiple_of(11) { text.len() / 2 } else { text.len() };
     stream.write_all(&text.as_bytes()[..sent]).unwrap();
     match (kind / 11) % 5 {
         0 => {}
