@@ -240,7 +240,7 @@ pub fn desktop() -> ModelConfig {
     small("qwen2_5_vl", &text, &vision)
 }
 
-/// The same as a Qwen3-VL: 2.4 million parameters. Patches of 14 pixels, so that no screen of the pocket suite is resized.
+/// The same as a Qwen3-VL: 2.6 million parameters. Patches of 14 pixels, so that no screen of the pocket suite is resized.
 pub fn pocket_qwen3() -> ModelConfig {
     let text = json!({
         "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 48,
@@ -253,7 +253,10 @@ pub fn pocket_qwen3() -> ModelConfig {
         "hidden_size": 112, "depth": 3, "num_heads": 4, "intermediate_size": 224, "out_hidden_size": 160,
         "patch_size": 14, "num_position_embeddings": 144, "deepstack_visual_indexes": [0, 1],
     });
-    small("qwen3_vl", &text, &vision)
+    let mut config = small("qwen3_vl", &text, &vision);
+    // where transformers reads it for this family
+    config.source.insert("tie_word_embeddings".into(), json!(true));
+    config
 }
 
 /// A model with our own tokenizer.

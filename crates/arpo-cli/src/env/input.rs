@@ -77,7 +77,7 @@ fn response(line: &str) -> Result<Action, String> {
             None => format!("there is no action {name}; `help` lists the commands"),
         }),
         Ok(Some(action)) => Ok(action),
-        Ok(None) | Err(ParseError::NoAction) => {
+        Ok(None) | Err(ParseError::NoAction | ParseError::NoCall) => {
             Err("expected an action after the thought, like Action: wait()".to_owned())
         }
         Err(ParseError::Syntax { expected, found, .. }) => Err(format!("expected {expected}, found {found}")),
