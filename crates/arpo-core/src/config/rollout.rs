@@ -82,10 +82,14 @@ impl RolloutConfig {
             };
         }
         match (served, started) {
-            (false, false) => Err("`rollout.engine` needs servers: expected `rollout.servers` = [\"http://host:port\"], or \
+            (false, false) => Err(
+                "`rollout.engine` needs servers: expected `rollout.servers` = [\"http://host:port\"], or \
                                    `rollout.start` = \"vllm serve\""
-                .into()),
-            (true, true) => Err("`rollout.servers` and `rollout.start` are both set: expected one of them".into()),
+                    .into(),
+            ),
+            (true, true) => {
+                Err("`rollout.servers` and `rollout.start` are both set: expected one of them".into())
+            }
             _ => match self.servers.iter().find(|server| !is_base_url(server)) {
                 Some(server) => Err(format!(
                     "`rollout.servers`: {server:?} is no base URL: expected http://host:port, without /v1"

@@ -62,8 +62,7 @@ impl Http {
     /// Sends this key as a bearer token.
     pub(super) fn new(key: Option<String>) -> Self {
         // a proxy is for the outside world, not for the servers of a run
-        let agent =
-            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
         Self { agent, key }
     }
 

@@ -83,8 +83,7 @@ impl Parts {
         let (policy, features): (Box<dyn RolloutPolicy>, _) = match config.rollout.engine {
             RolloutEngine::Builtin => {
                 let version = state.version();
-                let policy =
-                    setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
+                let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
                 let features = config.model.freeze_vision.then(|| policy.engine().features());
                 (Box::new(policy), features)
             }

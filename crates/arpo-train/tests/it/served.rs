@@ -27,7 +27,8 @@ fn config(servers: &[&Conformance], more: &[&str]) -> Config {
     let servers = format!("rollout.servers={addresses:?}");
     let start = more.iter().any(|setting| setting.starts_with("rollout.start="));
     let settings = ["rollout.engine=\"vllm\"", "rollout.wait_seconds=20"];
-    let settings = settings.into_iter().chain((!start).then_some(servers.as_str())).chain(more.iter().copied());
+    let settings =
+        settings.into_iter().chain((!start).then_some(servers.as_str())).chain(more.iter().copied());
     layers.extend(settings.map(|setting| Layer::set(setting).unwrap()));
     resolve(&layers).unwrap()
 }
@@ -131,7 +132,8 @@ fn tokens_go_out_and_tokens_come_back() {
     }
     assert_eq!(sampling["logit_bias"].get("2"), None, "the end of a message is allowed");
     let unrestricted = [("top_p", json!(1.0)), ("top_k", json!(0)), ("repetition_penalty", json!(1.0))];
-    for (name, value) in unrestricted.into_iter().chain([("ignore_eos", json!(true)), ("logprobs", json!(0))]) {
+    for (name, value) in unrestricted.into_iter().chain([("ignore_eos", json!(true)), ("logprobs", json!(0))])
+    {
         assert_eq!(sampling[name], value, "{name}");
     }
     // the transcript has a placeholder for each feature
@@ -139,6 +141,22 @@ fn tokens_go_out_and_tokens_come_back() {
     history.responses.push(Arc::new(given));
     let transcript = policy.transcript(&history).unwrap();
     assert_eq!(transcript[0].assembled.tokens.len(), tokens.len() + 1 + response(&config).len());
+}
+
+#[test]
+fn a_picture_is_sent_once_and_again_when_the_server_has_dropped_it() {
+    let (server, folder) = (server(), Temporary::new("served-pictures"));
+    let mut policy = published(&config(&[&server], &[]), &folder);
+    let mut sent = |policy: &mut ServedPolicy| -> Vec<bool> {
+        ask(policy, 0..1).unwrap();
+        server.take_asked().iter().map(|asked| asked["content_parts"][0]["url"].is_string()).collect()
+    };
+    assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![true], vec![false]));
+    server.forget_pictures();
+    assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![false, true], vec![false]));
+    // an update empties the server's cache
+    policy.publish(WeightUpdate::InPlace, PolicyVersion(1)).unwrap();
+    assert_eq!(sent(&mut policy), [true]);
 }
 
 #[test]
@@ -207,7 +225,10 @@ fn an_answer_of_other_weights_is_not_used() {
     server.take_calls();
     assert_eq!(ask(&mut policy, 0..1).unwrap().len(), 1);
     assert_eq!(server.take_asked().len(), 2);
-    assert!(server.take_calls().contains(&"/collective_rpc".to_owned()), "it was not given the weights again");
+    assert!(
+        server.take_calls().contains(&"/collective_rpc".to_owned()),
+        "it was not given the weights again"
+    );
 }
 
 #[test]
@@ -288,7 +309,8 @@ fn servers_that_cannot_be_trained_with_are_refused_at_once() {
 fn a_request_that_the_server_refuses_costs_its_episode() {
     let (server, folder) = (server(), Temporary::new("served-refuses"));
     let mut policy = published(&config(&[&server], &[]), &folder);
-    server.set(|behaviour| behaviour.refuses = Some((400, "This model's maximum context length is 9 tokens.")));
+    server
+        .set(|behaviour| behaviour.refuses = Some((400, "This model's maximum context length is 9 tokens.")));
     policy.submit(request(0)).unwrap();
     let (responses, lost) = complete(&mut policy, 1).unwrap();
     assert!(responses.is_empty() && lost[0].1.ends_with("maximum context length is 9 tokens."), "{lost:?}");
@@ -344,14 +366,18 @@ fn cancelled_requests_have_no_answers_and_a_stop_ends_the_waits() {
 #[test]
 fn a_command_that_starts_no_server_is_an_error_and_a_started_one_ends_with_the_run() {
     let folder = Temporary::new("served-start");
-    let start = |command: &str| config(&[], &["rollout.wait_seconds=600", &format!("rollout.start={command:?}")]);
+    let start =
+        |command: &str| config(&[], &["rollout.wait_seconds=600", &format!("rollout.start={command:?}")]);
     let mut policy = policy(&start("sh -c 'echo no GPU here; exit 3'"), &folder);
     let problem = policy.publish(WeightUpdate::InPlace, PolicyVersion(0)).unwrap_err().to_string();
     assert!(problem.contains("exit status: 3") && problem.contains("no GPU here"), "{problem}");
     drop(policy);
     // a server with a child of its own, neither of which ends by itself
     let pids = folder.run().with_extension("pids");
-    let script = format!("sh -c 'echo $$ > {0}; (trap \"\" TERM; sleep 1000) & echo $! >> {0}; sleep 1000'", pids.display());
+    let script = format!(
+        "sh -c 'echo $$ > {0}; (trap \"\" TERM; sleep 1000) & echo $! >> {0}; sleep 1000'",
+        pids.display()
+    );
     let mut policy = crate::served::policy(&start(&script), &folder);
     let stop = StopSwitch::default();
     policy.stopped_by(stop.clone());

@@ -122,7 +122,13 @@ impl Client {
         Advice { key_variable, has_key: key.is_some(), max_screenshots: *max_screenshots, model }
     }
 
-    fn request(&self, server: &str, messages: &Value, temperature: f64, seed: u64) -> Result<String, Problem> {
+    fn request(
+        &self,
+        server: &str,
+        messages: &Value,
+        temperature: f64,
+        seed: u64,
+    ) -> Result<String, Problem> {
         let ChatOptions { model, top_p, max_tokens, frequency_penalty, seeded, limit, .. } = &self.options;
         let mut body = json!({
             "model": model,

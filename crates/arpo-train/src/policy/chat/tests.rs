@@ -53,7 +53,8 @@ fn server_of(replies: Vec<Reply>) -> (String, Receiver<Value>) {
                 Reply::Error(status, headers, body) => (status, headers, body.to_owned()),
             };
             let length = body.len();
-            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{headers}Connection: close");
+            let head =
+                format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{headers}Connection: close");
             let _ = write!(stream, "{head}\r\n\r\n{body}");
         }
     });
@@ -205,7 +206,9 @@ fn a_busy_server_is_asked_again_when_it_says() {
 fn a_wrong_model_and_a_missing_key_fail_at_once() {
     let model = r#"{"error": {"message": "The model `ui-tars` does not exist."}}"#;
     let key = r#"{"error": "Unauthorized"}"#;
-    for (status, body, expected) in [(404, model, "it has no model \"ui-tars\""), (401, key, "KEY is not set")] {
+    for (status, body, expected) in
+        [(404, model, "it has no model \"ui-tars\""), (401, key, "KEY is not set")]
+    {
         let (address, requests) = server_of(vec![Reply::Error(status, "", body)]);
         let mut policy = policy_of(address.clone());
         policy.submit(request(7)).unwrap();
@@ -249,8 +252,7 @@ fn servers_share_the_episodes_and_an_episode_keeps_its_server() {
 fn without_retries_an_unparsable_response_is_returned() {
     let (address, requests) = server(&["click somewhere"]);
     let pixels = PixelLimits { min: 784, max: 1 << 20 };
-    let options =
-        ChatOptions { pixels, retry_unparsable: false, frequency_penalty: 0.0, ..options(address) };
+    let options = ChatOptions { pixels, retry_unparsable: false, frequency_penalty: 0.0, ..options(address) };
     let mut policy = ChatPolicy::new(options, ConversationStyle::uitars(ScreenshotWindow::new(15, 0)));
     let small = Size { width: 168, height: 140 };
     assert_eq!(policy.seen_size(small).unwrap(), small);

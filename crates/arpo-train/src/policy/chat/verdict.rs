@@ -54,7 +54,9 @@ fn refused(status: u16, message: &str, problem: &Problem, advice: &Advice) -> Ve
             "it takes fewer images in a request than `agent.max_screenshots` = {max_screenshots}: expected a smaller \
              number, or vLLM started with --limit-mm-per-prompt '{{\"image\": {max_screenshots}}}': {problem}"
         )),
-        400 | 413 if says("context length") || says("too long") || says("maximum context") || status == 413 => {
+        400 | 413
+            if says("context length") || says("too long") || says("maximum context") || status == 413 =>
+        {
             Verdict::Lost(format!(
                 "the conversation is longer than the server takes: expected a smaller `agent.max_screenshots` or \
                  `agent.max_tokens`, or vLLM started with a larger --max-model-len: {problem}"
@@ -85,7 +87,9 @@ mod tests {
     #[test]
     fn mistakes_that_every_request_repeats_are_fatal_and_explained() {
         let model = fatal(of(404, "The model `ui-tars` does not exist. Valid aliases: pocket."));
-        assert!(model.starts_with("it has no model \"ui-tars\"") && model.ends_with("Valid aliases: pocket."));
+        assert!(
+            model.starts_with("it has no model \"ui-tars\"") && model.ends_with("Valid aliases: pocket.")
+        );
         let images = fatal(of(400, "At most 1 image(s) may be provided in one prompt. (parameter=image)"));
         assert!(images.contains("--limit-mm-per-prompt '{\"image\": 5}'"), "{images}");
         assert!(fatal(of(404, "Not Found")).contains("ending in /v1"));

@@ -78,7 +78,9 @@ impl Asker {
                     Err(Fault::Retokenised(reason)) => {
                         return Outcome::Lost(format!("{}: {reason}", seat.address));
                     }
-                    Err(Fault::Wrong(reason)) => return Outcome::Fatal(format!("{}: {reason}", seat.address)),
+                    Err(Fault::Wrong(reason)) => {
+                        return Outcome::Fatal(format!("{}: {reason}", seat.address));
+                    }
                 },
                 Err(Problem::Busy { after, .. }) => {
                     drop(seat);

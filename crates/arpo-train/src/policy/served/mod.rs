@@ -168,7 +168,8 @@ impl ServedPolicy {
             };
             let keep = move || keeper.run(server);
             let thread = Builder::new().name(format!("keeper {server}")).spawn(keep);
-            let thread = thread.map_err(|error| TrainError::Io(format!("no thread for a server: {error}")))?;
+            let thread =
+                thread.map_err(|error| TrainError::Io(format!("no thread for a server: {error}")))?;
             policy.keepers.push(thread);
         }
         policy.started = start.map(|start| StartedServers::start(&start, &fleet)).transpose()?;
@@ -238,7 +239,9 @@ impl Policy for ServedPolicy {
                     self.lost_in_row += 1;
                     if self.lost_in_row >= GIVE_UP_AFTER * self.fleet().len() {
                         let count = self.lost_in_row;
-                        return Err(TrainError::Service(format!("{count} requests in a row failed: {reason}")));
+                        return Err(TrainError::Service(format!(
+                            "{count} requests in a row failed: {reason}"
+                        )));
                     }
                     self.lost.push((id, reason));
                 }

@@ -35,12 +35,12 @@ const LEASH: &str = r#"exec 3<&0 </dev/null
 server=$!
 (
     read -r _ <&3
-    kill -TERM "$server" 2>/dev/null
+    kill -s TERM "$server" 2>/dev/null
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         kill -0 "$server" 2>/dev/null || break
         sleep 0.25
     done
-    kill -KILL -- -$$
+    kill -s KILL -- -$$
 ) &
 wait "$server"
 "#;
@@ -66,7 +66,8 @@ pub(super) fn addresses(options: &StartOptions) -> Result<Vec<String>, TrainErro
     let count = options.gpus.len().max(1);
     // all at once, so that no two are the same
     let ports = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
-    let ports = ports.and_then(|ports| ports.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>());
+    let ports =
+        ports.and_then(|ports| ports.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>());
     let ports = ports.map_err(|error| TrainError::Io(format!("no port for a server: {error}")))?;
     Ok(ports.iter().map(|address| format!("http://{address}")).collect())
 }
@@ -83,7 +84,9 @@ impl StartedServers {
             let (options, fleet) = (options.clone(), Arc::clone(fleet));
             let watch = move || Watch { options, fleet, server }.run();
             let thread = Builder::new().name(format!("server {server}")).spawn(watch);
-            started.0.push(thread.map_err(|error| TrainError::Io(format!("no thread for a server: {error}")))?);
+            started
+                .0
+                .push(thread.map_err(|error| TrainError::Io(format!("no thread for a server: {error}")))?);
         }
         Ok(started)
     }
@@ -183,11 +186,14 @@ impl Watch {
 /// What is added to the user's command. An option that the command has already is left out; the model comes last, where no
 /// option before it takes it for its value.
 fn arguments(options: &StartOptions, address: &str, model: &Path) -> Vec<String> {
-    let (host, port) = address.trim_start_matches("http://").rsplit_once(':').unwrap_or(("127.0.0.1", "8000"));
+    let (host, port) =
+        address.trim_start_matches("http://").rsplit_once(':').unwrap_or(("127.0.0.1", "8000"));
     let images = format!("{{\"image\": {}}}", options.images);
     let (given, model) = (&options.command, model.to_string_lossy().into_owned());
     let wanted: &[(&str, Option<&str>)] = match options.engine {
-        RolloutEngine::Sglang => &[("--dtype", Some(options.dtype)), ("--host", Some(host)), ("--port", Some(port))],
+        RolloutEngine::Sglang => {
+            &[("--dtype", Some(options.dtype)), ("--host", Some(host)), ("--port", Some(port))]
+        }
         _ => &[
             ("--enable-scale-out", None),
             ("--disable-uvicorn-access-log", None),
@@ -237,10 +243,14 @@ mod tests {
     #[test]
     fn a_command_gets_what_training_needs_and_keeps_what_it_has() {
         let arguments = |engine, command| {
-            arguments(&options(engine, command), "http://127.0.0.1:9", Path::new("/w/version-000001")).join(" ")
+            arguments(&options(engine, command), "http://127.0.0.1:9", Path::new("/w/version-000001"))
+                .join(" ")
         };
         assert_eq!(
-            arguments(RolloutEngine::Vllm, "vllm serve --dtype=bfloat16 --port-range 1 --logprobs-mode raw_logprobs"),
+            arguments(
+                RolloutEngine::Vllm,
+                "vllm serve --dtype=bfloat16 --port-range 1 --logprobs-mode raw_logprobs"
+            ),
             "--enable-scale-out --disable-uvicorn-access-log --limit-mm-per-prompt {\"image\": 12} --host 127.0.0.1 \
              --port 9 /w/version-000001"
         );
