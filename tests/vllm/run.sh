@@ -1,12 +1,13 @@
 #!/bin/sh
-# Training with a real vLLM on this machine's CPU: tests/vllm/run.sh FOLDER ARPO, with a folder for vLLM (6 GB, kept for the
-# next time) and the program arpo. `./x test --vllm` does that; about 20 minutes on two idle cores. What is shown:
+# Training with a real vLLM on this machine's CPU: tests/vllm/run.sh FOLDER ARPO [PARTS], with a folder for vLLM (6 GB, kept
+# for the next time), the program arpo, and the parts to run (123). `./x test --vllm` does that; about 20 minutes on two idle
+# cores. What is shown:
 #
 # 1. `rollout.start`: the program starts the server itself and ends it. 30 iterations learn as with the built-in engine, the
 #    mismatch between sampler and learner stays below 1e-3, no episode is lost.
-# 2. `--servers`: a server that somebody else started. It is killed while episodes run and started again: the run waits for
+# 2. `arpo eval --policy chat`: the same success as of the checkpoint itself.
+# 3. `--servers`: a server that somebody else started. It is killed while episodes run and started again: the run waits for
 #    it, gives it the weights, and goes on.
-# 3. `arpo eval --policy chat`: the same success as of the checkpoint itself.
 #
 # Everything that is started here is ended by its process group. Every wait has an end.
 set -eu
@@ -14,6 +15,7 @@ set -eu
 mkdir -p "$1"
 folder=$(CDPATH='' cd -- "$1" && pwd)
 program=$2
+parts=${3:-123}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 port=${ARPO_VLLM_PORT:-9127}
 server=
@@ -33,7 +35,7 @@ export VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_CPU_
 options="--max-model-len 4096 --enforce-eager"
 
 stop_server() {
-    [ -z "$server" ] || kill -KILL -- "-$server" 2>/dev/null || true
+    [ -z "$server" ] || kill -s KILL -- "-$server" 2>/dev/null || true
     server=
 }
 
@@ -92,35 +94,51 @@ has_done() {
 learning="--set iterations=30 --set tasks.count=8 --set collect.tasks=4 --set collect.desktops=32 --set evaluation.every=30
     --set evaluation.samples=16 --set evaluation.unseen=never --set evaluation.held_out=never"
 
-printf '1. thirty iterations with the built-in engine, then with a vLLM that the run starts ...\n'
-timeout 1800 "$program" train --out "$work/builtin" $learning >"$work/builtin.log" 2>&1 || fail "the built-in run failed"
-timeout 3000 "$program" train --out "$work/started" $learning --set rollout.engine=vllm \
-    --set "rollout.start=$vllm serve $options" >"$work/started.log" 2>&1 || fail "the run with vLLM failed"
-python3 "$here/check.py" learnt "$work/builtin" "$work/started" || fail "the run with vLLM is not as it should be"
+includes() {
+    case $parts in *"$1"*) ;; *) return 1 ;; esac
+}
 
-printf '2. a server that is killed while episodes run ...\n'
-"$folder/venv/bin/python" "$here/own_head.py" "$here/../../models/pocket" "$work/pocket"
-start_server
-wait_for 300 "the start of the server" is_up
-timeout 1800 "$program" train --out "$work/killed" --servers "http://127.0.0.1:$port" --set iterations=8 --set tasks.count=8 \
-    --set collect.tasks=4 --set collect.group_size=4 --set collect.desktops=16 --set evaluation.every=0 \
-    >"$work/killed.log" 2>&1 &
-trainer=$!
-wait_for 300 "two iterations" has_done 2
-sleep 1
-stop_server
-wait_for 60 "the notice of the lost server" grep -q "its episodes move or wait" "$work/killed.log"
-start_server
-wait_for 900 "the end of the run" has_done 8
-wait "$trainer" || fail "the run whose server was killed failed"
-trainer=
-python3 "$here/check.py" survived "$work/killed" 8 || fail "the run whose server was killed is not as it should be"
+part_1() {
+    printf '1. thirty iterations with the built-in engine, then with a vLLM that the run starts ...\n'
+    timeout 1800 "$program" train --out "$work/builtin" $learning >"$work/builtin.log" 2>&1 || fail "the built-in run failed"
+    timeout 3000 "$program" train --out "$work/started" $learning --set rollout.engine=vllm \
+        --set "rollout.start=$vllm serve $options" >"$work/started.log" 2>&1 || fail "the run with vLLM failed"
+    python3 "$here/check.py" learnt "$work/builtin" "$work/started" || fail "the run with vLLM is not as it should be"
+}
 
-printf '3. the same success over chat ...\n'
-timeout 1200 "$program" eval --json --quiet --samples 4 >"$work/checkpoint.json" 2>"$work/checkpoint.log" ||
-    fail "the evaluation failed"
-timeout 1200 "$program" eval --policy chat --model pocket --json --quiet --samples 4 --set chat.seeded=false \
-    --set "chat.servers=http://127.0.0.1:$port/v1" >"$work/chat.json" 2>"$work/chat.log" ||
-    fail "the evaluation over chat failed"
-python3 "$here/check.py" same "$work/checkpoint.json" "$work/chat.json" || fail "the successes differ"
+part_2() {
+    printf '2. the same success over chat ...\n'
+    timeout 1200 "$program" eval --json --quiet --samples 4 >"$work/checkpoint.json" 2>"$work/checkpoint.log" ||
+        fail "the evaluation failed"
+    timeout 1200 "$program" eval --policy chat --model pocket --json --quiet --samples 4 --set chat.seeded=false \
+        --set "chat.servers=http://127.0.0.1:$port/v1" >"$work/chat.json" 2>"$work/chat.log" ||
+        fail "the evaluation over chat failed"
+    python3 "$here/check.py" same "$work/checkpoint.json" "$work/chat.json" || fail "the successes differ"
+}
+
+part_3() {
+    printf '3. a server that is killed while episodes run ...\n'
+    timeout 1800 "$program" train --out "$work/killed" --servers "http://127.0.0.1:$port" --set iterations=8 --set tasks.count=8 \
+        --set collect.tasks=4 --set collect.group_size=4 --set collect.desktops=16 --set evaluation.every=0 \
+        >"$work/killed.log" 2>&1 &
+    trainer=$!
+    wait_for 300 "two iterations" has_done 2
+    sleep 1
+    stop_server
+    wait_for 60 "the notice of the lost server" grep -q "its episodes move or wait" "$work/killed.log"
+    start_server
+    wait_for 900 "the end of the run" has_done 8
+    wait "$trainer" || fail "the run whose server was killed failed"
+    trainer=
+    python3 "$here/check.py" survived "$work/killed" 8 || fail "the run whose server was killed is not as it should be"
+}
+
+! includes 1 || part_1
+if includes 2 || includes 3; then
+    "$folder/venv/bin/python" "$here/own_head.py" "$here/../../models/pocket" "$work/pocket"
+    start_server
+    wait_for 300 "the start of the server" is_up
+fi
+! includes 2 || part_2
+! includes 3 || part_3
 printf 'vLLM samples as the built-in engine does\n'

@@ -2,6 +2,7 @@
 //! one does not do on request: dying, answering with other weights, reading another prompt, being slow or busy.
 
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -65,6 +66,8 @@ struct State {
     behaviour: Behaviour,
     label: String,
     paused: bool,
+    /// Features of the pictures in its cache.
+    pictures: HashMap<String, usize>,
     /// Paths of all requests, and the bodies of those for responses.
     calls: Vec<String>,
     asked: Vec<Value>,
@@ -99,6 +102,11 @@ impl Conformance {
     /// As after a start: the weights are those of its own checkpoint.
     pub(crate) fn restart(&self) {
         self.state.lock().unwrap().label = "default".into();
+    }
+
+    /// Drops all pictures from its cache.
+    pub(crate) fn forget_pictures(&self) {
+        self.state.lock().unwrap().pictures.clear();
     }
 
     pub(crate) fn label(&self) -> String {
@@ -186,7 +194,11 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
             if is_model { good(json!({"results": [null]})) } else { error(500, "no such weights") }
         }
         ("POST", "/reset_prefix_cache") => good(json!({"success": !behaviour.keeps_cache})),
-        ("POST", "/reset_mm_cache" | "/reset_encoder_cache") => good(Value::Null),
+        ("POST", "/reset_mm_cache") => {
+            state.lock().unwrap().pictures.clear();
+            good(Value::Null)
+        }
+        ("POST", "/reset_encoder_cache") => good(Value::Null),
         ("POST", "/update_weight_version") => {
             state.lock().unwrap().label = body["new_version"].as_str().unwrap().into();
             good(json!({"success": true}))
@@ -227,7 +239,19 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
             prompt.push(token);
             continue;
         }
-        let features = parts.next().map_or(1, |part| features(part["url"].as_str().unwrap()));
+        let part = parts.next().unwrap_or_default();
+        let uuid = part["uuid"].as_str().unwrap_or_default().to_owned();
+        let pictures = &mut state.lock().unwrap().pictures;
+        let features = match part["url"].as_str() {
+            Some(url) => *pictures.entry(uuid).or_insert_with(|| features(url)),
+            None => match pictures.get(&uuid) {
+                Some(&known) => known,
+                None => {
+                    let message = "Cache miss for image at index 0 but data is not provided.";
+                    return (400, "", json!({"error": {"message": message}}));
+                }
+            },
+        };
         places.push(json!({"offset": prompt.len() + usize::from(behaviour.misplaces), "length": features}));
         prompt.extend(std::iter::repeat_n(token, features));
     }

@@ -144,6 +144,22 @@ fn tokens_go_out_and_tokens_come_back() {
 }
 
 #[test]
+fn a_picture_is_sent_once_and_again_when_the_server_has_dropped_it() {
+    let (server, folder) = (server(), Temporary::new("served-pictures"));
+    let mut policy = published(&config(&[&server], &[]), &folder);
+    let mut sent = |policy: &mut ServedPolicy| -> Vec<bool> {
+        ask(policy, 0..1).unwrap();
+        server.take_asked().iter().map(|asked| asked["content_parts"][0]["url"].is_string()).collect()
+    };
+    assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![true], vec![false]));
+    server.forget_pictures();
+    assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![false, true], vec![false]));
+    // an update empties the server's cache
+    policy.publish(WeightUpdate::InPlace, PolicyVersion(1)).unwrap();
+    assert_eq!(sent(&mut policy), [true]);
+}
+
+#[test]
 fn every_server_gets_an_update_in_order_and_old_weights_are_removed() {
     let (one, two, folder) = (server(), server(), Temporary::new("served-update"));
     let mut policy = published(&config(&[&one, &two], &[]), &folder);

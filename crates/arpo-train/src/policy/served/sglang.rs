@@ -73,6 +73,23 @@ impl Protocol for Sglang {
 }
 
 fn sampled(answer: &Value, prompt: &Prompt) -> Result<Sampled, Problem> {
+    let (tokens, logp, complete, labels) = read(answer, prompt.tokens.len())?;
+    Ok(Sampled {
+        tokens,
+        logp,
+        complete,
+        labels,
+        // not returned; the length was compared
+        prompt: Some(prompt.tokens.clone()),
+        images: Some(prompt.images.clone()),
+        retokenised: false,
+    })
+}
+
+type Read = (Vec<u32>, Vec<f32>, bool, Vec<String>);
+
+/// Tokens, log-probabilities, whether it ended by itself, and the labels of the weights; `ours` is the length of our prompt.
+fn read(answer: &Value, ours: usize) -> Result<Read, Problem> {
     let info = &answer["meta_info"];
     let garbled =
         |what: &str| Problem::Garbled(format!("an answer without {what}: {}", one_line(&answer.to_string())));
@@ -87,21 +104,32 @@ fn sampled(answer: &Value, prompt: &Prompt) -> Result<Sampled, Problem> {
         None => return Err(garbled("finish_reason")),
     };
     let read = info["prompt_tokens"].as_u64().ok_or_else(|| garbled("prompt_tokens"))?;
-    if read != prompt.tokens.len() as u64 {
+    if read != ours as u64 {
         return Err(Problem::Garbled(format!(
-            "it read a prompt of {read} tokens, ours has {}: does its image processor use other sizes?",
-            prompt.tokens.len()
+            "it read a prompt of {read} tokens, ours has {ours}: does its image processor use other sizes?"
         )));
     }
     let labels = info["weight_version"].as_str().map(str::to_owned).into_iter().collect();
-    Ok(Sampled {
-        tokens,
-        logp,
-        complete,
-        labels,
-        // not returned; the length was compared above
-        prompt: Some(prompt.tokens.clone()),
-        images: Some(prompt.images.clone()),
-        retokenised: false,
-    })
+    Ok((tokens, logp, complete, labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As its source builds it.
+    #[test]
+    fn an_answer_is_read() {
+        let answer = |reason: &str| {
+            json!({"meta_info": {
+                "output_token_logprobs": [[-0.5, 273, null], [-0.25, 2, null]], "prompt_tokens": 4,
+                "finish_reason": {"type": reason}, "weight_version": "arpo-1",
+            }})
+        };
+        let expected = (vec![273, 2], vec![-0.5, -0.25], true, vec!["arpo-1".to_owned()]);
+        assert_eq!(read(&answer("stop"), 4), Ok(expected));
+        assert!(!read(&answer("length"), 4).unwrap().2);
+        assert!(read(&answer("abort"), 4).is_err() && read(&json!({}), 4).is_err());
+        assert!(read(&answer("stop"), 5).unwrap_err().to_string().contains("of 4 tokens, ours has 5"));
+    }
 }

@@ -35,12 +35,12 @@ const LEASH: &str = r#"exec 3<&0 </dev/null
 server=$!
 (
     read -r _ <&3
-    kill -TERM "$server" 2>/dev/null
+    kill -s TERM "$server" 2>/dev/null
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         kill -0 "$server" 2>/dev/null || break
         sleep 0.25
     done
-    kill -KILL -- -$$
+    kill -s KILL -- -$$
 ) &
 wait "$server"
 "#;

@@ -6,13 +6,13 @@
 //! were sampled, the prompts differ, and the episode cannot be continued: so `/inference/v1/generate` is preferred.
 
 use super::fleet::Target;
-use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
+use super::protocol::{Line, Picture, Prompt, Protocol, Sampled, Terms, Unusable};
 use crate::agent::Agent;
 use crate::policy::data_urls::DataUrls;
 use crate::policy::http::{Problem, one_line};
 use crate::policy::messages::messages;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +21,9 @@ const FORBIDDEN: f64 = -1e30;
 
 /// The same in chat requests, which allow no more.
 const FORBIDDEN_IN_CHAT: f64 = -100.0;
+
+/// What a server says of a picture that it should have and has not.
+const MISSING: &str = "data is not provided";
 
 /// The label of weights that are being replaced.
 const UPDATING: &str = "updating";
@@ -32,11 +35,13 @@ pub(super) struct Vllm {
     urls: Arc<DataUrls>,
     /// The servers without tokens in and out, and the names of their models.
     chat_models: Mutex<HashMap<String, String>>,
+    /// The digests of pictures that each server has seen since its last update, and should still have.
+    seen: Mutex<HashMap<String, HashSet<Arc<str>>>>,
 }
 
 impl Vllm {
     pub(super) fn new(agent: Arc<Agent>, urls: Arc<DataUrls>) -> Self {
-        Self { agent, urls, chat_models: Mutex::default() }
+        Self { agent, urls, chat_models: Mutex::default(), seen: Mutex::default() }
     }
 
     fn chat_model(&self, address: &str) -> Option<String> {
@@ -111,6 +116,7 @@ impl Protocol for Vllm {
     }
 
     fn update(&self, line: Line, target: &Target) -> Result<(), Unusable> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(line.address);
         // requests that nobody waits for any more would hold the pause up
         line.post("/pause?mode=abort", &json!({}))?;
         let updated = replace(line, target);
@@ -131,22 +137,47 @@ impl Protocol for Vllm {
         if let Some(model) = self.chat_model(line.address) {
             return self.chat(line, &model, prompt, terms);
         }
-        let mut sampling = sampling(prompt, terms, FORBIDDEN);
-        sampling.extend([("logprobs".into(), json!(0)), ("detokenize".into(), json!(false))]);
-        let part = |picture: &super::protocol::Picture| {
-            // the URL lies flat here, other than in chat messages: there the server would take the picture for missing
-            json!({"type": "image_url", "url": &*picture.url, "uuid": &*picture.digest})
+        let digests = |seen: &mut HashMap<String, HashSet<Arc<str>>>| {
+            seen.entry(line.address.to_owned()).or_default().clone()
         };
-        let parts: Vec<Value> = prompt.pictures.iter().map(part).collect();
-        let body = json!({
-            "token_ids": prompt.with_one_placeholder_each(),
-            "content_parts": parts,
-            "sampling_params": sampling,
-            "return_token_ids": true,
-            "output_mode": "tokens",
-        });
-        sampled(&line.post("/inference/v1/generate", &body)?)
+        let seen = digests(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let ask = |seen| line.post("/inference/v1/generate", &request(prompt, terms, seen));
+        let answer = match ask(&seen) {
+            // its cache has dropped a picture
+            Err(Problem::Refused { status: 400, message })
+                if message.contains(MISSING) && !seen.is_empty() =>
+            {
+                self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(line.address);
+                ask(&HashSet::new())?
+            }
+            answer => answer?,
+        };
+        let shown = prompt.pictures.iter().map(|picture| Arc::clone(&picture.digest));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(line.address.to_owned()).or_default().extend(shown);
+        drop(seen);
+        sampled(&answer)
     }
+}
+
+/// A request for tokens in and out. A picture that the server has seen is named, and not sent again: an episode shows its last
+/// screenshots in every request.
+fn request(prompt: &Prompt, terms: &Terms, seen: &HashSet<Arc<str>>) -> Value {
+    let mut sampling = sampling(prompt, terms, FORBIDDEN);
+    sampling.extend([("logprobs".into(), json!(0)), ("detokenize".into(), json!(false))]);
+    let part = |picture: &Picture| {
+        let url = (!seen.contains(&picture.digest)).then_some(&*picture.url);
+        // the URL lies flat here, other than in chat messages: there the server would take the picture for missing
+        json!({"type": "image_url", "url": url, "uuid": &*picture.digest})
+    };
+    let parts: Vec<Value> = prompt.pictures.iter().map(part).collect();
+    json!({
+        "token_ids": prompt.with_one_placeholder_each(),
+        "content_parts": parts,
+        "sampling_params": sampling,
+        "return_token_ids": true,
+        "output_mode": "tokens",
+    })
 }
 
 /// Replaces the weights of a paused server, and everything that was computed with the old ones.
