@@ -7,19 +7,22 @@ use arpo_cluster::hub::{Hub, HubOptions};
 use arpo_cluster::placement::local::Local;
 use arpo_cluster::protocol::token;
 use arpo_cluster::worker::{Stop, Worker, WorkerOptions};
+use arpo_core::action::Action;
 use arpo_core::config::{Config, Order};
-use arpo_env::environment::{Environment, EnvironmentError};
-use arpo_suite::EnvironmentSource;
+use arpo_core::task::Task;
+use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult};
+use arpo_suite::{EnvironmentSource, SuiteError};
 use arpo_train::collect::{CollectOptions, Collector};
 use arpo_train::policy::ScriptedPolicy;
 use clap::Args;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Passes of the policy for a response.
 const PASSES: usize = 20;
@@ -76,6 +79,59 @@ impl fmt::Display for Measured {
     }
 }
 
+/// A source whose equal screens share their pixels, so that the memory of this machine does not limit how many desktops are
+/// simulated. Each screen that arrives is still decoded, as in a run.
+struct Shared {
+    source: Arc<dyn EnvironmentSource>,
+    known: Known,
+}
+
+type Known = Arc<Mutex<HashMap<Arc<[u8]>, Screen>>>;
+
+impl EnvironmentSource for Shared {
+    fn max_desktops(&self) -> Option<usize> {
+        self.source.max_desktops()
+    }
+
+    fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {
+        Ok(Box::new(SharingDesktop { desktop: self.source.make(slot)?, known: Arc::clone(&self.known) }))
+    }
+
+    fn close(&self) -> Result<(), SuiteError> {
+        self.source.close()
+    }
+}
+
+struct SharingDesktop {
+    desktop: Box<dyn Environment>,
+    known: Known,
+}
+
+impl SharingDesktop {
+    fn shared(&self, screen: Screen) -> Result<Screen, EnvironmentError> {
+        screen.image()?;
+        let bytes = screen.to_png()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(known.entry(bytes).or_insert(screen).clone())
+    }
+}
+
+impl Environment for SharingDesktop {
+    fn reset(&mut self, task: &Task, seed: u64, deadline: Instant) -> Result<Screen, EnvironmentError> {
+        let screen = self.desktop.reset(task, seed, deadline)?;
+        self.shared(screen)
+    }
+
+    fn step(&mut self, action: &Action, deadline: Instant) -> Result<StepResult, EnvironmentError> {
+        let stepped = self.desktop.step(action, deadline)?;
+        Ok(StepResult { screen: self.shared(stepped.screen.clone())?, ..stepped })
+    }
+
+    fn evaluate(&mut self, deadline: Instant) -> Result<f64, EnvironmentError> {
+        self.desktop.evaluate(deadline)
+    }
+}
+
 /// Collects episodes on workers that this program starts from itself.
 pub(super) fn measure(load: &Load, screens: Option<&Path>) -> Result<Measured, Failure> {
     let Load { workers, desktops, times, .. } = *load;
@@ -102,7 +158,8 @@ pub(super) fn measure(load: &Load, screens: Option<&Path>) -> Result<Measured, F
     let pass = Duration::from_secs_f64(load.response / times.faster / PASSES as f64);
     let mut policy = ScriptedPolicy::new(script, pass).with_steps(PASSES);
     let options = CollectOptions { order: Order::Arrival, ..CollectOptions::from(&config) };
-    let mut collector = Collector::new(Arc::clone(&hub), desktops, options);
+    let source = Shared { source: Arc::clone(&hub), known: Known::default() };
+    let mut collector = Collector::new(Arc::new(source), desktops, options);
     let groups = groups(load.episodes, load.seed);
     let before = processor_seconds()?;
     let collected = collector.collect(&mut policy, groups, &mut |_| {}).map_err(Failure::failed)?;
