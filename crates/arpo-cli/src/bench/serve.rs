@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::device::DeviceName;
 use crate::serve::served;
 use arpo_agent::geometry::UITARS_LIMITS;
+use arpo_agent::window::ScreenshotWindow;
 use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::{Weights, save};
@@ -13,9 +14,10 @@ use arpo_model::config::{self, ModelConfig};
 use arpo_serve::listen::Background;
 use arpo_serve::{Limits, Server};
 use arpo_torch::kernels::Kernels;
-use arpo_train::agent::{Agent, pocket_style};
+use arpo_train::agent::Agent;
 use arpo_train::base_model;
 use arpo_train::memory_plan::Work;
+use arpo_train::style_choice::short_uitars;
 use arpo_train::trainer::setup;
 use clap::Args;
 use serde::Serialize;
@@ -134,8 +136,13 @@ fn shapes(model: ModelName) -> Result<(ModelConfig, Agent), Failure> {
         file[name] = own[name].clone();
     }
     let shapes = config::parse(file).map_err(Failure::failed)?;
-    let mut agent =
-        Agent::new(&shapes, &files, Path::new(base_model::POCKET), pocket_style()).map_err(Failure::of)?;
+    let mut agent = Agent::new(
+        &shapes,
+        &files,
+        Path::new(base_model::POCKET),
+        short_uitars(ScreenshotWindow::new(32, 0)),
+    )
+    .map_err(Failure::of)?;
     if model == ModelName::SevenBillion {
         agent.processor.limits = UITARS_LIMITS;
     }
@@ -157,7 +164,7 @@ fn start(arguments: &ServeArguments, clients: usize) -> Result<Background, Failu
     config.model.cache_gib = 0.0;
     config.tasks.suite = match arguments.model {
         ModelName::Pocket => SuiteChoice::Pocket,
-        ModelName::SevenBillion => SuiteChoice::Osworld,
+        ModelName::SevenBillion | ModelName::Qwen3EightBillion => SuiteChoice::Osworld,
     };
     let weights = Weights::random(&shapes, compute_kind(device), device).with_kernels(kernels);
     let plan = setup::memory(&config, &shapes, device, Work::Sampling);

@@ -23,7 +23,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.model.device = arpo_core::config::DeviceChoice::Cpu;
-    config.agent.prompt = arpo_core::config::PromptStyle::Short;
+    config.agent.prompt = arpo_core::config::PromptLength::Short;
     config.agent.min_pixels = 784;
     config.model.freeze_vision = true;
     config.model.cache_gib = 1.0 / 64.0;

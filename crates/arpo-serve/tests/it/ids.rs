@@ -23,13 +23,14 @@ fn conversation_both_ways(fixture: &Fixture) -> (Vec<Value>, Vec<u32>) {
         .collect();
     let messages = conversation("Open the mail.", &past, Some(&image_ref(2)), &agent.style);
     let chat = messages.iter().map(|message| {
-        let part = match &message.content {
+        let part = |content: &Content| match content {
             Content::Text(text) => json!({"type": "text", "text": text}),
             Content::Image(image) => {
                 json!({"type": "image_url", "image_url": {"url": data_url(&screenshot(image.digest.parse().unwrap()))}})
             }
         };
-        json!({"role": message.role.name(), "content": [part]})
+        let content: Vec<Value> = message.content.iter().map(part).collect();
+        json!({"role": message.role.name(), "content": content})
     });
     let tokens = responses.map(|response| {
         let mut tokens = agent.tokenizer.encode(response).unwrap();
