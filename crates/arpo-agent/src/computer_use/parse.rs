@@ -27,7 +27,7 @@ use serde_json::Value;
 /// # Ok::<(), arpo_agent::parse::ParseError>(())
 /// ```
 pub fn parse(response: &str) -> Result<Response, ParseError> {
-    parsed(response, Scan::of(response))
+    parsed(response, &Scan::of(response))
 }
 
 /// The line that stands for a past response in the prompt: its description, else the name of its first action, else
@@ -37,11 +37,11 @@ pub fn step_summary(response: &str) -> String {
     if let Some(description) = scan.description {
         return description.to_owned();
     }
-    let actions = parsed(response, scan).map(|response| response.actions).unwrap_or_default();
+    let actions = parsed(response, &scan).map(|response| response.actions).unwrap_or_default();
     actions.first().map(|action| format!("Performing {} action", function(action))).unwrap_or_default()
 }
 
-fn parsed(response: &str, scan: Scan) -> Result<Response, ParseError> {
+fn parsed(response: &str, scan: &Scan) -> Result<Response, ParseError> {
     let (mut actions, mut skipped) = (vec![], None);
     for call in &scan.calls {
         match call.actions(response) {

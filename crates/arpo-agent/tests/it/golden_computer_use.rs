@@ -61,7 +61,8 @@ struct Resize {
 #[derive(Deserialize)]
 struct History {
     reference: String,
-    history_n: usize,
+    #[serde(rename = "history_n")]
+    turns_kept: usize,
     instruction: String,
     responses: Vec<String>,
     messages: Vec<Value>,
@@ -251,7 +252,7 @@ fn golden_computer_use_history() {
             .zip(&case.responses)
             .map(|(number, response)| Turn { screenshot: screenshot(number), response: response.clone() })
             .collect();
-        let style = AgentStyle::computer_use(ScreenshotWindow::new(case.history_n + 1, 1), 999);
+        let style = AgentStyle::computer_use(ScreenshotWindow::new(case.turns_kept + 1, 1), 999);
         let built = conversation(&case.instruction, &past, Some(&screenshot(past.len())), &style);
         assert_eq!(built.iter().map(as_json).collect::<Vec<_>>(), case.messages);
     }

@@ -187,12 +187,11 @@ impl MemoryPlan {
         let left = |parts: &[Allocation]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
 
         let levels = model.vision.levels() as u64;
-        let feature_share = match levels {
-            1 => FEATURE_SHARE,
-            _ => {
-                let of_feature = levels * model.text.hidden as u64 * sizes.value_bytes;
-                (sizes.token_bytes / of_feature).clamp(1, FEATURE_SHARE)
-            }
+        let feature_share = if levels == 1 {
+            FEATURE_SHARE
+        } else {
+            let of_feature = levels * model.text.hidden as u64 * sizes.value_bytes;
+            (sizes.token_bytes / of_feature).clamp(1, FEATURE_SHARE)
         };
 
         let given_cache = (config.model.cache_gib * GIB) as u64;
