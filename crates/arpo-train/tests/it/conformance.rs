@@ -13,6 +13,7 @@ const IMAGE_TOKEN: u64 = 5;
 
 /// How a server behaves; may be changed while it runs.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub(crate) struct Behaviour {
     /// The response to every request, and the log-probability of each of its tokens.
     pub(crate) response: Vec<u32>,

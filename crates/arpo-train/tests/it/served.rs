@@ -84,11 +84,11 @@ fn request(episode: usize) -> GenerationRequest {
     GenerationRequest { id: RequestId(episode as u64), history }
 }
 
+/// Responses, and requests that were given up.
+type Answers = (Vec<(RequestId, Response)>, Vec<(RequestId, String)>);
+
 /// Steps until this many requests are completed or lost.
-fn complete(
-    policy: &mut ServedPolicy,
-    count: usize,
-) -> Result<(Vec<(RequestId, Response)>, Vec<(RequestId, String)>), TrainError> {
+fn complete(policy: &mut ServedPolicy, count: usize) -> Result<Answers, TrainError> {
     let (mut responses, mut lost, began) = (vec![], vec![], Instant::now());
     while responses.len() + lost.len() < count {
         assert!(began.elapsed() < Duration::from_mins(2), "no answer");
@@ -147,7 +147,7 @@ fn tokens_go_out_and_tokens_come_back() {
 fn a_picture_is_sent_once_and_again_when_the_server_has_dropped_it() {
     let (server, folder) = (server(), Temporary::new("served-pictures"));
     let mut policy = published(&config(&[&server], &[]), &folder);
-    let mut sent = |policy: &mut ServedPolicy| -> Vec<bool> {
+    let sent = |policy: &mut ServedPolicy| -> Vec<bool> {
         ask(policy, 0..1).unwrap();
         server.take_asked().iter().map(|asked| asked["content_parts"][0]["url"].is_string()).collect()
     };
