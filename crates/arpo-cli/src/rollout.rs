@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     }
     writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
     if lost > 0 {
-        writeln!(out, "{lost} more were lost to desktop failures")?;
+        writeln!(out, "{lost} more were lost to failures")?;
     }
     Ok(())
 }

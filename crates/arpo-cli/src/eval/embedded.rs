@@ -169,7 +169,7 @@ fn print(report: &Report, with_tasks: bool, out: &mut impl Write) -> Result<(), 
     let bins: Vec<String> = report.histogram.iter().map(|(bin, count)| format!("{bin}: {count}")).collect();
     writeln!(out, "tasks by success  {}", bins.join("  "))?;
     if report.collecting.lost > 0 {
-        writeln!(out, "{} rollouts were lost to desktop failures", report.collecting.lost)?;
+        writeln!(out, "{} rollouts were lost to failures", report.collecting.lost)?;
     }
     if with_tasks {
         for scores in &report.tasks {

@@ -13,6 +13,7 @@ const IMAGE_TOKEN: u64 = 5;
 
 /// How a server behaves; may be changed while it runs.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub(crate) struct Behaviour {
     /// The response to every request, and the log-probability of each of its tokens.
     pub(crate) response: Vec<u32>,
@@ -66,6 +67,9 @@ struct State {
     behaviour: Behaviour,
     label: String,
     paused: bool,
+    /// Requests for responses that it has now, and the most that it had at once.
+    sampling: usize,
+    most: usize,
     /// Features of the pictures in its cache.
     pictures: HashMap<String, usize>,
     /// Paths of all requests, and the bodies of those for responses.
@@ -115,6 +119,10 @@ impl Conformance {
 
     pub(crate) fn is_paused(&self) -> bool {
         self.state.lock().unwrap().paused
+    }
+
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.state.lock().unwrap().most
     }
 
     /// The paths that were called since the last time.
@@ -214,6 +222,7 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
     let label = {
         let mut state = state.lock().unwrap();
         state.asked.push(body.clone());
+        state.most = state.most.max(state.sampling + 1);
         if state.behaviour.busy > 0 {
             state.behaviour.busy -= 1;
             return (429, "Retry-After: 0.05\r\n", json!({"error": {"message": "slow down"}}));
@@ -229,7 +238,9 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
     if let Some((status, message)) = behaviour.refuses {
         return (status, "", json!({"error": {"message": message}}));
     }
+    state.lock().unwrap().sampling += 1;
     std::thread::sleep(behaviour.slow);
+    state.lock().unwrap().sampling -= 1;
     let (mut prompt, mut places) = (vec![], vec![]);
     // a chat request has the prompt that the test expects in place of a template
     let tokens = body["token_ids"].as_array().cloned().unwrap_or_default();

@@ -84,11 +84,11 @@ fn request(episode: usize) -> GenerationRequest {
     GenerationRequest { id: RequestId(episode as u64), history }
 }
 
+/// Responses, and requests that were given up.
+type Answers = (Vec<(RequestId, Response)>, Vec<(RequestId, String)>);
+
 /// Steps until this many requests are completed or lost.
-fn complete(
-    policy: &mut ServedPolicy,
-    count: usize,
-) -> Result<(Vec<(RequestId, Response)>, Vec<(RequestId, String)>), TrainError> {
+fn complete(policy: &mut ServedPolicy, count: usize) -> Result<Answers, TrainError> {
     let (mut responses, mut lost, began) = (vec![], vec![], Instant::now());
     while responses.len() + lost.len() < count {
         assert!(began.elapsed() < Duration::from_mins(2), "no answer");
@@ -136,18 +136,21 @@ fn tokens_go_out_and_tokens_come_back() {
     {
         assert_eq!(sampling[name], value, "{name}");
     }
-    // the transcript has a placeholder for each feature
+    // the learner reads the same, with a placeholder for each feature
     let mut history = request(0).history;
     history.responses.push(Arc::new(given));
-    let transcript = policy.transcript(&history).unwrap();
-    assert_eq!(transcript[0].assembled.tokens.len(), tokens.len() + 1 + response(&config).len());
+    let mut read = policy.transcript(&history).unwrap().remove(0).assembled.tokens;
+    assert_eq!(read.iter().filter(|&&token| token == 5).count(), 2);
+    read.dedup_by(|one, other| (*one, *other) == (5, 5));
+    let expected: Vec<u32> = tokens.iter().map(|&token| token as u32).chain(response(&config)).collect();
+    assert_eq!(read[..expected.len()], expected);
 }
 
 #[test]
 fn a_picture_is_sent_once_and_again_when_the_server_has_dropped_it() {
     let (server, folder) = (server(), Temporary::new("served-pictures"));
     let mut policy = published(&config(&[&server], &[]), &folder);
-    let mut sent = |policy: &mut ServedPolicy| -> Vec<bool> {
+    let sent = |policy: &mut ServedPolicy| -> Vec<bool> {
         ask(policy, 0..1).unwrap();
         server.take_asked().iter().map(|asked| asked["content_parts"][0]["url"].is_string()).collect()
     };
@@ -263,32 +266,31 @@ fn another_prompt_or_place_of_images_is_an_error_that_shows_both() {
 #[test]
 fn a_busy_server_is_asked_again_and_a_slow_one_is_left() {
     let (one, two, folder) = (server(), server(), Temporary::new("served-slow"));
-    let mut policy = published(&config(&[&one, &two], &["rollout.limit_seconds=0.5"]), &folder);
+    let mut policy = published(&config(&[&one, &two], &["rollout.limit_seconds=5"]), &folder);
     one.set(|behaviour| behaviour.busy = 3);
     assert_eq!(ask(&mut policy, 0..2).unwrap().len(), 2);
     one.take_asked();
     two.take_asked();
-    two.set(|behaviour| behaviour.slow = Duration::from_secs(20));
+    two.set(|behaviour| behaviour.slow = Duration::from_mins(2));
     assert_eq!(ask(&mut policy, 0..2).unwrap().len(), 2);
-    assert_eq!((one.take_asked().len(), two.take_asked().len()), (2, 1));
+    assert!(one.take_asked().len() >= 2 && !two.take_asked().is_empty());
 }
 
 #[test]
 fn a_server_has_no_more_requests_than_it_may() {
     let (server, folder) = (server(), Temporary::new("served-places"));
     let mut policy = published(&config(&[&server], &["rollout.requests=1"]), &folder);
-    server.set(|behaviour| behaviour.slow = Duration::from_millis(100));
+    server.set(|behaviour| behaviour.slow = Duration::from_millis(30));
     (0..3).for_each(|episode| policy.submit(request(episode)).unwrap());
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(server.take_asked().len(), 1);
     assert_eq!(complete(&mut policy, 3).unwrap().0.len(), 3);
+    assert_eq!(server.most_at_once(), 1);
 }
 
 #[test]
 fn servers_that_cannot_be_trained_with_are_refused_at_once() {
     let refusal = |behaviour: Behaviour, settings: &[&str]| {
         let (server, folder) = (Conformance::start(behaviour), Temporary::new("served-refused"));
-        let settings = [&["rollout.wait_seconds=600"], settings].concat();
+        let settings = [&["rollout.wait_seconds=600"][..], settings].concat();
         let mut policy = policy(&config(&[&server], &settings), &folder);
         let began = Instant::now();
         let problem = policy.publish(WeightUpdate::InPlace, PolicyVersion(0)).unwrap_err().to_string();

@@ -9,7 +9,7 @@
 //! | to change | look in |
 //! |---|---|
 //! | attempts, and what is sent | [`client`] |
-//! | what is done about an error, and what the user is told | [`verdict`] |
+//! | what is done about an error, and what the user is told | [`mod@verdict`] |
 
 mod client;
 mod verdict;

@@ -178,15 +178,12 @@ impl Fleet {
 
     fn choose(&self, state: &State, episode: &EpisodeId) -> Option<usize> {
         let is_ready = |server: &usize| state.members[*server].standing == Standing::Ready;
-        let server = match state.homes.get(episode).filter(|home| is_ready(home)) {
-            Some(&home) => home,
-            None => {
-                // among equals the one with the fewest episodes
-                let episodes = |server: usize| state.homes.values().filter(|&&home| home == server).count();
-                let ready = (0..state.members.len()).filter(is_ready);
-                ready.min_by_key(|&server| (state.members[server].asked, episodes(server)))?
-            }
-        };
+        let home = state.homes.get(episode).copied().filter(is_ready);
+        // among equals the one with the fewest episodes
+        let episodes = |server: usize| state.homes.values().filter(|&&home| home == server).count();
+        let ready = (0..state.members.len()).filter(is_ready);
+        let server =
+            home.or_else(|| ready.min_by_key(|&server| (state.members[server].asked, episodes(server))))?;
         (state.members[server].asked < self.places).then_some(server)
     }
 
