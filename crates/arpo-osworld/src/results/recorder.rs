@@ -28,9 +28,12 @@ impl<E: Environment> RecordedDesktop<E> {
         Self { desktop, trial, record: None, turn: 0, response: String::new() }
     }
 
-    /// Writes an error to the record, as OSWorld's runner does. A failure to write it must not hide it.
+    /// Writes an error to the record, as OSWorld's runner does; a call without an episode is none of the episode's. A failure to
+    /// write it must not hide it.
     fn log_error<T>(&self, result: Result<T, EnvironmentError>) -> Result<T, EnvironmentError> {
-        if let (Err(error), Some(record)) = (&result, &self.record) {
+        if let (Err(error), Some(record)) = (&result, &self.record)
+            && *error != EnvironmentError::NoEpisode
+        {
             let _ = record.error(&error.to_string());
         }
         result
