@@ -360,6 +360,7 @@ impl ModelConfig {
     }
 
     /// The same model with an output head of its own, which starts as the input embedding; itself if it has one.
+    #[must_use]
     pub fn with_own_head(&self) -> Self {
         let mut value = Value::Object(self.source.clone());
         value["tie_word_embeddings"] = json!(false);
