@@ -149,6 +149,8 @@ fn models_health_and_metrics() {
     assert_eq!(fixture.get("/v1/models/gpt", None).0, 404);
     assert_eq!(fixture.get("/health", None).0, 200);
     fixture.chat(&body(1, &json!({"max_tokens": 3, "ignore_eos": true})));
+    // the engine's thread tells its load a moment after the response
+    fixture.wait_until_idle(256);
     let (status, text) = fixture.get("/metrics", None);
     assert_eq!(status, 200);
     for line in [

@@ -32,8 +32,6 @@ fn limits_are_kept() {
     let many =
         json!({"messages": [{"role": "user", "content": [image_part(1), image_part(2), image_part(3)]}]});
     assert_eq!(refused(&fixture, &many).1["message"], "3 images: expected at most 2");
-    let long = "x".repeat(200_000);
-    assert_eq!(refused(&fixture, &json!({"messages": [{"role": "user", "content": long}]})).0, 413);
     // without a maximum a response ends with the context
     let response = fixture.chat(&body(1, &json!({"max_tokens": null, "ignore_eos": true})));
     assert_eq!(

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chat;
-mod disconnects;
 mod fixture;
 mod fuzzed;
 mod ids;

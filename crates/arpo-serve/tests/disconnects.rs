@@ -1,7 +1,15 @@
 //! Clients that go away at any moment leave nothing behind: no running request, no page of the cache, no memory.
+//!
+//! A program of its own, because it measures the memory of its process.
 
-use crate::fixture::{DEADLINE, Fixture, body};
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "it/fixture.rs"]
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod fixture;
+
 use arpo_serve::Limits;
+use fixture::{DEADLINE, Fixture, body};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
