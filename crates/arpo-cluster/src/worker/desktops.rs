@@ -256,7 +256,10 @@ impl Desktop {
     }
 
     fn take_record(&mut self) -> Vec<RecordEntry> {
-        self.environment.as_mut().map(|environment| environment.take_record()).unwrap_or_default()
+        match &mut self.environment {
+            Some(environment) => environment.take_record(),
+            None => vec![],
+        }
     }
 
     fn environment(&mut self) -> Result<&mut Box<dyn Environment>, EnvironmentError> {

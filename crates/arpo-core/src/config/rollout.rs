@@ -120,7 +120,7 @@ mod tests {
             start: start.into(),
             ..RolloutConfig::default()
         };
-        let vllm = |servers, start| config(RolloutEngine::Vllm, servers, start).check();
+        let vllm = |servers: &[&str], start: &str| config(RolloutEngine::Vllm, servers, start).check();
         assert_eq!(RolloutConfig::default().check(), Ok(()));
         assert_eq!(vllm(&["http://a:1", "https://b/"], ""), Ok(()));
         assert_eq!(vllm(&[], "vllm serve"), Ok(()));
