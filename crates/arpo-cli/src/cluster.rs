@@ -6,6 +6,7 @@ use arpo_cluster::protocol::status::{ClusterStatus, DesktopStatus, HostStatus, W
 use arpo_cluster::protocol::token;
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -85,10 +86,10 @@ fn host_line(status: &HostStatus, workers: &[&WorkerStatus]) -> String {
         *received as f64 / 1e6
     );
     if let Some(seconds) = status.quarantined_seconds {
-        line += &format!(", gets no desktops for {seconds:.0} s (quarantine {quarantines})");
+        let _ = write!(line, ", gets no desktops for {seconds:.0} s (quarantine {quarantines})");
     }
     if let Some(failure) = last_failure {
-        line += &format!("; the last: {failure}");
+        let _ = write!(line, "; the last: {failure}");
     }
     line
 }

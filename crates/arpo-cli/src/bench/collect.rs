@@ -145,6 +145,7 @@ fn measure(arguments: &CollectArguments, order: Order) -> Result<CollectReport, 
 }
 
 /// An episode of 5 to 15 steps.
+#[expect(clippy::unnecessary_wraps, reason = "scripts may fail")]
 pub(super) fn script(history: &History) -> Result<String, TrainError> {
     let last = 4 + history.plan.sampling_seed % 11;
     let ends = history.responses.len() as u64 >= last;

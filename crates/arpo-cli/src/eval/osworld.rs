@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         log(&format!("skipped: {task}"));
     }
     let mut policy = policy(arguments, config, &tasks)?;
-    let root = arguments.compat.result_dir.clone().unwrap_or_else(|| PathBuf::from(RESULTS));
+    let root = result_folder(arguments);
     let first = arguments.compat.trial_id.unwrap_or(0);
     let model = model_name(arguments, config);
     let trials = u32::try_from(arguments.samples.unwrap_or(1)).map_err(Failure::usage)?;
@@ -95,7 +95,6 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
         without_result.extend(run_trial(
             arguments,
             config,
-            &root,
             &trial,
             u64::from(number),
             &tasks,
@@ -129,6 +128,10 @@ fn log(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+fn result_folder(arguments: &EvalArguments) -> PathBuf {
+    arguments.compat.result_dir.clone().unwrap_or_else(|| PathBuf::from(RESULTS))
+}
+
 /// The model's name in the result folder.
 fn model_name(arguments: &EvalArguments, config: &Config) -> String {
     let name = match policy_name(arguments) {
@@ -144,7 +147,6 @@ fn model_name(arguments: &EvalArguments, config: &Config) -> String {
 fn run_trial(
     arguments: &EvalArguments,
     config: &Config,
-    root: &Path,
     trial: &Trial,
     number: u64,
     tasks: &[Arc<Task>],
@@ -163,7 +165,7 @@ fn run_trial(
     let source = if arguments.osworld.film {
         Arc::new(OsworldSource::new(config.clone()).filmed(true))
     } else {
-        setup::source(&config, Some(root), stop).map_err(Failure::of)?
+        setup::source(&config, Some(&result_folder(arguments)), stop).map_err(Failure::of)?
     };
     let source: Arc<dyn EnvironmentSource> = Arc::new(RecordedSource::new(source, trial.clone()));
     setup::open(source.as_ref(), stop).map_err(Failure::of)?;

@@ -266,7 +266,7 @@ pub fn engine_within(
 /// A policy that samples on the servers of the configuration; weights go there through this folder.
 pub fn served(config: &Config, model: ServedModel, folder: &Path) -> Result<ServedPolicy, TrainError> {
     let key = std::env::var(&config.rollout.key_variable).ok().filter(|key| !key.is_empty());
-    ServedPolicy::new(config, model, folder, key)
+    ServedPolicy::new(config, model, folder, key.as_deref())
 }
 
 /// A learner for these weights.

@@ -253,15 +253,13 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
         let part = parts.next().unwrap_or_default();
         let uuid = part["uuid"].as_str().unwrap_or_default().to_owned();
         let pictures = &mut state.lock().unwrap().pictures;
-        let features = match part["url"].as_str() {
-            Some(url) => *pictures.entry(uuid).or_insert_with(|| features(url)),
-            None => match pictures.get(&uuid) {
-                Some(&known) => known,
-                None => {
-                    let message = "Cache miss for image at index 0 but data is not provided.";
-                    return (400, "", json!({"error": {"message": message}}));
-                }
-            },
+        let features = if let Some(url) = part["url"].as_str() {
+            *pictures.entry(uuid).or_insert_with(|| features(url))
+        } else if let Some(&known) = pictures.get(&uuid) {
+            known
+        } else {
+            let message = "Cache miss for image at index 0 but data is not provided.";
+            return (400, "", json!({"error": {"message": message}}));
         };
         places.push(json!({"offset": prompt.len() + usize::from(behaviour.misplaces), "length": features}));
         prompt.extend(std::iter::repeat_n(token, features));

@@ -337,8 +337,8 @@ fn without_tokens_in_and_out_a_retokenised_prompt_costs_its_episode() {
     assert!(lost[0].1.contains("it read another prompt than the learner will: ours has"), "{lost:?}");
     let asked = server.take_asked().remove(0);
     assert_eq!((&asked["model"], &asked["return_token_ids"]), (&json!("pocket"), &json!(true)));
-    let parts = asked["messages"].as_array().unwrap().iter().map(|message| &message["content"][0]);
-    let image = parts.filter(|part| part["type"] == "image_url").next_back().unwrap();
+    let mut parts = asked["messages"].as_array().unwrap().iter().map(|message| &message["content"][0]);
+    let image = parts.rfind(|part| part["type"] == "image_url").unwrap();
     assert_eq!(image["uuid"], "digest-0");
 }
 

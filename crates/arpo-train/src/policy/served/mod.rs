@@ -97,13 +97,13 @@ impl ServedPolicy {
         config: &Config,
         model: ServedModel,
         folder: &Path,
-        key: Option<String>,
+        key: Option<&str>,
     ) -> Result<Self, TrainError> {
         let rollout = &config.rollout;
         let ServedModel { config: dimensions, weights, side_files, agent, version } = model;
         let root = if rollout.weights.is_empty() { folder } else { Path::new(&rollout.weights) };
         let tied_head = dimensions.text.tied_head;
-        let store = WeightStore::new(root, dimensions, side_files)?;
+        let store = WeightStore::new(root, &dimensions, side_files)?;
         let images = config.agent.max_screenshots.min(config.collect.max_steps);
         let start = (!rollout.start.trim().is_empty()).then(|| StartOptions {
             engine: rollout.engine,
@@ -137,7 +137,7 @@ impl ServedPolicy {
         let asker = Asker {
             fleet: Arc::clone(&fleet),
             protocol: Arc::clone(&protocol),
-            http: Http::new(key.clone()),
+            http: Http::new(key.map(str::to_owned)),
             terms: Arc::clone(&terms),
             agent,
             urls,
@@ -163,7 +163,7 @@ impl ServedPolicy {
             let keeper = Keeper {
                 fleet: Arc::clone(&fleet),
                 protocol: Arc::clone(&protocol),
-                http: Http::new(key.clone()),
+                http: Http::new(key.map(str::to_owned)),
                 terms: Arc::clone(&terms),
                 limit: Duration::from_secs_f64(rollout.update_seconds),
             };

@@ -221,8 +221,8 @@ fn arguments(options: &StartOptions, address: &str, model: &Path) -> Vec<String>
 
 fn last_line(log: &Path) -> String {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.last().map_or_else(|| "its log is empty".into(), |line| line.chars().take(300).collect())
+    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    lines.next().map_or_else(|| "its log is empty".into(), |line| line.chars().take(300).collect())
 }
 
 #[cfg(test)]

@@ -373,7 +373,7 @@ mod tests {
             complete: true,
             labels: vec!["default".into()],
             prompt: Some(vec![1, 7, 5, 5, 8]),
-            images: Some(vec![2..4]),
+            images: Some(std::iter::once(2..4).collect()),
             retokenised: false,
         };
         assert_eq!(sampled(&answer), Ok(expected));

@@ -26,7 +26,7 @@ impl WeightStore {
     /// A store in a folder of its own; what a killed run left there is removed.
     pub(super) fn new(
         root: &Path,
-        config: ModelConfig,
+        config: &ModelConfig,
         side_files: BTreeMap<String, Vec<u8>>,
     ) -> Result<Self, TrainError> {
         let failed = |error| TrainError::Io(format!("{}: {error}", root.display()));
