@@ -110,6 +110,11 @@ fn with_responses(
     messages
 }
 
+/// Text without special tokens: what the model wrote must not become an image or another message when it is quoted.
+fn plain(text: &str) -> String {
+    text.replace("<|", "< |")
+}
+
 /// As Qwen3-VL's agents have it: only turns whose screenshot is shown stay, and the first of them also holds the task and a
 /// line for each earlier step.
 fn with_summary(task: &str, past: &[Turn], current: Option<&ImageRef>, first_live: usize) -> Vec<Message> {
@@ -117,7 +122,8 @@ fn with_summary(task: &str, past: &[Turn], current: Option<&ImageRef>, first_liv
     let lines: Vec<String> = earlier
         .iter()
         .enumerate()
-        .map(|(number, turn)| format!("Step {}: {}", number + 1, computer_use::step_summary(&turn.response)))
+        .map(|(number, turn)| (number + 1, plain(&computer_use::step_summary(&turn.response))))
+        .map(|(step, summary)| format!("Step {step}: {summary}"))
         .collect();
     let summary = if lines.is_empty() { "None".to_owned() } else { lines.join("\n") };
     let mut text = Some(Content::Text(format!("{task}{summary}")));

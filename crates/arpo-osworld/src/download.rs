@@ -148,17 +148,24 @@ impl Cache {
         }
     }
 
+    /// The same for a file of an evaluator: where OSWorld's cache has it, it is read from there. Not for files of the set-up:
+    /// OSWorld keeps what it fetched from the guest under the same names.
+    pub fn obtain_for_evaluator(&self, task: &str, url: &str, name: &str) -> Result<Vec<u8>, DownloadError> {
+        let original = self.original_path(task, name);
+        if self.path(task, url, name).exists() || !original.is_file() {
+            return self.obtain(task, url, name);
+        }
+        let content = fs::read(&original)
+            .map_err(|error| DownloadError::Cache { path: original, problem: error.to_string() })?;
+        self.check(url, name, &content).map(|()| content)
+    }
+
     /// The content of a file that a task calls `name`, fetched if missing. An error if it is not what it should be.
     pub fn obtain(&self, task: &str, url: &str, name: &str) -> Result<Vec<u8>, DownloadError> {
         let path = self.path(task, url, name);
         let broken =
             |error: io::Error| DownloadError::Cache { path: path.clone(), problem: error.to_string() };
         if !path.exists() {
-            let original = self.original_path(task, name);
-            if original.is_file() {
-                let content = fs::read(original).map_err(broken)?;
-                return self.check(url, name, &content).map(|()| content);
-            }
             if self.sources.offline {
                 return Err(DownloadError::Offline { url: url.to_owned(), path });
             }

@@ -7,6 +7,9 @@ use arpo_engine::{Penalties, Sampling};
 use serde_json::{Number, Value};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+/// Stop tokens of a request, at most: each sampled token is compared with all of them.
+const MOST_STOP_TOKENS: usize = 1024;
+
 /// Alternatives reported with a token at most, as in OpenAI's interface.
 const MOST_ALTERNATIVES: usize = 20;
 const MOST_STOP_STRINGS: usize = 16;
@@ -103,7 +106,7 @@ impl Params {
             choices,
             max_tokens,
             stop_strings: stop_strings(fields)?,
-            stop_tokens: fields.take("stop_token_ids", "an array of token ids")?.unwrap_or_default(),
+            stop_tokens: stop_tokens(fields)?,
             skip_special: fields.take("skip_special_tokens", "true or false")?.unwrap_or(true),
             logprobs,
             temperature,
@@ -130,6 +133,16 @@ impl Params {
             turn: choice as u64,
         }
     }
+}
+
+fn stop_tokens(fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
+    let tokens: Vec<u32> = fields.take("stop_token_ids", "an array of token ids")?.unwrap_or_default();
+    if tokens.len() > MOST_STOP_TOKENS {
+        let name = fields.name("stop_token_ids");
+        let message = format!("{name} has {} tokens: expected at most {MOST_STOP_TOKENS}", tokens.len());
+        return Err(ApiError::field(&name, message));
+    }
+    Ok(tokens)
 }
 
 fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {

@@ -149,6 +149,10 @@ pub(super) fn measure(load: &Load, screens: Option<&Path>) -> Result<Measured, F
     };
     let mut config = Config::default();
     config.collect.desktops = desktops;
+    // what is measured is the trainer's side: a late screen is late, not lost
+    config.collect.step_seconds = 3600.0;
+    config.collect.reset_seconds = 3600.0;
+    config.collect.evaluate_seconds = 3600.0;
     let options = HubOptions::new(&config, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), token);
     let log = |line: &str| drop(writeln!(std::io::stderr(), "{line}"));
     let hub = Hub::start(&config, options, Box::new(local), Box::new(log)).map_err(Failure::failed)?;
@@ -167,6 +171,9 @@ pub(super) fn measure(load: &Load, screens: Option<&Path>) -> Result<Measured, F
     let received: u64 = hub.hosts().iter().map(|host| host.received).sum();
     collector.close().map_err(Failure::failed)?;
     let report = collected.report;
+    if report.lost > 0 {
+        drop(writeln!(std::io::stderr(), "lost episodes by reason: {:?}", report.failures));
+    }
     let screens = (report.steps + report.episodes).max(1) as f64;
     Ok(Measured {
         workers,

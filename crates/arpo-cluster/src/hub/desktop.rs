@@ -229,7 +229,9 @@ impl Shared {
                 if !only_here || !registry.has_other_host(host, now) {
                     return EnvironmentError::BadTask { task, reason };
                 }
-                EnvironmentError::Broken { reason: format!("task {task} on {host}: {reason}") }
+                // another host shall try it; this one is not to blame yet
+                registry.slot_failed(slot, Some(host));
+                return EnvironmentError::Broken { reason: format!("task {task} on {host}: {reason}") };
             }
             error => error,
         };

@@ -59,8 +59,9 @@ fn vm_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterEr
 
 fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let (urls, names) = (fields.texts("path")?, fields.texts("dest")?);
-    let read =
-        |(url, name): (&&str, &&str)| Ok(Some(Bytes::from(context.cache.obtain(context.task, url, name)?)));
+    let read = |(url, name): (&&str, &&str)| {
+        Ok(Some(Bytes::from(context.cache.obtain_for_evaluator(context.task, url, name)?)))
+    };
     let contents = urls.iter().zip(&names).map(read).collect::<Result<Vec<_>, GetterError>>()?;
     Ok(chosen(fields, &names, contents))
 }

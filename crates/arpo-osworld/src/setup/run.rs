@@ -235,7 +235,7 @@ impl Preparation<'_> {
     fn add_history(&self, visits: &[(String, String, Duration)]) -> Result<(), Failure> {
         const MICROSECONDS_1601_TO_1970: i64 = 11_644_473_600_000_000;
         const TYPED_LINK: i64 = 805_306_368;
-        let empty = self.cache.obtain(self.task, EMPTY_HISTORY, HISTORY_FILE);
+        let empty = self.cache.obtain_for_evaluator(self.task, EMPTY_HISTORY, HISTORY_FILE);
         let empty = empty.map_err(|error| Failure::Fatal(error.to_string()))?;
         let changed = crate::database::changed(&empty, |history| {
             for (url, title, ago) in visits {

@@ -3,6 +3,7 @@
 
 use super::RequestId;
 use crate::TrainError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,14 +12,17 @@ use std::time::{Duration, Instant};
 /// How long a step waits for an answer, so that requests that arrive meanwhile are sent.
 const STEP: Duration = Duration::from_millis(50);
 
+/// The round of a request, its id and its answer; none if its thread panicked.
+type Answered<Answer> = (u64, RequestId, Option<Answer>);
+
 /// The pending requests of a policy, and their answers.
 #[derive(Debug)]
 pub(super) struct Exchange<Answer> {
     pending: usize,
     /// Requests of earlier rounds are cancelled.
     round: Arc<AtomicU64>,
-    sender: Sender<(u64, RequestId, Answer)>,
-    answers: Receiver<(u64, RequestId, Answer)>,
+    sender: Sender<Answered<Answer>>,
+    answers: Receiver<Answered<Answer>>,
 }
 
 /// Whether a request is still wanted.
@@ -61,7 +65,10 @@ impl<Answer: Send + 'static> Exchange<Answer> {
     ) -> Result<(), TrainError> {
         let wanted = Wanted { round: self.round.load(Ordering::Relaxed), current: Arc::clone(&self.round) };
         let sender = self.sender.clone();
-        let run = move || drop(sender.send((wanted.round, id, answer(&wanted))));
+        let run = move || {
+            let answer = catch_unwind(AssertUnwindSafe(|| answer(&wanted))).ok();
+            drop(sender.send((wanted.round, id, answer)));
+        };
         std::thread::Builder::new()
             .name("request".into())
             .spawn(run)
@@ -71,14 +78,15 @@ impl<Answer: Send + 'static> Exchange<Answer> {
     }
 
     /// The answers that have come, after a short wait for the first.
-    pub(super) fn receive(&mut self) -> Vec<(RequestId, Answer)> {
-        let Ok(first) = self.answers.recv_timeout(STEP) else { return vec![] };
+    pub(super) fn receive(&mut self) -> Result<Vec<(RequestId, Answer)>, TrainError> {
+        let Ok(first) = self.answers.recv_timeout(STEP) else { return Ok(vec![]) };
         let round = self.round.load(Ordering::Relaxed);
         let all = std::iter::once(first).chain(self.answers.try_iter());
         let current: Vec<_> =
-            all.filter(|(of, ..)| *of == round).map(|(_, id, answer)| (id, answer)).collect();
+            all.filter(|(of, ..)| *of == round).map(|(_, id, answer)| Some((id, answer?))).collect();
         self.pending -= current.len();
-        current
+        let answers: Option<Vec<_>> = current.into_iter().collect();
+        answers.ok_or_else(|| TrainError::Internal("the thread of a request panicked".into()))
     }
 
     /// Drops all pending requests.

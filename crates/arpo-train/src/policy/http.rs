@@ -62,7 +62,9 @@ impl Http {
     /// Sends this key as a bearer token.
     pub(super) fn new(key: Option<String>) -> Self {
         // a proxy is for the outside world, not for the servers of a run
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        // vLLM closes idle connections after 5 s: one that is closed just now is no failure of the server
+        let agent = config.max_idle_age(Duration::from_secs(2)).build().new_agent();
         Self { agent, key }
     }
 
@@ -107,7 +109,8 @@ fn answer(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Re
 /// The number of seconds in a `Retry-After`; a date there is treated as none.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    // a longer one could not be added to a time
+    Duration::try_from_secs_f64(seconds).ok().filter(|wait| *wait <= Duration::from_hours(24))
 }
 
 /// The message in an error's body, in the forms that servers have for it.

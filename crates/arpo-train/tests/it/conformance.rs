@@ -227,13 +227,15 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
             state.behaviour.busy -= 1;
             return (429, "Retry-After: 0.05\r\n", json!({"error": {"message": "slow down"}}));
         }
-        match &mut state.behaviour.other_label {
-            Some((left, label)) if *left > 0 => {
-                *left -= 1;
-                (*label).to_owned()
-            }
-            _ => state.label.clone(),
+        // as after a start of its own: the label is the engine's, in answers and when it is asked for
+        if let Some((left, label)) = &mut state.behaviour.other_label
+            && *left > 0
+        {
+            *left -= 1;
+            let label = *label;
+            label.clone_into(&mut state.label);
         }
+        state.label.clone()
     };
     if let Some((status, message)) = behaviour.refuses {
         return (status, "", json!({"error": {"message": message}}));

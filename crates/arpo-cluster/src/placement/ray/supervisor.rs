@@ -291,11 +291,13 @@ impl Supervisor {
         for job in left.iter_mut().filter(|job| job.status == Status::Pending) {
             job.stopped = self.client.stop(&job.id).is_ok();
         }
-        self.wait_for_end(&mut left);
-        for job in left.iter_mut().filter(|job| !job.stopped) {
-            job.stopped = self.client.stop(&job.id).is_ok();
+        // a head that does not answer would cost a deadline for each job
+        if self.wait_for_end(&mut left) {
+            for job in left.iter_mut().filter(|job| !job.stopped) {
+                job.stopped = self.client.stop(&job.id).is_ok();
+            }
+            self.wait_for_end(&mut left);
         }
-        self.wait_for_end(&mut left);
         for Job { id, status, stopped, .. } in left {
             (self.log)(&match (stopped, status) {
                 (true, Status::Pending) => {
@@ -310,33 +312,37 @@ impl Supervisor {
         }
     }
 
-    /// Waits for jobs to end, and deletes those that have; others are left.
-    fn wait_for_end(&self, jobs: &mut Vec<Job>) {
+    /// Waits for jobs to end, and deletes those that have; others are left. False if Ray does not answer.
+    fn wait_for_end(&self, jobs: &mut Vec<Job>) -> bool {
         let began = Instant::now();
         while !jobs.is_empty() && began.elapsed() < self.pace.end {
             let mut answers = true;
-            jobs.retain_mut(|job| match self.client.job(&job.id) {
-                _ if !answers => true,
-                Ok(info) if info.status.is_over() => {
+            jobs.retain_mut(|job| match answers.then(|| self.client.job(&job.id)) {
+                None => true,
+                Some(Ok(info)) if info.status.is_over() => {
                     let _ = self.client.delete(&job.id);
                     false
                 }
-                Ok(info) => {
+                Some(Ok(info)) => {
                     job.status = info.status;
                     true
                 }
-                Err(RayError::Unknown(_)) => false,
-                Err(error) => {
+                Some(Err(RayError::Unknown(_))) => false,
+                Some(Err(error)) => {
                     answers = !matches!(error, RayError::Unreachable { .. });
                     true
                 }
             });
             let waits = |job: &Job| job.stopped && job.status == Status::Pending;
-            if !answers || (jobs.iter().all(waits) && began.elapsed() >= self.pace.stop) {
-                return;
+            if !answers {
+                return false;
+            }
+            if jobs.iter().all(waits) && began.elapsed() >= self.pace.stop {
+                return true;
             }
             std::thread::sleep(self.pace.poll.min(Duration::from_millis(200)));
         }
+        true
     }
 }
 

@@ -149,7 +149,7 @@ impl Policy for ChatPolicy {
 
     fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
         let mut responses = Vec::new();
-        for (id, result) in self.exchange.receive() {
+        for (id, result) in self.exchange.receive()? {
             let episode = self.asked.remove(&id);
             match result {
                 Ok(Answered { text, server }) => {

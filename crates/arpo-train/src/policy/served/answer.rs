@@ -15,6 +15,8 @@ pub(super) enum Fault {
     OtherWeights(String),
     /// The server tokenised earlier responses in another way than they were sampled.
     Retokenised(String),
+    /// The server's context ended before the response did.
+    Cut(String),
     /// It is not an answer to what was asked: the server reads prompts or images in another way.
     Wrong(String),
 }
@@ -28,6 +30,13 @@ pub(super) fn check(sampled: &Sampled, prompt: &Prompt, target: &Target, terms: 
         )));
     }
     check_prompt(sampled, prompt)?;
+    if !sampled.complete && !sampled.tokens.is_empty() && sampled.tokens.len() < terms.max_tokens {
+        return Err(Fault::Cut(format!(
+            "its context ended after {} tokens of the response: expected a larger --max-model-len, or a smaller \
+             `agent.max_screenshots` or `agent.max_tokens`",
+            sampled.tokens.len()
+        )));
+    }
     check_tokens(sampled, terms).map_err(Fault::Wrong)
 }
 

@@ -25,6 +25,9 @@ const TRIES: usize = 3;
 /// Wait for a server that has no place for a request and does not say how long.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// Least wait for a server that is busy, whatever it says.
+const LEAST_REST: Duration = Duration::from_millis(100);
+
 /// What came of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -57,11 +60,16 @@ impl Asker {
             Ok(prompt) => prompt,
             Err(error) => return Outcome::Fatal(error.to_string()),
         };
-        let (mut failures, mut last) = (0, String::new());
+        let (mut failures, mut last, mut avoid) = (0, String::new(), None);
         let mut deadline = Instant::now() + self.wait;
         loop {
-            let Some(seat) = self.fleet.seat(&episode, deadline, || wanted.is_wanted()) else {
+            let Some(seat) = self.fleet.seat(&episode, avoid, deadline, || wanted.is_wanted()) else {
                 let seconds = self.wait.as_secs();
+                if self.fleet.any_ready() {
+                    return Outcome::Lost(format!(
+                        "no place at a server for {seconds} s (`rollout.wait_seconds`, `rollout.requests`){last}"
+                    ));
+                }
                 return Outcome::Fatal(format!(
                     "no server could be asked for {seconds} s (`rollout.wait_seconds`): {}{last}",
                     self.fleet.setbacks()
@@ -75,27 +83,30 @@ impl Asker {
                         Err(error) => return Outcome::Fatal(error.to_string()),
                     },
                     Err(Fault::OtherWeights(reason)) => reason,
-                    Err(Fault::Retokenised(reason)) => {
+                    Err(Fault::Retokenised(reason) | Fault::Cut(reason)) => {
                         return Outcome::Lost(format!("{}: {reason}", seat.address));
                     }
                     Err(Fault::Wrong(reason)) => {
                         return Outcome::Fatal(format!("{}: {reason}", seat.address));
                     }
                 },
-                Err(Problem::Busy { after, .. }) => {
+                Err(Problem::Busy { after, message }) => {
+                    (last, avoid) = (format!("; {} is busy: {message}", seat.address), Some(seat.server));
                     drop(seat);
                     let left = deadline.saturating_duration_since(Instant::now());
-                    wanted.rest(after.unwrap_or(BUSY).min(left));
+                    wanted.rest(after.unwrap_or(BUSY).max(LEAST_REST).min(left));
                     continue;
                 }
                 Err(problem) if problem.is_the_servers() => problem.to_string(),
                 Err(problem) => return Outcome::Lost(format!("{}: {problem}", seat.address)),
             };
-            if self.fleet.blame(seat.server, &seat.target) {
+            let is_new = self.fleet.blame(seat.server, &seat.target);
+            if is_new {
                 say(&format!("server {}: {problem}; its episodes move or wait", seat.address));
             }
-            last = format!("; the last answer of {}: {problem}", seat.address);
-            failures += 1;
+            (last, avoid) = (format!("; the last answer of {}: {problem}", seat.address), Some(seat.server));
+            // an answer that was cut off because another request failed is not this one's failure
+            failures += usize::from(is_new);
             if failures >= TRIES + self.fleet.len() {
                 return Outcome::Lost(format!("{failures} attempts failed{last}"));
             }
@@ -130,6 +141,8 @@ impl Asker {
         complete: bool,
     ) -> Result<Response, TrainError> {
         let text = self.agent.tokenizer.decode(&tokens, true)?;
+        // rounding may lead just past 0
+        let logp = logp.into_iter().map(|logp| logp.min(0.0)).collect();
         Ok(Response { text, tokens, logp, complete, version: seat.target.version })
     }
 }

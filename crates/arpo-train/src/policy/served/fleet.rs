@@ -53,6 +53,8 @@ struct Member {
     was_ready: bool,
     /// It is not coming back, and why.
     given_up: Option<String>,
+    /// The folder that it reads while it starts.
+    starting: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +101,7 @@ impl Fleet {
             asked: 0,
             was_ready: false,
             given_up: None,
+            starting: None,
         };
         let members = addresses.into_iter().map(member).collect();
         let state = Mutex::new(State { members, ..State::default() });
@@ -157,6 +160,7 @@ impl Fleet {
     pub(super) fn seat(
         &self,
         episode: &EpisodeId,
+        avoid: Option<usize>,
         deadline: Instant,
         wanted: impl Fn() -> bool,
     ) -> Option<Seat<'_>> {
@@ -166,7 +170,8 @@ impl Fleet {
             if left.is_zero() || state.closing || !wanted() {
                 return None;
             }
-            if let (Some(server), Some(target)) = (self.choose(&state, episode), state.target.clone()) {
+            if let (Some(server), Some(target)) = (self.choose(&state, episode, avoid), state.target.clone())
+            {
                 state.homes.insert(episode.clone(), server);
                 let member = &mut state.members[server];
                 member.asked += 1;
@@ -176,15 +181,21 @@ impl Fleet {
         }
     }
 
-    fn choose(&self, state: &State, episode: &EpisodeId) -> Option<usize> {
+    /// Another one than `avoid`, if there is another.
+    fn choose(&self, state: &State, episode: &EpisodeId, avoid: Option<usize>) -> Option<usize> {
         let is_ready = |server: &usize| state.members[*server].standing == Standing::Ready;
-        let home = state.homes.get(episode).copied().filter(is_ready);
+        let home = state.homes.get(episode).copied().filter(is_ready).filter(|&home| Some(home) != avoid);
         // among equals the one with the fewest episodes
         let episodes = |server: usize| state.homes.values().filter(|&&home| home == server).count();
         let ready = (0..state.members.len()).filter(is_ready);
-        let server =
-            home.or_else(|| ready.min_by_key(|&server| (state.members[server].asked, episodes(server))))?;
+        let load = |server: usize| (Some(server) == avoid, state.members[server].asked, episodes(server));
+        let server = home.or_else(|| ready.min_by_key(|&server| load(server)))?;
         (state.members[server].asked < self.places).then_some(server)
+    }
+
+    /// Whether any server can be asked.
+    pub(super) fn any_ready(&self) -> bool {
+        self.lock().members.iter().any(|member| member.standing == Standing::Ready)
     }
 
     /// A server with these weights failed, so it is asked nothing more for now; true if that is new.
@@ -221,6 +232,9 @@ impl Fleet {
         if state.target.as_deref() == Some(target) {
             let member = &mut state.members[server];
             member.was_ready |= result.is_ok();
+            if result.is_ok() {
+                member.starting = None;
+            }
             member.standing = match result {
                 Ok(()) => Standing::Ready,
                 Err(setback) => Standing::Behind(Some(setback)),
@@ -233,6 +247,19 @@ impl Fleet {
     /// Whether a server has had weights since this was last asked.
     pub(super) fn has_been_ready(&self, server: usize) -> bool {
         std::mem::take(&mut self.lock().members[server].was_ready)
+    }
+
+    /// The weights that a server shall be started with; their folder is in use until it has weights.
+    pub(super) fn starts(&self, server: usize) -> Option<Arc<Target>> {
+        let mut state = self.lock();
+        let target = state.target.clone()?;
+        state.members[server].starting = Some(target.folder.clone());
+        Some(target)
+    }
+
+    /// The folders that servers may be reading, besides the target's.
+    pub(super) fn folders_in_use(&self) -> Vec<PathBuf> {
+        self.lock().members.iter().filter_map(|member| member.starting.clone()).collect()
     }
 
     /// A server cannot run here.
@@ -322,7 +349,7 @@ mod tests {
     }
 
     fn seat(fleet: &Fleet, number: usize) -> Option<Seat<'_>> {
-        fleet.seat(&episode(number), Instant::now() + Duration::from_millis(1), || true)
+        fleet.seat(&episode(number), None, Instant::now() + Duration::from_millis(1), || true)
     }
 
     #[test]
@@ -368,7 +395,7 @@ mod tests {
         assert!(seat(&fleet, 1).is_none());
         drop(taken);
         assert!(seat(&fleet, 1).is_some());
-        assert!(fleet.seat(&episode(2), Instant::now() + Duration::from_mins(1), || false).is_none());
+        assert!(fleet.seat(&episode(2), None, Instant::now() + Duration::from_mins(1), || false).is_none());
     }
 
     #[test]

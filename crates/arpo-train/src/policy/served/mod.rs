@@ -230,7 +230,7 @@ impl Policy for ServedPolicy {
 
     fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
         let mut responses = vec![];
-        for (id, outcome) in self.exchange.receive() {
+        for (id, outcome) in self.exchange.receive()? {
             match outcome {
                 Outcome::Response(response) => {
                     self.lost_in_row = 0;
@@ -292,7 +292,9 @@ impl RolloutPolicy for ServedPolicy {
             self.fleet().aim(Target { version, label, folder: folder.clone() });
             self.version = version;
             self.wait_for_servers()?;
-            self.store.keep_only(&folder);
+            let mut kept = self.fleet().folders_in_use();
+            kept.push(folder);
+            self.store.keep_only(&kept);
             return Ok(());
         }
         self.wait_for_servers()

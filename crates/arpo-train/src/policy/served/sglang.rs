@@ -61,23 +61,23 @@ impl Protocol for Sglang {
                 "frequency_penalty": 0.0,
                 "presence_penalty": 0.0,
                 "max_new_tokens": terms.max_tokens,
-                "ignore_eos": true,
                 "stop_token_ids": [terms.end_token],
                 "logit_bias": bias,
                 "skip_special_tokens": false,
                 "no_stop_trim": true,
             },
         });
-        sampled(&line.post("/generate", &body)?, prompt)
+        sampled(&line.post("/generate", &body)?, prompt, terms)
     }
 }
 
-fn sampled(answer: &Value, prompt: &Prompt) -> Result<Sampled, Problem> {
+fn sampled(answer: &Value, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
     let (tokens, logp, complete, labels) = read(answer, prompt.tokens.len())?;
     Ok(Sampled {
+        // an end token at the last place counts as its length there
+        complete: complete || tokens.last() == Some(&terms.end_token),
         tokens,
         logp,
-        complete,
         labels,
         // not returned; the length was compared
         prompt: Some(prompt.tokens.clone()),

@@ -31,7 +31,7 @@ const END: Duration = Duration::from_secs(8);
 
 /// The shell around a server; its process group is its own. `read` returns when the leash is let go.
 const LEASH: &str = r#"exec 3<&0 </dev/null
-(exec 3<&-; exec COMMAND "$@") &
+(exec 3<&-; exec env COMMAND "$@") &
 server=$!
 (
     read -r _ <&3
@@ -111,7 +111,7 @@ impl Watch {
         let address = self.fleet.address(self.server);
         let mut deaths = 0;
         while !self.fleet.is_closing() {
-            let Some(target) = self.fleet.target() else {
+            let Some(target) = self.fleet.starts(self.server) else {
                 std::thread::sleep(WATCH);
                 continue;
             };

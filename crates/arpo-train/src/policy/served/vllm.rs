@@ -117,6 +117,11 @@ impl Protocol for Vllm {
 
     fn update(&self, line: Line, target: &Target) -> Result<(), Unusable> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(line.address);
+        // it failed at a request and still has these weights: the requests of others go on. The label is the engine's own, so
+        // one that hangs does not answer; at most the end of a pause is missing
+        if label(line).is_ok_and(|label| label == target.label) {
+            return line.post("/resume", &json!({})).map(drop).map_err(Into::into);
+        }
         // requests that nobody waits for any more would hold the pause up
         line.post("/pause?mode=abort", &json!({}))?;
         let updated = replace(line, target);

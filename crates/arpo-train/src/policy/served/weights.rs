@@ -55,16 +55,19 @@ impl WeightStore {
         Ok(folder)
     }
 
-    /// Removes all versions but one.
-    pub(super) fn keep_only(&self, folder: &Path) {
-        self.remove(|path| path != folder);
+    /// Removes all versions but these.
+    pub(super) fn keep_only(&self, folders: &[PathBuf]) {
+        self.remove(|path| !folders.iter().any(|folder| folder == path));
     }
 
     /// What cannot be removed stays: the next start tries again.
     fn remove(&self, unwanted: impl Fn(&Path) -> bool) {
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            let is_version = name.trim_start_matches('.').starts_with(PREFIX);
+            // six digits or more, and in a temporary name something behind them: not a folder that somebody else named so
+            let rest = name.trim_start_matches('.').strip_prefix(PREFIX).unwrap_or_default();
+            let digits = rest.chars().take_while(char::is_ascii_digit).count();
+            let is_version = digits >= 6 && (digits == rest.len() || name.starts_with('.'));
             if is_version && path.is_dir() && unwanted(&path) {
                 let _ = fs::remove_dir_all(path);
             }
