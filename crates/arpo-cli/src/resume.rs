@@ -64,12 +64,17 @@ fn name(folder: &RunFolder) -> String {
     folder.path().join("config.toml").display().to_string()
 }
 
-/// Takes what the configuration leaves to the model from the model, and says which style that is.
-pub(crate) fn settle_style(config: &mut Config) -> Result<(), Failure> {
-    if let Some(line) = style_choice::settle(config).map_err(Failure::usage)? {
+/// Takes what the configuration leaves to the model from the model; returns a line that says which style that is, for
+/// [`say`], once nothing else is wrong.
+pub(crate) fn settle_style(config: &mut Config) -> Result<Option<String>, Failure> {
+    style_choice::settle(config).map_err(Failure::usage)
+}
+
+/// Prints a line to stderr.
+pub(crate) fn say(line: Option<String>) {
+    if let Some(line) = line {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
-    Ok(())
 }
 
 /// Resumes a folder, or starts a new one after checking its configuration.
@@ -83,8 +88,9 @@ pub(crate) fn resume_or_start(
         return resume(path, layers, false, "leave it out");
     }
     let mut config = layers.resolve()?;
-    settle_style(&mut config)?;
+    let style = settle_style(&mut config)?;
     setup::check(&config, work).map_err(Failure::usage)?;
+    say(style);
     let folder = start(path, Start::New)?;
     folder.write_config(&config.to_toml()).map_err(Failure::failed)?;
     Ok((folder, config))

@@ -2,7 +2,7 @@
 
 use crate::config::Layers;
 use crate::memory;
-use crate::resume::{resume, settle_style, start};
+use crate::resume::{resume, say, settle_style, start};
 use crate::show::{Show, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
@@ -58,9 +58,10 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
-            settled?;
+            let style = settled?;
             // checked before a folder is created
             trainer::setup::check(&config, Work::Training).map_err(Failure::usage)?;
+            say(style);
             let path = arguments.out.clone().unwrap_or_else(|| new_folder(&config));
             (start(&path, Start::New)?, config, Start::New)
         }

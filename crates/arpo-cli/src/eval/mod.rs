@@ -18,7 +18,7 @@ mod task_sets;
 
 use crate::Failure;
 use crate::config::Layers;
-use crate::resume::settle_style;
+use crate::resume::{say, settle_style};
 use arpo_agent::geometry::PixelLimits;
 use arpo_core::config::{Config, StyleChoice, SuiteChoice};
 use arpo_core::task::Task;
@@ -172,12 +172,8 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     arguments.compat.apply(&mut config)?;
     arguments.osworld.apply(&mut config);
     match policy_name(arguments) {
-        PolicyName::Checkpoint => settle_style(&mut config)?,
-        PolicyName::Chat => {
-            if let Some(line) = style_choice::settle_served(&mut config) {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            }
-        }
+        PolicyName::Checkpoint => say(settle_style(&mut config)?),
+        PolicyName::Chat => say(style_choice::settle_served(&mut config)),
         // scripts are written in UI-TARS's grammar
         PolicyName::Script | PolicyName::Oracle | PolicyName::Clumsy | PolicyName::Random => {
             config.agent.style = StyleChoice::Uitars;

@@ -13,12 +13,19 @@ pub(super) trait Tended: Send + 'static {
 }
 
 /// What is to be expected.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outlook {
     /// How many workers there should be.
     pub(super) workers: usize,
     /// Why none will ever come, if that is known.
     pub(super) problem: Option<String>,
+}
+
+impl Default for Outlook {
+    /// Before the first look: the first worker may be there while others are still being started.
+    fn default() -> Self {
+        Self { workers: usize::MAX, problem: None }
+    }
 }
 
 /// The thread; it ends, and the workers with it, when this is dropped.

@@ -182,7 +182,7 @@ fn a_file_that_is_not_in_the_cache_is_named_offline() {
     )
     .unwrap_err();
     assert!(
-        error.to_string().contains("https://a.org/x") && error.to_string().contains("t/x.xlsx"),
+        error.to_string().contains("https://a.org/x") && error.to_string().contains("_x.xlsx"),
         "{error}"
     );
 }
