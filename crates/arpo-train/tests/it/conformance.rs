@@ -24,6 +24,8 @@ pub(crate) struct Behaviour {
     pub(crate) slow: Duration,
     /// Answers so many requests with 429 first.
     pub(crate) busy: usize,
+    /// Fails at so many requests first.
+    pub(crate) fails: usize,
     /// Answers so many requests with this label first.
     pub(crate) other_label: Option<(usize, &'static str)>,
     /// Changes the prompt that it says it read.
@@ -50,6 +52,7 @@ impl Default for Behaviour {
             dead: false,
             slow: Duration::ZERO,
             busy: 0,
+            fails: 0,
             other_label: None,
             misreads: false,
             misplaces: false,
@@ -226,6 +229,10 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
         if state.behaviour.busy > 0 {
             state.behaviour.busy -= 1;
             return (429, "Retry-After: 0.05\r\n", json!({"error": {"message": "slow down"}}));
+        }
+        if state.behaviour.fails > 0 {
+            state.behaviour.fails -= 1;
+            return (500, "", json!({"error": {"message": "out of luck"}}));
         }
         // as after a start of its own: the label is the engine's, in answers and when it is asked for
         if let Some((left, label)) = &mut state.behaviour.other_label

@@ -171,6 +171,7 @@ fn every_server_gets_an_update_in_order_and_old_weights_are_removed() {
     let update: Vec<String> = one.take_calls().into_iter().filter(|path| path != "/server_info").collect();
     let expected = [
         "/inference/v1/generate",
+        "/weight_info",
         "/pause",
         "/update_weight_version",
         "/collective_rpc",
@@ -232,6 +233,19 @@ fn an_answer_of_other_weights_is_not_used() {
         server.take_calls().contains(&"/collective_rpc".to_owned()),
         "it was not given the weights again"
     );
+}
+
+/// Loading the weights again would abort the requests of all other episodes.
+#[test]
+fn a_failed_request_is_repeated_and_the_server_keeps_its_weights() {
+    let (server, folder) = (server(), Temporary::new("served-failed"));
+    let mut policy = published(&config(&[&server], &[]), &folder);
+    server.set(|behaviour| behaviour.fails = 1);
+    server.take_calls();
+    assert_eq!(ask(&mut policy, 0..1).unwrap().len(), 1);
+    assert_eq!(server.take_asked().len(), 2);
+    let calls = server.take_calls();
+    assert!(!calls.iter().any(|path| path == "/pause" || path == "/collective_rpc"), "{calls:?}");
 }
 
 #[test]
