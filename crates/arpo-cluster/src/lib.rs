@@ -7,7 +7,7 @@
 //! |---|---|
 //! | what trainer and workers say to each other | [`protocol`] |
 //! | the worker: its connection, its desktops | [`worker`] |
-//! | the trainer's side: which worker gets a desktop, lost workers, bad hosts | [`hub`] |
+//! | the trainer's side: which worker gets a desktop, lost workers, bad hosts | [`mod@hub`] |
 //! | how workers come to a run | [`placement`] |
 //! | asking a running trainer how its workers are | [`contact`] |
 

@@ -1,4 +1,4 @@
-//! Renders actions as calls, such that [`parse`](super::parse) reads the same actions again. An action that `computer_use`
+//! Renders actions as calls, such that [`parse`](super::parse()) reads the same actions again. An action that `computer_use`
 //! does not have becomes calls with the same effect.
 
 use super::vocabulary::DRAG_SECONDS;

@@ -8,8 +8,8 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | attempts, and what is sent | [`client`] |
-//! | what is done about an error, and what the user is told | [`mod@verdict`] |
+//! | attempts, and what is sent | `client` |
+//! | what is done about an error, and what the user is told | `mod@verdict` |
 
 mod client;
 mod verdict;

@@ -3,13 +3,13 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | which server is asked, and which has the current weights | [`fleet`] |
-//! | how a server is brought up to date | [`keeper`] |
-//! | retries, deadlines, back-pressure | [`asking`] |
-//! | which answers are used | [`answer`] |
-//! | what is sent to vLLM, to `SGLang` | [`vllm`], [`sglang`], behind [`protocol`] |
-//! | servers that this program starts | [`start`] |
-//! | where weights are written | [`weights`] |
+//! | which server is asked, and which has the current weights | `fleet` |
+//! | how a server is brought up to date | `keeper` |
+//! | retries, deadlines, back-pressure | `asking` |
+//! | which answers are used | `answer` |
+//! | what is sent to vLLM, to `SGLang` | `vllm`, `sglang`, behind `protocol` |
+//! | servers that this program starts | `start` |
+//! | where weights are written | `weights` |
 
 mod answer;
 mod asking;
