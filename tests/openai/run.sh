@@ -29,6 +29,7 @@ trap clean_up EXIT
 trap 'exit 1' INT TERM
 
 log=$folder/server.log
+: >"$log"
 ARPO_API_KEY=test-key "$program" serve --port 0 --max-running 8 --max-queue 8 >"$log" 2>&1 </dev/null &
 server=$!
 for _ in $(seq 300); do
