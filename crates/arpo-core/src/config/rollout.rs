@@ -27,8 +27,8 @@ pub struct RolloutConfig {
     /// Requests that a server has at once, at most; further ones wait here.
     #[schemars(range(min = 1, max = 10_000))]
     pub requests: usize,
-    /// Timeout of one request for a response, in seconds. A server that misses it is asked nothing until it has been given
-    /// the weights again.
+    /// Timeout of one request for a response, in seconds. A server that misses it is asked nothing until it has said
+    /// that it still has the weights, or has been given them again.
     #[schemars(range(min = 0.1, max = 86_400.0))]
     pub limit_seconds: f64,
     /// Timeout of one step of a weight update on a server, in seconds.
