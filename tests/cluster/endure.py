@@ -23,7 +23,7 @@ settings = {
     "collect.desktops": 64,
     "collect.max_steps": 4,
     "evaluation.every": 0,
-    "checkpoints.episodes_every": 1,
+    "logging.episodes_gib": 10,
     "cluster.grace_seconds": 2,
 }
 
@@ -74,9 +74,9 @@ assert trainer.returncode == 0, f"the training ended with {trainer.returncode}"
 lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 lines = [line for line in lines if "collect/episodes" in line]
 assert len(lines) == iterations, f"{len(lines)} of {iterations} iterations"
-ids = []
-for file in sorted((folder / "episodes").glob("iteration-*.jsonl")):
-    ids += [json.dumps(json.loads(line)["id"]) for line in file.read_text().splitlines()]
+index = [json.loads(line) for line in (folder / "episodes/index.jsonl").read_text().splitlines()]
+assert not any("dropped" in line for line in index), "the disk for episodes was full"
+ids = [line["id"] for line in index if line["origin"] == "fresh" and line["outcome"] != "environment_error"]
 assert len(ids) == len(set(ids)), "an episode id occurs twice"
 counted = sum(line["collect/episodes"] for line in lines)
 assert counted == len(ids), f"{counted} episodes were counted, {len(ids)} are recorded"

@@ -3,59 +3,42 @@
 # for the client (kept for the next time) and the program arpo. `./x test --openai` does that. Every wait has an end.
 set -eu
 
-folder=$1
-program=$2
-mkdir -p "$folder"
-folder=$(CDPATH='' cd -- "$folder" && pwd)
+name=openai
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-python=$folder/venv/bin/python
-
-if ! "$python" -c 'import openai' 2>/dev/null; then
-    rm -rf "$folder/venv"
-    if ! { python3 -m venv "$folder/venv" &&
-        timeout 600 "$folder/venv/bin/pip" install --quiet "openai==2.*"; } >"$folder/pip.log" 2>&1; then
-        rm -rf "$folder/venv"
-        printf 'skipped: the openai client cannot be installed here: %s\n' "$(tail -n 1 "$folder/pip.log")"
-        exit 0
-    fi
-fi
+. "$here/../functions.sh"
+folder=$(folder_at "$1")
+program=$2
+python_with "$folder/venv" "openai==2.*" openai "the openai client"
 
 server=
 clean_up() {
     trap - EXIT INT TERM
     [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
 }
-trap clean_up EXIT
-trap 'exit 1' INT TERM
+at_the_end clean_up
+
+show_logs() {
+    tail -n 5 "$log"
+}
 
 log=$folder/server.log
 : >"$log"
 ARPO_API_KEY=test-key "$program" serve --port 0 --max-running 8 --max-queue 8 >"$log" 2>&1 </dev/null &
 server=$!
-for _ in $(seq 300); do
-    url=$(sed -n 's/^serving .* at \(http[^ ]*\) .*/\1/p' "$log")
-    [ -z "$url" ] || break
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.2
-done
-if [ -z "$url" ]; then
-    printf 'openai: the server did not start: %s\n' "$(tail -n 1 "$log")" >&2
-    exit 1
-fi
+has_started() {
+    grep -q '^serving ' "$log" || has_ended "$server"
+}
+wait_for 60 "the start of the server" has_started
+url=$(sed -n 's/^serving .* at \(http[^ ]*\) .*/\1/p' "$log")
+[ -n "$url" ] || fail "the server did not start"
 
-timeout 300 "$python" "$here/check.py" "$url" test-key
+timeout 300 "$folder/venv/bin/python" "$here/check.py" "$url" test-key
 
 # Ctrl-C ends it at once
 kill -INT "$server"
-for _ in $(seq 100); do
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-done
+wait_for 10 "the end after Ctrl-C" has_ended "$server"
 code=0
 wait "$server" || code=$?
 server=
-if [ "$code" -ne 130 ]; then
-    printf 'openai: the server ended with %s after Ctrl-C: expected 130\n' "$code" >&2
-    exit 1
-fi
+[ "$code" -eq 130 ] || fail "the server ended with $code after Ctrl-C: expected 130"
 printf 'the server ended in order\n'

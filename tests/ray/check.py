@@ -38,9 +38,9 @@ run, iterations, dashboard, plain = pathlib.Path(sys.argv[1]), int(sys.argv[2]),
 lines = read(run)
 assert len(lines) == iterations, f"{len(lines)} of {iterations} iterations"
 
-ids = []
-for file in sorted((run / "episodes").glob("iteration-*.jsonl")):
-    ids += [json.dumps(json.loads(line)["id"]) for line in file.read_text().splitlines()]
+index = [json.loads(line) for line in (run / "episodes/index.jsonl").read_text().splitlines()]
+assert not any("dropped" in line for line in index), "the disk for episodes was full"
+ids = [line["id"] for line in index if line["origin"] == "fresh" and line["outcome"] != "environment_error"]
 assert len(ids) == len(set(ids)), "an episode id occurs twice"
 
 episodes = sum(line["collect/episodes"] for line in lines)

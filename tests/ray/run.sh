@@ -8,23 +8,16 @@
 # would end every Ray of this machine.
 set -eu
 
-folder=$1
-program=$2
-mkdir -p "$folder"
-folder=$(CDPATH='' cd -- "$folder" && pwd)
+name=ray
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+. "$here/../functions.sh"
+folder=$(folder_at "$1")
+program=$2
 ray=$folder/venv/bin/ray
 port=${ARPO_RAY_PORT:-6399}
 dashboard=${ARPO_RAY_DASHBOARD:-8265}
 
-if [ ! -x "$ray" ]; then
-    if ! { python3 -m venv "$folder/venv" &&
-        timeout 600 "$folder/venv/bin/pip" install --quiet "ray[default]==2.60.0"; } >"$folder/pip.log" 2>&1; then
-        rm -rf "$folder/venv"
-        printf 'skipped: Ray cannot be installed here: %s\n' "$(tail -n 1 "$folder/pip.log")"
-        exit 0
-    fi
-fi
+python_with "$folder/venv" "ray[default]==2.60.0" ray Ray
 
 mark=arpo-ray-test-$$
 trainer=
@@ -64,25 +57,11 @@ clean_up() {
     end_ray
     rm -rf "$sockets"
 }
-trap clean_up EXIT
-trap 'exit 1' INT TERM
+at_the_end clean_up
 
-fail() {
-    printf 'ray: %s\n' "$1" >&2
-    printf '%s\n' "--- what the training said:" >&2
-    tail -n 30 "$said" >&2 2>/dev/null || true
-    exit 1
-}
-
-# Waits for a command to succeed: seconds, what for, the command.
-wait_for() {
-    seconds=$1 what=$2
-    shift 2
-    deadline=$(($(date +%s) + seconds))
-    until "$@"; do
-        [ "$(date +%s)" -lt "$deadline" ] || fail "$what did not happen within $seconds s"
-        sleep 0.5
-    done
+show_logs() {
+    printf '%s\n' "--- what the training said:"
+    tail -n 30 "$said" 2>/dev/null || true
 }
 
 export RAY_DISABLE_IMPORT_WARNING=1 RAY_USAGE_STATS_ENABLED=0
@@ -108,15 +87,6 @@ start_second() {
     fail "the second node did not start: $(tail -n 1 "$work/second.log")"
 }
 
-iterations() {
-    { grep -c '"collect/episodes"' "$work/run/metrics.jsonl" 2>/dev/null || true; } | head -n 1
-}
-
-has_done() {
-    count=$(iterations)
-    [ "${count:-0}" -ge "$1" ] || ! kill -0 "$trainer" 2>/dev/null
-}
-
 worker_of() {
     [ -n "$(ours "$1" arpo-worker)" ]
 }
@@ -131,11 +101,7 @@ train() {
     shift 2
     OMP_NUM_THREADS=1 exec "$program" train --out "$run" --set "iterations=$count" --set tasks.count=4 --set collect.tasks=2 \
         --set collect.group_size=4 --set collect.desktops=8 --set collect.max_steps=4 --set evaluation.every=0 \
-        --set checkpoints.episodes_every=1 --set cluster.grace_seconds=4 "$@" </dev/null
-}
-
-ended() {
-    ! kill -0 "$trainer" 2>/dev/null
+        --set logging.episodes_gib=10 --set cluster.grace_seconds=4 "$@" </dev/null
 }
 
 no_worker() {
@@ -160,7 +126,7 @@ printf 'a training of %s iterations, 8 desktops on two hosts with room for 8 eac
     >"$said" 2>&1 &
 trainer=$!
 wait_for 120 "a worker on each node" sh -c "test -e '$work/run' || ! kill -0 $trainer"
-wait_for 120 "an iteration" has_done 2
+wait_for 120 "an iteration" has_done "$work/run" 2 "$trainer"
 worker_of head && worker_of second || fail "not a worker on each node"
 "$program" cluster status "$work/run" || fail "no status"
 
@@ -169,7 +135,7 @@ before=$(ours second arpo-worker)
 for process in $before; do kill -KILL "$process" 2>/dev/null || true; done
 wait_for 60 "a new job for the killed worker" has_said "worker on 127.0.0.3 has ended"
 wait_for 60 "a new worker" worker_of second
-wait_for 120 "further iterations" has_done 8
+wait_for 120 "further iterations" has_done "$work/run" 8 "$trainer"
 
 printf 'kill a node: its raylet\n'
 raylet=$(ours second raylet/raylet)
@@ -183,7 +149,7 @@ start_second
 wait_for 90 "the notice of the new node" has_said "127.0.0.3 has joined the Ray cluster again"
 wait_for 90 "a worker on the new node" worker_of second
 
-wait_for 300 "the end of the training" ended
+wait_for 300 "the end of the training" has_ended "$trainer"
 wait "$trainer" || fail "the training failed with $?"
 trainer=
 
@@ -199,7 +165,7 @@ python3 "$here/interruptible.py" "$program" train --out "$work/stopped" --cluste
 trainer=$!
 wait_for 120 "an iteration" sh -c "test -s '$work/stopped/metrics.jsonl' || ! kill -0 $trainer"
 kill -INT "$trainer"
-wait_for 90 "the end after Ctrl-C" ended
+wait_for 90 "the end after Ctrl-C" has_ended "$trainer"
 code=0
 wait "$trainer" || code=$?
 trainer=

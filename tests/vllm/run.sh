@@ -12,19 +12,17 @@
 # Everything that is started here is ended by its process group. Every wait has an end.
 set -eu
 
-mkdir -p "$1"
-folder=$(CDPATH='' cd -- "$1" && pwd)
+name=vllm
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+. "$here/../functions.sh"
+folder=$(folder_at "$1")
 program=$2
 parts=${3:-123}
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 port=${ARPO_VLLM_PORT:-9127}
 server=
 trainer=
 
-if ! "$here/install.sh" "$folder/venv" >"$folder/install.log" 2>&1; then
-    printf 'skipped: vLLM cannot be installed here: %s\n' "$(tail -n 1 "$folder/install.log")"
-    exit 0
-fi
+"$here/install.sh" "$folder/venv" >"$folder/install.log" 2>&1 || skip vLLM "$folder/install.log"
 vllm=$folder/venv/bin/vllm
 work=$folder/work
 rm -rf "$work"
@@ -44,26 +42,12 @@ clean_up() {
     [ -z "$trainer" ] || kill -TERM "$trainer" 2>/dev/null || true
     stop_server
 }
-trap clean_up EXIT
-trap 'exit 1' INT TERM
+at_the_end clean_up
 
-fail() {
-    printf 'vllm: %s\n' "$1" >&2
+show_logs() {
     for log in "$work"/*.log; do
-        printf '%s\n' "--- $log" >&2
-        tail -n 8 "$log" >&2
-    done
-    exit 1
-}
-
-# Waits for a command to succeed: seconds, what for, the command.
-wait_for() {
-    seconds=$1 what=$2
-    shift 2
-    deadline=$(($(date +%s) + seconds))
-    until "$@"; do
-        [ "$(date +%s)" -lt "$deadline" ] || fail "$what did not happen within $seconds s"
-        sleep 0.5
+        printf '%s\n' "--- $log"
+        tail -n 8 "$log"
     done
 }
 
@@ -79,15 +63,6 @@ start_server() {
         --dtype float32 --enable-scale-out --logprobs-mode processed_logprobs --limit-mm-per-prompt '{"image": 32}' \
         $options >>"$work/server.log" 2>&1 </dev/null &
     server=$!
-}
-
-iterations() {
-    { grep -c '"collect/episodes"' "$work/killed/metrics.jsonl" 2>/dev/null || true; } | head -n 1
-}
-
-has_done() {
-    count=$(iterations)
-    [ "${count:-0}" -ge "$1" ] || ! kill -0 "$trainer" 2>/dev/null
 }
 
 # The quick preset on eight of its tasks, evaluated before and after.
@@ -122,12 +97,12 @@ part_3() {
         --set collect.tasks=4 --set collect.group_size=4 --set collect.desktops=16 --set evaluation.every=0 \
         >"$work/killed.log" 2>&1 &
     trainer=$!
-    wait_for 300 "two iterations" has_done 2
+    wait_for 300 "two iterations" has_done "$work/killed" 2 "$trainer"
     sleep 1
     stop_server
     wait_for 60 "the notice of the lost server" grep -q "its episodes move or wait" "$work/killed.log"
     start_server
-    wait_for 900 "the end of the run" has_done 8
+    wait_for 900 "the end of the run" has_done "$work/killed" 8 "$trainer"
     wait "$trainer" || fail "the run whose server was killed failed"
     trainer=
     python3 "$here/check.py" survived "$work/killed" 8 || fail "the run whose server was killed is not as it should be"

@@ -46,6 +46,13 @@ impl Layers {
         layers
     }
 
+    /// With so many processes that learn together.
+    pub(crate) fn with_ranks(&self, ranks: Option<usize>) -> Self {
+        let mut layers = self.clone();
+        layers.set.extend(ranks.map(|ranks| format!("learn.ranks={ranks}")));
+        layers
+    }
+
     /// Applies files and single keys to a run's stored configuration, which has this name in messages. The stored one is
     /// complete, so a preset below it would have no effect.
     pub(crate) fn resolve_over(&self, name: &str, stored: &str) -> Result<Config, Failure> {

@@ -11,6 +11,7 @@ mod device;
 mod doctor;
 mod env;
 mod eval;
+mod log;
 mod memory;
 mod offline;
 mod osworld;
@@ -21,6 +22,7 @@ mod serve;
 mod sft;
 mod show;
 mod train;
+mod view;
 mod worker;
 
 use arpo_train::TrainError;
@@ -53,6 +55,14 @@ enum Command {
     Offline(offline::OfflineArguments),
     /// Plot the learning curves of runs
     Curve(curve::CurveArguments),
+    /// Send runs to trackers: TensorBoard, W&B, MLflow
+    Log(log::LogArguments),
+    /// Show runs in a browser: live curves, desktops, tasks, episodes
+    View(view::ViewArguments),
+    /// List runs with their state, best success and age
+    Runs(view::RunsArguments),
+    /// Write a report of runs as one HTML file
+    Report(view::ReportArguments),
     /// Serve a checkpoint to clients of OpenAI's chat interface
     Serve(serve::ServeArguments),
     /// Host desktops for a trainer on another machine
@@ -86,6 +96,10 @@ impl Command {
             | Self::Sft(_) => true,
             Self::Bench(arguments) => arguments.is_serving(),
             Self::Curve(_)
+            | Self::Log(_)
+            | Self::View(_)
+            | Self::Runs(_)
+            | Self::Report(_)
             | Self::Doctor(_)
             | Self::Worker(_)
             | Self::Cluster(_)
@@ -196,6 +210,10 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Offline(arguments) => offline::run(&arguments, out),
         Command::Osworld(arguments) => osworld::run(&arguments, out),
         Command::Curve(arguments) => curve::run(&arguments, out),
+        Command::Log(arguments) => log::run(&arguments, out),
+        Command::View(arguments) => view::view(&arguments),
+        Command::Runs(arguments) => view::list(&arguments, out),
+        Command::Report(arguments) => view::report(&arguments, out),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments, out),

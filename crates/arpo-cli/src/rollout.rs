@@ -4,12 +4,18 @@ use crate::Failure;
 use crate::config::Layers;
 use crate::resume::resume_or_start;
 use crate::show::EpisodeProgress;
+use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
+use arpo_train::episode::CompletedEpisode;
 use arpo_train::memory_plan::Work;
+use arpo_train::run::RunFolder;
+use arpo_train::run::about::unix_time;
+use arpo_train::run::episodes::budget::EpisodeFile;
+use arpo_train::run::episodes::index::{EpisodeAbout, EpisodeOrigin};
+use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, EpisodeStore};
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::{RunFolder, episodes};
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup;
 use clap::Args;
@@ -52,11 +58,14 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         setup::collector(&config, Some(folder.path()), &Arc::default(), &stop).map_err(Failure::of)?;
     let (mut count, mut successes, mut lost, mut interrupted) = (0, 0, 0, false);
     let chunks = || tasks.chunks(config.collect.tasks).zip(0_u64..);
-    let left = || chunks().filter(|(_, number)| !episodes::is_written(folder.path(), *number));
-    let open: usize = left().map(|(chunk, _)| chunk.len()).sum();
+    let mut store =
+        EpisodeStore::open(folder.path(), Budget::UNLIMITED, |_| true).map_err(Failure::failed)?;
+    let left: Vec<_> = chunks().filter(|(_, number)| !store.has(EpisodeFile::iteration(*number))).collect();
+    let open: usize = left.iter().map(|(chunk, _)| chunk.len()).sum();
+    let mut done = tasks.len() - open;
     let total = open * samples;
     let mut progress = EpisodeProgress::new(total, config.reward.success_above, arguments.quiet);
-    for (chunk, number) in left() {
+    for (chunk, number) in left {
         let plan = EvaluationPlan::of(&config, number, samples);
         let mut event = |event| progress.event(&event);
         let result = match evaluate(&mut collector, &mut policy, chunk, &plan, &mut event) {
@@ -66,19 +75,25 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
             }
             result => result.map_err(Failure::of)?,
         };
-        let played: Vec<_> = result.episodes.into_iter().flatten().collect();
-        for episode in &played {
-            successes += usize::from(config.reward.is_success(episode.trajectory.score));
+        let groups = chunk.iter().zip(result.episodes).enumerate();
+        let records: Vec<EpisodeRecord> = groups
+            .flat_map(|(group, (task, episodes))| {
+                episodes.into_iter().map(move |episode| record(task, group, episode))
+            })
+            .collect();
+        for EpisodeRecord { trajectory, .. } in &records {
+            successes += usize::from(config.reward.is_success(trajectory.score));
         }
-        count += played.len();
+        count += records.len();
         lost += result.report.lost;
-        episodes::write(folder.path(), number, &played).map_err(Failure::failed)?;
+        done += chunk.len();
+        let mut draft = EpisodeDraft::new(EpisodeFile::iteration(number));
+        let written = store.add(&mut draft, &records, &mut || {}).and_then(|()| store.finish(draft));
+        written.map_err(Failure::failed)?;
     }
     drop(progress);
     if interrupted {
-        let left: usize = left().map(|(chunk, _)| chunk.len()).sum();
-        let message =
-            format!("stopped after {} of {} tasks; --resume continues", tasks.len() - left, tasks.len());
+        let message = format!("stopped after {done} of {} tasks; --resume continues", tasks.len());
         return Err(Failure::Stopped(Some(message)));
     }
     writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
@@ -86,6 +101,22 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         writeln!(out, "{lost} more were lost to failures")?;
     }
     Ok(())
+}
+
+/// An episode of the group with this number, as it is stored.
+fn record(task: &Task, group: usize, episode: CompletedEpisode) -> EpisodeRecord {
+    let about = EpisodeAbout {
+        origin: EpisodeOrigin::Fresh,
+        set: None,
+        instruction: Some(task.instruction.clone()),
+        application: Some(task.application.clone()).filter(|name| !name.is_empty()),
+        group: Some(group),
+        reward: None,
+        advantage: None,
+        time: unix_time(),
+    };
+    let screens = episode.screens.into_iter().map(Some).collect();
+    EpisodeRecord { trajectory: Arc::new(episode.trajectory), screens, about }
 }
 
 /// Rollouts per task: as stored in the folder, or as given for a new one.

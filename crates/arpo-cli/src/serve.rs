@@ -10,6 +10,7 @@ use arpo_serve::{Limits, ServedModel, Server, serve};
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
 use arpo_train::memory_plan::Work;
+use arpo_train::style_choice;
 use arpo_train::trainer::setup;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -80,6 +81,10 @@ struct LimitArguments {
     /// Pixels of an image as it is sent
     #[arg(long, value_name = "PIXELS", default_value_t = Limits::default().image_pixels)]
     max_image_pixels: u64,
+    /// Memory for the decoded images of all requests in MiB, at least that of the largest request; a request waits 30 s for its
+    /// share and is then refused with status 429
+    #[arg(long, value_name = "MIB", default_value_t = Limits::default().decoded_bytes >> 20)]
+    max_decoded_mib: usize,
     /// Size of a request in MiB
     #[arg(long, value_name = "MIB", default_value_t = Limits::default().body_bytes >> 20)]
     max_body_mib: usize,
@@ -111,14 +116,15 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))?;
     let address = listener.local_addr().map_err(Failure::failed)?;
     let name = arguments.name.clone().unwrap_or_else(|| arguments.model.clone());
-    let (engine, agent) = arguments.engine.load(&arguments.model)?;
+    let (engine, agent, style) = arguments.engine.load(&arguments.model)?;
     let device = engine.model().device();
     let context = limits.context_tokens.min(engine.cache_tokens());
     let server =
         Server::start(engine, served(&agent, &name), limits, key.as_deref()).map_err(Failure::failed)?;
     let _ = writeln!(
         std::io::stderr(),
-        "serving {name} at http://{address}/v1 on {device:?}, {context} tokens of context, {} responses at a time",
+        "serving {name} at http://{address}/v1 on {device:?}, {context} tokens of context, {} responses at a time; as an \
+         agent it has the style {style}",
         arguments.engine.max_running
     );
     let stop = async {
@@ -166,6 +172,7 @@ impl LimitArguments {
             body_bytes: self.max_body_mib << 20,
             images: self.max_images,
             image_pixels: self.max_image_pixels,
+            decoded_bytes: self.max_decoded_mib.saturating_mul(1 << 20),
             context_tokens: self.max_context,
             choices: running + self.max_queue,
             ..Limits::default()
@@ -211,9 +218,10 @@ impl EngineArguments {
         Ok(config)
     }
 
-    /// The engine with a model's weights, and its agent.
-    pub(crate) fn load(&self, model: &str) -> Result<(Engine, Arc<Agent>), Failure> {
-        let config = self.with_image_sizes(self.configuration(model)?)?;
+    /// The engine with a model's weights, its agent, and the name of the agent's style.
+    pub(crate) fn load(&self, model: &str) -> Result<(Engine, Arc<Agent>, &'static str), Failure> {
+        let mut config = self.with_image_sizes(self.configuration(model)?)?;
+        style_choice::settle(&mut config).map_err(Failure::usage)?;
         let loaded = setup::load(&config).map_err(Failure::of)?;
         let (_, device) = setup::dtype_and_device(&config).map_err(Failure::of)?;
         let plan = setup::memory(&config, &loaded.config, device, Work::Sampling);
@@ -225,6 +233,6 @@ impl EngineArguments {
             &loaded.agent,
             PolicyVersion(0),
         );
-        Ok((engine, loaded.agent))
+        Ok((engine, loaded.agent, style_choice::name(config.agent.style)))
     }
 }

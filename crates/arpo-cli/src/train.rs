@@ -6,13 +6,17 @@ use crate::resume::{resume, say, settle_style, start};
 use crate::show::{Show, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
+use arpo_track::Ending;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::Start;
+use arpo_train::run::about::set_view;
+use arpo_train::run::events::{Notice, RunEvent};
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer;
 use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The arguments of `arpo train`.
 #[derive(Args)]
@@ -23,6 +27,13 @@ pub(crate) struct TrainArguments {
     /// rollout.servers=...
     #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
     servers: Vec<String>,
+    /// Processes that learn together, one for each GPU of this machine; the same as --set learn.ranks=... With --join: how many
+    /// of them are on this machine
+    #[arg(long, value_name = "N", visible_alias = "ranks")]
+    gpus: Option<usize>,
+    /// Join the run that waits for ranks at this address, and learn with it until it is over; it needs no other options
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["out", "preset", "config", "set", "servers", "dry_run"])]
+    join: Option<String>,
     /// The run folder [default: a new one under runs/]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -33,6 +44,10 @@ pub(crate) struct TrainArguments {
     /// With --resume: accept any other change, and record it in the folder
     #[arg(long, requires = "resume")]
     change_run: bool,
+    /// Show the run in a browser while it trains, at the address that is printed first [default port: 9100, or a free one]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "clap's type for an option whose value may be left out")]
+    view: Option<Option<u16>>,
     /// Print the resolved configuration and its memory plan, and stop
     #[arg(long)]
     dry_run: bool,
@@ -41,7 +56,10 @@ pub(crate) struct TrainArguments {
 }
 
 pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let layers = arguments.layers.with_servers(&arguments.servers);
+    if let Some(address) = &arguments.join {
+        return join(address, arguments.gpus.unwrap_or(1));
+    }
+    let layers = arguments.layers.with_servers(&arguments.servers).with_ranks(arguments.gpus);
     let (folder, config, start) = match &arguments.out {
         Some(path) if arguments.resume => {
             let (folder, config) = resume(path, &layers, arguments.change_run, HINT)?;
@@ -67,8 +85,36 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
         }
     };
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
+    // until the run ends
+    let page = arguments.view.map(|port| arpo_view::serve_in_background(folder.path(), port)).transpose();
+    let page = page.map_err(Failure::failed)?;
+    say(page.as_ref().map(|page| format!("view: {}", arpo_view::page_address(page.address, None))));
+    if let Some(page) = &page {
+        set_view(&folder, &arpo_view::page_address(page.address, None)).map_err(Failure::failed)?;
+    }
     let mut show = Show::new(arguments.show, out);
-    let trained = trainer::train(&config, &folder, start, &stop, &mut |event| show.event(&event));
+    let mut trackers = None;
+    let trained = trainer::train(&config, &folder, start, &stop, &mut |event| {
+        // now the metrics are cut to where a resumed run continues
+        if matches!(event, RunEvent::RunStarted(_)) && !config.logging.to.is_empty() {
+            trackers = Some(arpo_track::follow(folder.path(), &config.logging));
+        }
+        let notices = trackers.as_ref().map(arpo_track::Following::notices).unwrap_or_default();
+        show.event(&event);
+        for message in notices {
+            show.event(&RunEvent::Notice(Notice { message }));
+        }
+    });
+    if let Some(trackers) = trackers {
+        let ending = match &trained {
+            Ok(ended) if ended.interrupted => Ending::Stopped,
+            Ok(_) => Ending::Finished,
+            Err(_) => Ending::Failed,
+        };
+        for message in trackers.end(ending) {
+            show.event(&RunEvent::Notice(Notice { message }));
+        }
+    }
     let shown = show.finish();
     let ended = trained.map_err(Failure::of)?;
     shown?;
@@ -85,6 +131,18 @@ fn dry_run(arguments: &TrainArguments, config: &Config, out: &mut impl Write) ->
         writeln!(out, "# {line}")?;
     }
     Ok(())
+}
+
+/// Longest wait of a rank for the run that it joins, and for the other ranks.
+const JOIN: Duration = Duration::from_hours(1);
+
+/// Learns with another process's run.
+fn join(address: &str, ranks: usize) -> Result<(), Failure> {
+    if ranks == 0 {
+        return Err(Failure::usage("--gpus 0: expected at least 1"));
+    }
+    let stop = StopSwitch::listening().map_err(Failure::failed)?;
+    trainer::ranks::join(address, ranks, JOIN, &stop).map_err(Failure::of)
 }
 
 /// What to do about a rejected change.

@@ -39,8 +39,10 @@ pub fn check(config: &Config) -> Result<(), SuiteError> {
             ray_listen_address(config, &head)?;
             Ray::new(config, &head, String::new())?.check()
         }
-        Workers::Listen => token::check_address(listen_address(config)?, &token::from_environment())
-            .map_err(SuiteError::Configuration),
+        Workers::Listen => {
+            token::check_address(LISTEN_KEY, listen_address(config)?, &token::from_environment())
+                .map_err(SuiteError::Configuration)
+        }
     }
 }
 
@@ -109,6 +111,9 @@ fn ray_listen_address(config: &Config, head: &str) -> Result<SocketAddr, SuiteEr
     }
     listen_address(config)
 }
+
+/// The key of the address that workers connect to.
+pub(crate) const LISTEN_KEY: &str = "cluster.listen";
 
 /// Where to listen for workers that somebody else starts, if nothing is configured.
 const LISTEN: &str = "127.0.0.1:7700";

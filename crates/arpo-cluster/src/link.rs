@@ -5,7 +5,8 @@
 
 use crate::protocol::frame::{Frame, Kind};
 use crate::protocol::{BEAT, Message, ProtocolError, SILENCE};
-use std::io::{self, BufReader, Read};
+use arpo_ranks::deadline::UntilDeadline;
+use std::io::{self, BufReader};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::Builder;
@@ -90,21 +91,4 @@ pub(crate) fn read_by(
 pub(crate) fn write_by(stream: &TcpStream, message: &Message, limit: Duration) -> Result<(), ProtocolError> {
     stream.set_write_timeout(Some(limit))?;
     Ok(message.frame()?.write(&mut &*stream)?)
-}
-
-struct UntilDeadline<'a> {
-    stream: &'a TcpStream,
-    deadline: Instant,
-}
-
-impl Read for UntilDeadline<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        let mut stream = self.stream;
-        stream.read(buffer)
-    }
 }

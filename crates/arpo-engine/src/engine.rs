@@ -322,13 +322,14 @@ impl Engine {
 
     /// One forward pass. Returns the responses it completed.
     pub fn pass(&mut self) -> Result<Vec<(RequestId, Completion)>, EngineError> {
-        self.pass_observed(|_, _| ())
+        self.pass_observed(|_, _, _| ())
     }
 
-    /// The same; `observe` sees every token as it is sampled, also the last one of a response.
+    /// The same; `observe` sees every token as it is sampled, also the last one of a response, and how many tokens of its
+    /// prompt were found in the cache.
     pub fn pass_observed(
         &mut self,
-        mut observe: impl FnMut(RequestId, SampledToken),
+        mut observe: impl FnMut(RequestId, SampledToken, usize),
     ) -> Result<Vec<(RequestId, Completion)>, EngineError> {
         self.reserve_slots();
         self.admit();
@@ -350,7 +351,7 @@ impl Engine {
             sequence.cached = sequence.keys().len();
             self.counts.sampled += 1;
             let finished = sequence.push(&sampled);
-            observe(id, sampled);
+            observe(id, sampled, sequence.cache_hits.unwrap_or(0));
             match finished {
                 None => still_running.push((id, sequence)),
                 Some(finish_reason) => match self.complete(sequence, finish_reason) {

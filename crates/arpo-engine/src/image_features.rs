@@ -6,7 +6,9 @@ use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::vision::pixels_of;
 use image::RgbImage;
+use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tch::Tensor;
 
@@ -15,8 +17,53 @@ use tch::Tensor;
 pub struct Screenshot {
     /// Identifies the content: equal images have equal digests.
     pub digest: Arc<str>,
+    source: Arc<dyn ImageSource>,
+}
+
+/// Where the pixels of a screenshot are. An episode shows its earlier screenshots in every request, and the engine needs
+/// their pixels again only if their features were evicted: whoever keeps them encoded need not decode them for each.
+pub trait ImageSource: Debug + Send + Sync {
+    /// Width and height.
+    fn size(&self) -> (u32, u32);
+
+    /// The pixels, decoded if need be.
+    fn image(&self) -> Result<Arc<RgbImage>, ImageError>;
+}
+
+/// Pixels in memory.
+#[derive(Debug)]
+struct Decoded(Arc<RgbImage>);
+
+impl ImageSource for Decoded {
+    fn size(&self) -> (u32, u32) {
+        self.0.dimensions()
+    }
+
+    fn image(&self) -> Result<Arc<RgbImage>, ImageError> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+impl Screenshot {
+    /// One whose pixels are in memory.
+    pub fn new(digest: impl Into<Arc<str>>, image: Arc<RgbImage>) -> Self {
+        Self::from_source(digest, Arc::new(Decoded(image)))
+    }
+
+    /// One whose pixels are fetched when they are needed.
+    pub fn from_source(digest: impl Into<Arc<str>>, source: Arc<dyn ImageSource>) -> Self {
+        Self { digest: digest.into(), source }
+    }
+
+    /// Width and height.
+    pub fn size(&self) -> (u32, u32) {
+        self.source.size()
+    }
+
     /// The pixels.
-    pub image: Arc<RgbImage>,
+    pub fn image(&self) -> Result<Arc<RgbImage>, ImageError> {
+        self.source.image()
+    }
 }
 
 /// Image features that an engine has encoded, for other users of the same vision tower; clones share the cache.
@@ -65,7 +112,8 @@ impl FeatureStore {
 
     /// An image's size in patches.
     pub(crate) fn grid(&self, screenshot: &Screenshot) -> Result<Grid, ImageError> {
-        self.processor.grid(screenshot.image.width(), screenshot.image.height())
+        let (width, height) = screenshot.size();
+        self.processor.grid(width, height)
     }
 
     /// Features of images, `[features, levels * hidden]` each, in their order. Missing ones are encoded as one batch.
@@ -112,7 +160,8 @@ impl FeatureStore {
         if screenshots.is_empty() {
             return Ok(vec![]);
         }
-        let images: Vec<&RgbImage> = screenshots.iter().map(|one| &*one.image).collect();
+        let images = screenshots.par_iter().map(|one| one.image()).collect::<Result<Vec<_>, _>>()?;
+        let images: Vec<&RgbImage> = images.iter().map(AsRef::as_ref).collect();
         let pixels = pixels_of(&self.processor, &images, model.device())?;
         let grid = |image: &&RgbImage| self.processor.grid(image.width(), image.height());
         let grids: Vec<Grid> = images.iter().map(grid).collect::<Result<_, _>>()?;

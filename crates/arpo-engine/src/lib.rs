@@ -17,6 +17,6 @@ pub mod sampling;
 pub mod sequence;
 
 pub use engine::{Completion, Engine, EngineError, EngineLoad, EngineOptions};
-pub use image_features::{FeatureCache, Screenshot};
+pub use image_features::{FeatureCache, ImageSource, Screenshot};
 pub use sampling::{Penalties, SampledToken, Sampling};
 pub use sequence::{FinishReason, Request};

@@ -261,22 +261,33 @@ pub fn decode_png(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     reader.decode().map(DynamicImage::into_rgb8).map_err(|error| wrong(&error))
 }
 
-/// The pixels of a PNG or JPEG of at most `max_pixels` pixels; the size is checked before anything is decoded.
-pub fn decode(bytes: &[u8], max_pixels: u64) -> Result<RgbImage, ImageError> {
-    let wrong = |problem: &dyn std::fmt::Display| ImageError::Image(problem.to_string());
-    let format = image::guess_format(bytes).ok();
-    let Some(format @ (ImageFormat::Png | ImageFormat::Jpeg)) = format else {
-        return Err(ImageError::Image("neither a PNG nor a JPEG".into()));
-    };
-    let reader = || image::ImageReader::with_format(std::io::Cursor::new(bytes), format);
-    let (width, height) = reader().into_dimensions().map_err(|error| wrong(&error))?;
+/// Width and height of a PNG or JPEG of at most `max_pixels` pixels, from its header.
+pub fn dimensions(bytes: &[u8], max_pixels: u64) -> Result<(u32, u32), ImageError> {
+    let size = reader(bytes)?.into_dimensions();
+    let (width, height) = size.map_err(|error| ImageError::Image(error.to_string()))?;
     let pixels = u64::from(width) * u64::from(height);
     if pixels > max_pixels || width.max(height) > LARGEST_SIDE {
         return Err(ImageError::Image(format!(
             "{width}x{height} is too large: expected at most {max_pixels} pixels and {LARGEST_SIDE} a side"
         )));
     }
-    reader().decode().map(DynamicImage::into_rgb8).map_err(|error| wrong(&error))
+    Ok((width, height))
+}
+
+/// The pixels of a PNG or JPEG of at most `max_pixels` pixels; the size is checked before anything is decoded.
+pub fn decode(bytes: &[u8], max_pixels: u64) -> Result<RgbImage, ImageError> {
+    dimensions(bytes, max_pixels)?;
+    let decoded = reader(bytes)?.decode().map(DynamicImage::into_rgb8);
+    decoded.map_err(|error| ImageError::Image(error.to_string()))
+}
+
+fn reader(bytes: &[u8]) -> Result<image::ImageReader<std::io::Cursor<&[u8]>>, ImageError> {
+    match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => {
+            Ok(image::ImageReader::with_format(std::io::Cursor::new(bytes), format))
+        }
+        _ => Err(ImageError::Image("neither a PNG nor a JPEG".into())),
+    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,9 @@ pub enum ModelError {
         /// Features of the images given with it.
         features: usize,
     },
+    /// Another rank of the learner.
+    #[error(transparent)]
+    Ranks(#[from] arpo_ranks::RankError),
     /// An invalid input.
     #[error("{0}")]
     Input(String),

@@ -4,17 +4,18 @@
 //! at different addresses. OSWorld does so for files of the set-up and leaves the address out for those of the
 //! evaluators; such a file of an existing cache is read, and never written. A download resumes where it stopped, is
 //! checked (its length, its checksum where one is known, no web page instead of a file) and is renamed into place;
-//! desktops that want the same file at the same time wait for each other. Offline, a missing file is an error that says
-//! where it should be.
+//! desktops that want the same file at the same time wait for each other. Nobody waits beyond the deadline of the call that
+//! needs the file; what has come by then stays, and the next call continues it. Offline, a missing file is an error that
+//! says where it should be.
 
 use crate::error::DownloadError;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -23,6 +24,9 @@ pub const CHECKSUMS_FILE: &str = "checksums.json";
 
 /// Where most addresses of Verified's tasks point to; a mirror takes its place.
 const HUGGING_FACE: &str = "https://huggingface.co";
+
+/// How often somebody who waits for another's download looks again.
+const LOCK_POLL: Duration = Duration::from_millis(50);
 
 /// How files are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,18 +154,31 @@ impl Cache {
 
     /// The same for a file of an evaluator: where OSWorld's cache has it, it is read from there. Not for files of the set-up:
     /// OSWorld keeps what it fetched from the guest under the same names.
-    pub fn obtain_for_evaluator(&self, task: &str, url: &str, name: &str) -> Result<Vec<u8>, DownloadError> {
+    pub fn obtain_for_evaluator(
+        &self,
+        task: &str,
+        url: &str,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, DownloadError> {
         let original = self.original_path(task, name);
         if self.path(task, url, name).exists() || !original.is_file() {
-            return self.obtain(task, url, name);
+            return self.obtain(task, url, name, deadline);
         }
         let content = fs::read(&original)
             .map_err(|error| DownloadError::Cache { path: original, problem: error.to_string() })?;
         self.check(url, name, &content).map(|()| content)
     }
 
-    /// The content of a file that a task calls `name`, fetched if missing. An error if it is not what it should be.
-    pub fn obtain(&self, task: &str, url: &str, name: &str) -> Result<Vec<u8>, DownloadError> {
+    /// The content of a file that a task calls `name`, fetched if missing. An error if it is not what it should be, or not
+    /// there by the deadline.
+    pub fn obtain(
+        &self,
+        task: &str,
+        url: &str,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, DownloadError> {
         let path = self.path(task, url, name);
         let broken =
             |error: io::Error| DownloadError::Cache { path: path.clone(), problem: error.to_string() };
@@ -170,9 +187,12 @@ impl Cache {
                 return Err(DownloadError::Offline { url: url.to_owned(), path });
             }
             fs::create_dir_all(self.task_folder(task)).map_err(broken)?;
-            let lock = self.lock(url).map_err(broken)?;
+            let lock = self.lock(url, deadline).map_err(broken)?.ok_or_else(|| DownloadError::Late {
+                url: url.to_owned(),
+                problem: "another desktop is still fetching it".into(),
+            })?;
             if !path.exists() {
-                self.download(url, name, &path)?;
+                self.download(url, name, &path, deadline)?;
             }
             drop(lock);
         }
@@ -180,13 +200,24 @@ impl Cache {
         self.check(url, name, &content).map(|()| content)
     }
 
-    /// Held while a file is fetched. The lock files stay: to remove one would let two in at once.
-    fn lock(&self, url: &str) -> io::Result<File> {
+    /// Held while a file is fetched; `None` if somebody else holds it until the deadline. The lock files stay: to remove one
+    /// would let two in at once.
+    fn lock(&self, url: &str, deadline: Instant) -> io::Result<Option<File>> {
         let folder = self.root.join(".locks");
         fs::create_dir_all(&folder)?;
         let file = File::create(folder.join(Uuid::new_v5(&Uuid::NAMESPACE_URL, url.as_bytes()).to_string()))?;
-        file.lock()?;
-        Ok(file)
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(LOCK_POLL.min(left));
+        }
     }
 
     fn check(&self, url: &str, name: &str, content: &[u8]) -> Result<(), DownloadError> {
@@ -203,11 +234,15 @@ impl Cache {
         Err(DownloadError::Checksum { url: url.to_owned(), found, wanted: wanted.clone() })
     }
 
-    fn download(&self, url: &str, name: &str, path: &Path) -> Result<(), DownloadError> {
+    fn download(&self, url: &str, name: &str, path: &Path, deadline: Instant) -> Result<(), DownloadError> {
         let part = beside(path, "part");
         let mut problem = String::new();
         for _ in 0..self.sources.tries.max(1) {
-            match self.attempt(url, &part) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.attempt(url, &part, self.sources.limit.min(left)) {
                 Ok(()) => {
                     let broken = |error: io::Error| DownloadError::Cache {
                         path: part.clone(),
@@ -223,10 +258,16 @@ impl Cache {
                 Err(error) => problem = error,
             }
         }
-        Err(DownloadError::Fetch { url: url.to_owned(), problem })
+        let url = url.to_owned();
+        if Instant::now() < deadline {
+            return Err(DownloadError::Fetch { url, problem });
+        }
+        let fetched = fs::metadata(&part).map_or(0, |file| file.len());
+        let last = if problem.is_empty() { String::new() } else { format!("; the last attempt: {problem}") };
+        Err(DownloadError::Late { url, problem: format!("{fetched} bytes are there{last}") })
     }
 
-    fn attempt(&self, url: &str, part: &Path) -> Result<(), String> {
+    fn attempt(&self, url: &str, part: &Path, limit: Duration) -> Result<(), String> {
         let mirrored = match &self.sources.mirror {
             Some(mirror) if url.starts_with(HUGGING_FACE) => {
                 format!("{}{}", mirror.trim_end_matches('/'), &url[HUGGING_FACE.len()..])
@@ -234,7 +275,7 @@ impl Cache {
             _ => url.to_owned(),
         };
         let offset = fs::metadata(part).map_or(0, |file| file.len());
-        let Fetched { status, length, mut body } = self.fetch.fetch(&mirrored, offset, self.sources.limit)?;
+        let Fetched { status, length, mut body } = self.fetch.fetch(&mirrored, offset, limit)?;
         let mut file = match status {
             206 => OpenOptions::new().append(true).open(part),
             200 => File::create(part),

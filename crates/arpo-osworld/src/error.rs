@@ -122,6 +122,14 @@ pub enum DownloadError {
         /// What happened.
         problem: String,
     },
+    /// It was not there by the deadline; a later call may find it.
+    #[error("{url} was not there by the deadline: {problem}")]
+    Late {
+        /// Where it comes from.
+        url: String,
+        /// How far it came.
+        problem: String,
+    },
     /// Its checksum is wrong.
     #[error("{url}: sha256 is {found}, should be {wanted}")]
     Checksum {
@@ -153,7 +161,7 @@ pub enum SetupError {
         /// What is wrong.
         problem: String,
     },
-    /// The desktop was gone, or its browser.
+    /// The desktop was gone, or its browser, or a file was not there in time.
     #[error("set-up step {index} ({step}): {problem}")]
     Lost {
         /// Which, from 0.

@@ -101,7 +101,7 @@ impl Choices {
                 }
                 Some((_, Event::Failed(error))) => return Err(self.failed(error)),
                 // all choices are taken before the next pass, so nothing else comes before the last is accepted
-                Some((_, Event::Token(_) | Event::Finished(..))) | None => return Err(self.failed(ended())),
+                Some((_, Event::Token(..) | Event::Finished(_))) | None => return Err(self.failed(ended())),
             }
         }
         Ok(())
@@ -121,7 +121,9 @@ impl Choices {
             let first_token = choice.sampled.len();
             match event {
                 Event::Accepted(_) => continue,
-                Event::Token(sampled) => {
+                Event::Token(sampled, cached) => {
+                    // known from the first token on: a stop string ends a choice before the engine does
+                    choice.cached.get_or_insert(cached);
                     self.metrics.token(self.began, first_token == 0);
                     let token = sampled.token;
                     choice.sampled.push(sampled);
@@ -131,11 +133,10 @@ impl Choices {
                         Err(error) => return Some(Err(self.failed(ApiError::internal(error.to_string())))),
                     }
                 }
-                Event::Finished(reason, cached) => {
+                Event::Finished(reason) => {
                     if let Err(error) = choice.text.finish() {
                         return Some(Err(self.failed(ApiError::internal(error.to_string()))));
                     }
-                    choice.cached = Some(cached);
                     choice.finish = Some(choice.finish_of(reason, self.end_token));
                 }
                 Event::Failed(error) => return Some(Err(self.failed(error))),

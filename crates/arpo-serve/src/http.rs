@@ -1,17 +1,14 @@
-//! Routes, authorisation, and the way of a request: read, parse, decode, tokenise, compute, answer.
+//! Routes, authorisation, and the way of a request: read, parse, wait for memory, decode, tokenise, compute, answer.
 
-use crate::answer::{Answer, Shape, now};
-use crate::chat::{self, ChatRequest, ImageUrl, Output};
+use crate::answer::{Answer, now};
 use crate::choice::Choices;
 use crate::error::ApiError;
-use crate::generate::{self, TokenRequest};
 use crate::images::ImageStore;
 use crate::metrics::Metrics;
-use crate::params::{Params, random_seed};
-use crate::prompt::{self, Prompt};
+use crate::prepare::{Parsed, Prepared, parse_chat, parse_tokens};
 use crate::worker::{Job, Worker, WorkerStatus};
 use crate::{Limits, ServedModel};
-use arpo_engine::{Engine, EngineLoad, Request as EngineRequest, Screenshot};
+use arpo_engine::{Engine, EngineLoad, Request as EngineRequest};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -49,6 +46,8 @@ pub struct Server {
     places: Arc<Semaphore>,
     /// KiB of bodies.
     bodies: Arc<Semaphore>,
+    /// KiB of decoded images.
+    decoded: Arc<Semaphore>,
     /// Threads that decode images and tokenise.
     preparing: Arc<Semaphore>,
     started: u64,
@@ -58,16 +57,6 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("model", &self.model.name).finish_non_exhaustive()
     }
-}
-
-/// A request that is ready to be computed.
-struct Prepared {
-    prompt: Prompt,
-    screenshots: Vec<Screenshot>,
-    params: Params,
-    output: Output,
-    shape: Shape,
-    id: String,
 }
 
 impl Server {
@@ -80,6 +69,9 @@ impl Server {
     ) -> io::Result<Arc<Self>> {
         limits.context_tokens = limits.context_tokens.min(engine.cache_tokens());
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let largest = limits.image_pixels.saturating_mul(3 * limits.images as u64);
+        let decoded = limits.decoded_bytes.max(usize::try_from(largest).unwrap_or(usize::MAX));
+        let decoded = decoded.div_ceil(1024).min(Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
             model: Arc::new(model),
             key: key.map(digest),
@@ -88,6 +80,7 @@ impl Server {
             metrics: Arc::default(),
             places: Arc::new(Semaphore::new(limits.choices)),
             bodies: Arc::new(Semaphore::new(BODIES * limits.body_bytes.div_ceil(1024))),
+            decoded: Arc::new(Semaphore::new(decoded)),
             preparing: Arc::new(Semaphore::new(threads)),
             limits,
             started: now(),
@@ -164,40 +157,46 @@ impl Server {
         Ok((bytes, share))
     }
 
-    /// Decodes the images of a request.
-    fn screenshots(&self, images: &[ImageUrl]) -> Result<Vec<Screenshot>, ApiError> {
-        let decode = |image: &ImageUrl| self.images.image(&image.url, &image.name, self.limits.image_pixels);
-        images.iter().map(decode).collect()
+    /// A share of the memory for decoded images, once there is enough of it.
+    async fn image_memory(&self, bytes: u64) -> Result<Option<Arc<OwnedSemaphorePermit>>, ApiError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let busy = || {
+            let seconds = self.limits.image_wait.as_secs_f64();
+            ApiError::busy(format!(
+                "there was no memory for {} MiB of decoded images for {seconds} s: other requests have it",
+                bytes >> 20
+            ))
+        };
+        let kib = u32::try_from(bytes.div_ceil(1024)).map_err(|_| busy())?;
+        let share = Arc::clone(&self.decoded).acquire_many_owned(kib);
+        let share = tokio::time::timeout(self.limits.image_wait, share).await.map_err(|_| busy())?;
+        Ok(Some(Arc::new(share.map_err(|error| unprepared(&error))?)))
     }
 
-    fn prepare_chat(&self, body: &[u8]) -> Result<Prepared, ApiError> {
-        let request = chat::parse(body, &self.model, &self.limits)?;
-        let ChatRequest { messages, images, params, open_turn, output } = request;
-        let screenshots = self.screenshots(&images)?;
-        let grids = prompt::grids(&self.model, &screenshots)?;
-        let prompt = prompt::of_messages(&self.model, &messages, &grids, open_turn)?;
-        let id = format!("chatcmpl-{:016x}", random_seed());
-        Ok(Prepared { prompt, screenshots, params, output, shape: Shape::Chat, id })
-    }
-
-    fn prepare_tokens(&self, body: &[u8]) -> Result<Prepared, ApiError> {
-        let request = generate::parse(body, &self.model, &self.limits)?;
-        let TokenRequest { tokens, images, params, output, request_id, with_text } = request;
-        let screenshots = self.screenshots(&images)?;
-        let grids = prompt::grids(&self.model, &screenshots)?;
-        let prompt = prompt::of_tokens(&self.model, &tokens, &grids).map_err(|(placeholders, images)| {
-            let message = format!(
-                "token_ids has {placeholders} image placeholders for {images} images: expected one placeholder for each \
-                 image, which the server expands"
-            );
-            ApiError::field("token_ids", message)
-        })?;
-        let id = request_id.unwrap_or_else(|| format!("{:016x}", random_seed()));
-        Ok(Prepared { prompt, screenshots, params, output, shape: Shape::Tokens { with_text }, id })
+    /// Work on a thread that may compute for a while; there are as many as processors.
+    async fn on_a_thread<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(&self.preparing).acquire_owned().await;
+        let permit = permit.map_err(|error| unprepared(&error))?;
+        let server = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&server);
+            drop(permit);
+            done
+        });
+        done.await.map_err(|error| unprepared(&error))?
     }
 
     /// Queues the choices of a request.
-    async fn submit(&self, prepared: Prepared) -> Result<(Choices, Answer), ApiError> {
+    async fn submit(
+        &self,
+        prepared: Prepared,
+        images: Option<Arc<OwnedSemaphorePermit>>,
+    ) -> Result<(Choices, Answer), ApiError> {
         let Prepared { prompt, screenshots, params, output, shape, id } = prepared;
         let max_tokens = self.max_tokens(prompt.tokens.len(), params.max_tokens)?;
         let (sender, events) = mpsc::unbounded_channel();
@@ -214,6 +213,7 @@ impl Server {
                 events: sender.clone(),
                 abandoned: Arc::default(),
                 place: self.place()?,
+                images: images.clone(),
             });
         }
         let abandoned = jobs.iter().map(|job| Arc::clone(&job.abandoned)).collect();
@@ -255,6 +255,10 @@ impl Server {
             }
         }
     }
+}
+
+fn unprepared(error: &dyn fmt::Display) -> ApiError {
+    ApiError::internal(format!("the request cannot be prepared: {error}"))
 }
 
 fn full(choices: usize) -> ApiError {
@@ -307,34 +311,33 @@ async fn observe(State(server): State<Arc<Server>>, request: Request, next: Next
     response
 }
 
+/// Parses a body, and finds out how large its images are.
+type Parse = fn(&[u8], &ServedModel, &Limits, &ImageStore) -> Result<Parsed, ApiError>;
+
 async fn chat_completions(State(server): State<Arc<Server>>, request: Request) -> Result<Response, ApiError> {
-    respond(server, request, Server::prepare_chat).await
+    respond(server, request, parse_chat).await
 }
 
 async fn generate_tokens(State(server): State<Arc<Server>>, request: Request) -> Result<Response, ApiError> {
-    respond(server, request, Server::prepare_tokens).await
+    respond(server, request, parse_tokens).await
 }
 
-async fn respond(
-    server: Arc<Server>,
-    request: Request,
-    prepare: fn(&Server, &[u8]) -> Result<Prepared, ApiError>,
-) -> Result<Response, ApiError> {
+async fn respond(server: Arc<Server>, request: Request, parse: Parse) -> Result<Response, ApiError> {
     if server.free_places() == 0 {
         return Err(full(server.limits.choices));
     }
     let (body, share) = server.body(request).await?;
-    let internal =
-        |error: &dyn fmt::Display| ApiError::internal(format!("the request cannot be prepared: {error}"));
-    let permit = Arc::clone(&server.preparing).acquire_owned().await.map_err(|error| internal(&error))?;
-    let shared = Arc::clone(&server);
-    let prepared = tokio::task::spawn_blocking(move || {
-        let prepared = prepare(&shared, &body);
-        drop((body, share, permit));
+    let parsed =
+        server.on_a_thread(move |server| parse(&body, &server.model, &server.limits, &server.images));
+    let parsed = parsed.await?;
+    let images = server.image_memory(parsed.decoded_bytes()).await?;
+    let prepared = server.on_a_thread(move |server| {
+        let prepared = parsed.prepare(&server.model, &server.images);
+        // the encoded images are gone
+        drop(share);
         prepared
     });
-    let prepared = prepared.await.map_err(|error| internal(&error))??;
-    let (mut choices, answer) = server.submit(prepared).await?;
+    let (mut choices, answer) = server.submit(prepared.await?, images).await?;
     if answer.output.stream.is_some() {
         return Ok(streamed(choices, answer));
     }

@@ -2,7 +2,9 @@
 //! while, by the digest of what was sent.
 
 use crate::ApiError;
+use crate::chat::ImageUrl;
 use arpo_engine::Screenshot;
+use arpo_image::ImageError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use image::RgbImage;
@@ -27,26 +29,73 @@ struct Kept {
     clock: u64,
 }
 
+/// An image of a request whose size is known.
+#[derive(Debug)]
+pub(crate) struct SentImage {
+    /// Where it is in the body.
+    name: String,
+    digest: Arc<str>,
+    size: (u32, u32),
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// It was sent lately.
+    Known(Arc<RgbImage>),
+    Encoded(Vec<u8>),
+}
+
+impl SentImage {
+    /// Bytes of its pixels.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        3 * u64::from(self.size.0) * u64::from(self.size.1)
+    }
+}
+
+fn wrong(name: &str, problem: &str) -> ApiError {
+    ApiError::field(name, format!("{name}: {problem}"))
+}
+
+fn unusable(name: &str, error: &ImageError) -> ApiError {
+    wrong(name, &format!("not an image that can be used: {error}"))
+}
+
 impl ImageStore {
-    /// The image of a data URL, with at most `max_pixels`. `name` says in messages where it is.
-    pub(crate) fn image(&self, url: &str, name: &str, max_pixels: u64) -> Result<Screenshot, ApiError> {
-        let wrong = |problem: &str| ApiError::field(name, format!("{name}: {problem}"));
+    /// Finds out how large the image of a data URL is, which may have at most `max_pixels`. Nothing is decoded.
+    pub(crate) fn look_at(&self, image: ImageUrl, max_pixels: u64) -> Result<SentImage, ApiError> {
+        let ImageUrl { name, url } = image;
         let data = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
         let Some((_, encoded)) = data else {
             return Err(wrong(
+                &name,
                 "not a data URL: expected `data:image/png;base64,...`; this server opens no other addresses",
             ));
         };
         let digest = digest(encoded.as_bytes());
-        if let Some(image) = self.lock().get(&digest) {
-            return Ok(Screenshot { digest, image });
+        let known = self.lock().get(&digest);
+        if let Some(image) = known {
+            return Ok(SentImage { name, digest, size: image.dimensions(), form: Form::Known(image) });
         }
-        let bytes = STANDARD.decode(encoded).map_err(|error| wrong(&format!("not base64: {error}")))?;
-        let image = arpo_image::decode(&bytes, max_pixels)
-            .map_err(|error| wrong(&format!("not an image that can be used: {error}")))?;
-        let image = Arc::new(image);
-        self.lock().insert(Arc::clone(&digest), Arc::clone(&image));
-        Ok(Screenshot { digest, image })
+        let bytes =
+            STANDARD.decode(encoded).map_err(|error| wrong(&name, &format!("not base64: {error}")))?;
+        let size = arpo_image::dimensions(&bytes, max_pixels).map_err(|error| unusable(&name, &error))?;
+        Ok(SentImage { name, digest, size, form: Form::Encoded(bytes) })
+    }
+
+    /// Decodes an image.
+    pub(crate) fn decode(&self, image: SentImage) -> Result<Screenshot, ApiError> {
+        let SentImage { name, digest, size: (width, height), form } = image;
+        let pixels = match form {
+            Form::Known(pixels) => pixels,
+            Form::Encoded(bytes) => {
+                let decoded = arpo_image::decode(&bytes, u64::from(width) * u64::from(height));
+                let pixels = Arc::new(decoded.map_err(|error| unusable(&name, &error))?);
+                self.lock().insert(Arc::clone(&digest), Arc::clone(&pixels));
+                pixels
+            }
+        };
+        Ok(Screenshot::new(digest, pixels))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -97,14 +146,18 @@ mod tests {
         format!("data:image/any;base64,{}", STANDARD.encode(bytes.into_inner()))
     }
 
+    fn decoded(store: &ImageStore, url: &str, name: &str, max_pixels: u64) -> Result<Screenshot, ApiError> {
+        store.decode(store.look_at(ImageUrl { name: name.into(), url: url.into() }, max_pixels)?)
+    }
+
     #[test]
     fn images_are_decoded_once() {
         let store = ImageStore::default();
         for format in [image::ImageFormat::Png, image::ImageFormat::Jpeg] {
             let url = url(5, format);
-            let [first, again] = [(); 2].map(|()| store.image(&url, "x", 100).unwrap());
-            assert_eq!(first.image.dimensions(), (5, 2));
-            assert!(Arc::ptr_eq(&first.image, &again.image));
+            let [first, again] = [(); 2].map(|()| decoded(&store, &url, "x", 100).unwrap());
+            assert_eq!(first.size(), (5, 2));
+            assert!(Arc::ptr_eq(&first.image().unwrap(), &again.image().unwrap()));
             assert_eq!(first.digest, again.digest);
         }
         assert_eq!(store.lock().images.len(), 2);
@@ -122,7 +175,7 @@ mod tests {
             ("data:image/png;base64,iVBORw0KGgo=", "not an image"),
             (large.as_str(), "60x2 is too large: expected at most 100 pixels"),
         ] {
-            let error = store.image(url, "image 3", 100).unwrap_err();
+            let error = decoded(&store, url, "image 3", 100).unwrap_err();
             assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some("image 3")));
             assert!(error.message.starts_with("image 3: ") && error.message.contains(problem), "{error}");
         }

@@ -11,7 +11,7 @@
 //! | the fields of a chat request | `chat` |
 //! | the fields of a token request (`/inference/v1/generate`) | `generate` |
 //! | sampling parameters of both, unsupported fields | `params`, `fields` |
-//! | from messages to tokens | [`prompt`] |
+//! | from a body to a request for the engine; from messages to tokens | `prepare`; [`prompt`] |
 //! | data URLs to pixels | `images` |
 //! | the thread of the engine | `worker` |
 //! | from tokens to text, stop strings | `text` |
@@ -31,6 +31,7 @@ mod images;
 pub mod listen;
 mod metrics;
 mod params;
+mod prepare;
 pub mod prompt;
 mod text;
 mod worker;
@@ -42,6 +43,7 @@ pub use listen::serve;
 use arpo_image::ImageProcessor;
 use arpo_tokenizer::Tokenizer;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The model that is served, without its weights.
 #[derive(Debug, Clone)]
@@ -75,6 +77,10 @@ pub struct Limits {
     pub context_tokens: usize,
     /// Tokens of a response if the request does not say.
     pub response_tokens: usize,
+    /// Bytes of the decoded images of all requests that run or wait, but at least those of the largest request.
+    pub decoded_bytes: usize,
+    /// How long a request waits for its share of them; then it is refused.
+    pub image_wait: Duration,
     /// Choices that run or wait; a request that would exceed it is refused.
     pub choices: usize,
     /// Connections; further ones wait to be accepted.
@@ -89,6 +95,8 @@ impl Default for Limits {
             image_pixels: 3840 * 2160,
             context_tokens: 32_768,
             response_tokens: 4096,
+            decoded_bytes: 4 << 30,
+            image_wait: Duration::from_secs(30),
             choices: 256,
             connections: 1024,
         }

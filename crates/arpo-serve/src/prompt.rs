@@ -26,7 +26,10 @@ pub struct Prompt {
 
 /// The sizes of images in patches.
 pub(crate) fn grids(model: &ServedModel, screenshots: &[Screenshot]) -> Result<Vec<Grid>, ApiError> {
-    let grid = |one: &Screenshot| model.processor.grid(one.image.width(), one.image.height());
+    let grid = |one: &Screenshot| {
+        let (width, height) = one.size();
+        model.processor.grid(width, height)
+    };
     screenshots.iter().map(grid).collect::<Result<_, _>>().map_err(|error| ApiError::bad(error.to_string()))
 }
 

@@ -21,10 +21,10 @@ use tokio::sync::mpsc::UnboundedSender;
 pub(crate) enum Event {
     /// It is in the queue, to be sampled with these weights.
     Accepted(PolicyVersion),
-    /// Its next token.
-    Token(SampledToken),
-    /// It is complete; so many tokens of its prompt were in the cache.
-    Finished(FinishReason, usize),
+    /// Its next token; so many tokens of its prompt were in the cache.
+    Token(SampledToken, usize),
+    /// It is complete.
+    Finished(FinishReason),
     /// It will not be completed.
     Failed(ApiError),
 }
@@ -40,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) abandoned: Arc<AtomicBool>,
     /// Its place among the choices that run or wait.
     pub(crate) place: OwnedSemaphorePermit,
+    /// The memory of its images, which all choices of a request share.
+    pub(crate) images: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// What the engine does, for metrics.
@@ -116,6 +118,7 @@ struct Listener {
     events: UnboundedSender<(usize, Event)>,
     abandoned: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
+    _images: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 struct Loop {
@@ -151,11 +154,12 @@ impl Loop {
     }
 
     fn take(&mut self, job: Job) {
-        let Job { request, index, events, abandoned, place } = job;
+        let Job { request, index, events, abandoned, place, images } = job;
         match self.engine.submit(request) {
             Ok(id) => {
                 let _ = events.send((index, Event::Accepted(self.engine.version())));
-                self.jobs.insert(id, Listener { index, events, abandoned, _place: place });
+                let listener = Listener { index, events, abandoned, _place: place, _images: images };
+                self.jobs.insert(id, listener);
             }
             Err(error) => {
                 let _ = events.send((index, Event::Failed(of_engine(&error))));
@@ -178,9 +182,9 @@ impl Loop {
     /// One token for every job. libtorch panics where memory runs out: the jobs of that pass fail, the server goes on.
     fn pass(&mut self) {
         let jobs = &self.jobs;
-        let observe = |id, sampled| {
+        let observe = |id, sampled, cache_hits| {
             if let Some(job) = jobs.get(&id) {
-                let _ = job.events.send((job.index, Event::Token(sampled)));
+                let _ = job.events.send((job.index, Event::Token(sampled, cache_hits)));
             }
         };
         let passed = catch_unwind(AssertUnwindSafe(|| self.engine.pass_observed(observe)));
@@ -188,8 +192,7 @@ impl Loop {
             Ok(Ok(completed)) => {
                 for (id, completion) in completed {
                     if let Some(job) = self.jobs.remove(&id) {
-                        let finished = Event::Finished(completion.finish_reason, completion.cache_hits);
-                        let _ = job.events.send((job.index, finished));
+                        let _ = job.events.send((job.index, Event::Finished(completion.finish_reason)));
                     }
                 }
                 return;

@@ -4,6 +4,7 @@ use crate::{EnvironmentSource, HostUse, SuiteError};
 use arpo_core::config::{Config, FaultsConfig};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::faults::{FaultCounts, FaultyDesktop};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A source whose desktops fail on purpose, as configured in `[faults]`; every fault is counted.
@@ -40,6 +41,10 @@ impl EnvironmentSource for FaultySource {
 
     fn hosts(&self) -> Vec<HostUse> {
         self.source.hosts()
+    }
+
+    fn places(&self) -> BTreeMap<usize, String> {
+        self.source.places()
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {

@@ -26,6 +26,7 @@ use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,11 @@ pub trait EnvironmentSource: Send + Sync {
     /// What its hosts have done so far; empty if all desktops are in this process.
     fn hosts(&self) -> Vec<HostUse> {
         vec![]
+    }
+
+    /// The host of each desktop, by slot; empty if all desktops are in this process.
+    fn places(&self) -> BTreeMap<usize, String> {
+        BTreeMap::new()
     }
 
     /// Creates the desktop of a slot. Called again for a replacement, it first frees what the previous desktop still holds

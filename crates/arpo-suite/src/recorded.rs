@@ -7,6 +7,7 @@ use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
 use arpo_osworld::results::recorder::RecordedDesktop;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Records the episodes of another source in the folder of a trial.
@@ -49,6 +50,10 @@ impl EnvironmentSource for RecordedSource {
 
     fn hosts(&self) -> Vec<HostUse> {
         self.source.hosts()
+    }
+
+    fn places(&self) -> BTreeMap<usize, String> {
+        self.source.places()
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {

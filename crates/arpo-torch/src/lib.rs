@@ -6,9 +6,11 @@
 //!
 //! This is the only crate of the workspace that may write `unsafe`.
 
+mod context;
 pub mod driver;
 pub mod kernels;
 pub mod mapped;
+pub mod nccl;
 pub mod runtime;
 pub mod shim;
 pub mod upload;

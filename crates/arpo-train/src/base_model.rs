@@ -41,8 +41,7 @@ pub fn dimensions(base: &str) -> Result<ModelConfig, TrainError> {
 /// is missing.
 pub fn check(base: &str) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
     if base == POCKET {
-        let files = POCKET_FILES.iter().map(|&(name, bytes)| (name.to_owned(), bytes.to_vec())).collect();
-        return Ok((dimensions(base)?, files));
+        return Ok((dimensions(base)?, checkpoint::embedded_side_files(&POCKET_FILES)));
     }
     Ok(checkpoint::check(folder_of(base)?)?)
 }
@@ -63,4 +62,19 @@ pub fn load(base: &str, kind: Kind, device: Device) -> Result<Checkpoint, TrainE
         return Ok(checkpoint::load_embedded(&POCKET_FILES, kind, device)?);
     }
     Ok(checkpoint::load(folder_of(base)?, kind, device)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They are written beside a model with other dimensions, whose files must not be replaced.
+    #[test]
+    fn the_other_files_are_neither_weights_nor_configuration() {
+        let (_, files) = check(POCKET).unwrap();
+        assert_eq!(
+            files.into_keys().collect::<Vec<_>>(),
+            ["chat_template.jinja", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"]
+        );
+    }
 }

@@ -35,6 +35,8 @@ pub struct TrainingBatch {
     /// The members of the groups, in order: of all groups, or of those whose rewards differ, depending on
     /// `optimiser.batch`.
     pub samples: Vec<Sample>,
+    /// The number of each sample's group among the collected ones.
+    pub groups: Vec<usize>,
     /// Statistics of its groups.
     pub report: BatchReport,
 }
@@ -113,6 +115,7 @@ pub fn assemble(
         let samples =
             members.into_iter().zip(advantages).map(|(member, advantage)| Sample { member, advantage });
         batch.samples.extend(samples);
+        batch.groups.resize(batch.samples.len(), number);
     }
     report.reward_std = mean(deviations.iter().copied());
     batch
@@ -200,6 +203,7 @@ mod tests {
         };
         let mut config = Config::default();
         let all = assemble(groups(), &mut ReplayBuffer::default(), PolicyVersion(0), 0, &config);
+        assert_eq!(all.groups, [0, 0, 1, 1, 2, 2]);
         let advantages: Vec<i8> = all.samples.iter().map(|one| one.advantage.signum() as i8).collect();
         let zeros = all.samples[2..].iter().all(|one| one.advantage == 0.0);
         assert!(advantages[..2] == [1, -1] && advantages.len() == 6 && zeros, "{advantages:?}");
@@ -217,6 +221,7 @@ mod tests {
         let second = assemble(failed, &mut buffer, PolicyVersion(3), 1, &config);
         assert_eq!(counts(&second.report), (2, 0, 1, 2, 0));
         assert_eq!(second.report.replay_ages, [3]);
+        assert_eq!((first.groups, second.groups), (vec![0, 0], vec![0, 0]));
         assert_eq!(second.samples[0].member.origin, Origin::Replayed { age: 3 });
         assert!(second.samples[0].advantage > 0.0 && second.samples[1].advantage < 0.0);
     }

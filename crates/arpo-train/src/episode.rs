@@ -1,18 +1,16 @@
 //! An episode: its plan, its history while it runs, and its trajectory.
 
+pub use crate::episode_screen::EpisodeScreen;
+
 use crate::TrainError;
 use crate::dialogue::Assembled;
 use crate::policy::Response;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_core::trajectory::{
-    EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
+    EpisodeId, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
 };
-use arpo_engine::Screenshot;
-use arpo_env::environment::{EnvironmentError, Screen};
-use image::RgbImage;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,23 +27,6 @@ pub struct EpisodePlan {
     pub sampling_seed: u64,
     /// Most turns.
     pub max_steps: usize,
-}
-
-/// A screenshot of an episode, with the PNG it came in, if it came in one: storing or sending it encodes nothing then.
-#[derive(Debug, Clone)]
-pub struct EpisodeScreen {
-    /// Its pixels and their digest.
-    pub screenshot: Screenshot,
-    /// Exactly these pixels as a PNG.
-    pub png: Option<Arc<[u8]>>,
-}
-
-impl Deref for EpisodeScreen {
-    type Target = Screenshot;
-
-    fn deref(&self) -> &Screenshot {
-        &self.screenshot
-    }
 }
 
 /// The screens and responses of an episode so far. Cloning it copies neither pixels nor text.
@@ -121,6 +102,8 @@ impl Ended {
     ) -> Result<CompletedEpisode, TrainError> {
         let History { plan, screens, responses } = &mut self.history;
         screens.truncate(responses.len());
+        // those of an episode that ended without an evaluation may still be there
+        screens.iter().for_each(EpisodeScreen::release_pixels);
         let plan = Arc::clone(plan);
         let transcript = transcribe(&self.history)?;
         let spans = transcript.iter().flat_map(TranscriptSlice::spans);
@@ -133,7 +116,7 @@ impl Ended {
             .zip(self.actions)
             .zip(spans)
             .map(|(((screen, response), actions), &span)| Step {
-                observation: Observation { screenshot: reference(screen) },
+                observation: Observation { screenshot: screen.reference() },
                 response: response.text.clone(),
                 actions,
                 span,
@@ -157,40 +140,5 @@ impl Ended {
         };
         trajectory.check()?;
         Ok(CompletedEpisode { trajectory, screens, timings: self.timings })
-    }
-}
-
-/// A screen with the digest of its pixels; an error if it cannot be decoded.
-pub(crate) fn episode_screen(screen: &Screen) -> Result<EpisodeScreen, EnvironmentError> {
-    Ok(EpisodeScreen { screenshot: screenshot(screen.image()?), png: screen.png().cloned() })
-}
-
-/// A screenshot with the digest of its pixels.
-pub(crate) fn screenshot(image: Arc<RgbImage>) -> Screenshot {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, image.dimensions(), image.as_raw()).hash(&mut hasher);
-        hasher.finish()
-    };
-    Screenshot { digest: format!("{:016x}{:016x}", half(0), half(1)).into(), image }
-}
-
-/// A trajectory's reference to a screenshot.
-pub(crate) fn reference(screen: &Screenshot) -> ImageRef {
-    let (width, height) = screen.image.dimensions();
-    ImageRef { digest: screen.digest.to_string(), width, height }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_pixels_have_equal_digests() {
-        let pixels = |grey, width| Arc::new(RgbImage::from_pixel(width, 12 / width, image::Rgb([grey; 3])));
-        let digest = |image| screenshot(image).digest;
-        assert_eq!(digest(pixels(7, 4)), digest(pixels(7, 4)));
-        assert_ne!(digest(pixels(7, 4)), digest(pixels(8, 4)));
-        assert_ne!(digest(pixels(7, 4)), digest(pixels(7, 3)));
     }
 }

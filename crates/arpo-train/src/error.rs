@@ -51,6 +51,9 @@ pub enum TrainError {
         /// libtorch's message.
         problem: String,
     },
+    /// Another rank of the learner.
+    #[error(transparent)]
+    Ranks(#[from] arpo_ranks::RankError),
     /// A stop was requested, and running work was abandoned.
     #[error("stopped on request")]
     Interrupted,

@@ -26,6 +26,7 @@ pub mod collect;
 pub mod demonstrations;
 pub mod dialogue;
 pub mod episode;
+mod episode_screen;
 mod error;
 mod images;
 pub mod learner;

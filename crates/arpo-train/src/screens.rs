@@ -1,8 +1,7 @@
 //! The screenshots that trajectories refer to, each once, by their digests.
 //!
-//! Those of the current iteration are in memory. Of those in the replay buffer, only a limited number of bytes is; the
-//! others are in the run folder as PNG and are read on demand: a thousand stored episodes at 1080p would be 96 GB in
-//! memory.
+//! Those of the current iteration are in memory, large ones as PNG. Of those in the replay buffer, only a limited number of
+//! bytes is; the others are in the run folder and are read on demand.
 
 use crate::TrainError;
 use crate::episode::EpisodeScreen;
@@ -34,35 +33,29 @@ struct Memory {
 
 #[derive(Debug)]
 struct Kept {
-    screen: Arc<RgbImage>,
-    /// The PNG it came in, if it came in one.
-    png: Option<Arc<[u8]>>,
+    screen: EpisodeScreen,
+    /// Its bytes when it was added.
+    bytes: usize,
     used_at: u64,
 }
 
-impl Kept {
-    fn bytes(&self) -> usize {
-        self.screen.as_raw().len() + self.png.as_ref().map_or(0, |png| png.len())
-    }
-}
-
 impl Memory {
-    fn get(&mut self, digest: &str) -> Option<Arc<RgbImage>> {
+    fn get(&mut self, digest: &str) -> Option<EpisodeScreen> {
         let kept = self.by_digest.get_mut(digest)?;
         self.clock += 1;
         let name = self.by_use.remove(&kept.used_at)?;
         kept.used_at = self.clock;
         self.by_use.insert(self.clock, name);
-        Some(Arc::clone(&kept.screen))
+        Some(kept.screen.clone())
     }
 
-    fn insert(&mut self, digest: &str, screen: Arc<RgbImage>, png: Option<Arc<[u8]>>) {
+    fn insert(&mut self, digest: &str, screen: &EpisodeScreen) {
         if self.by_digest.contains_key(digest) {
             return;
         }
         self.clock += 1;
-        let kept = Kept { screen, png, used_at: self.clock };
-        self.bytes += kept.bytes();
+        let kept = Kept { screen: screen.clone(), bytes: screen.bytes(), used_at: self.clock };
+        self.bytes += kept.bytes;
         self.by_use.insert(self.clock, digest.to_owned());
         self.by_digest.insert(digest.to_owned(), kept);
     }
@@ -70,7 +63,7 @@ impl Memory {
     fn remove(&mut self, digest: &str) -> Option<Kept> {
         let kept = self.by_digest.remove(digest)?;
         self.by_use.remove(&kept.used_at);
-        self.bytes -= kept.bytes();
+        self.bytes -= kept.bytes;
         Some(kept)
     }
 
@@ -97,35 +90,58 @@ impl Screens {
     pub fn add(&mut self, trajectory: &Trajectory, screens: &[EpisodeScreen]) {
         let mut memory = self.memory();
         for (step, screen) in trajectory.steps.iter().zip(screens) {
-            let EpisodeScreen { screenshot, png } = screen.clone();
-            memory.insert(&step.observation.screenshot.digest, screenshot.image, png);
+            memory.insert(&step.observation.screenshot.digest, screen);
         }
     }
 
-    /// The screenshots of steps, in order.
-    pub fn of(&self, steps: &[Step]) -> Result<Vec<Arc<RgbImage>>, TrainError> {
-        steps.iter().map(|step| self.get(&step.observation.screenshot)).collect()
+    /// Adds a screenshot by its digest.
+    pub fn insert(&mut self, digest: &str, screen: RgbImage) {
+        let screen = EpisodeScreen::new(Arc::new(screen), None);
+        screen.release_pixels();
+        self.memory().insert(digest, &screen);
     }
 
-    /// One screenshot, read from the store if it is not in memory. It is then not cached: training needs it only once.
+    /// The screenshots of steps, in order. In parallel, because decoding a 1080p screen takes over 10 ms.
+    pub fn of(&self, steps: &[Step]) -> Result<Vec<Arc<RgbImage>>, TrainError> {
+        let kept: Vec<Option<EpisodeScreen>> = {
+            let mut memory = self.memory();
+            steps.iter().map(|step| memory.get(&step.observation.screenshot.digest)).collect()
+        };
+        let wanted = kept.into_par_iter().zip(steps);
+        wanted.map(|(kept, step)| self.pixels(kept, &step.observation.screenshot)).collect()
+    }
+
+    /// One screenshot, read from the store if it is not in memory. What had to be decoded is not kept decoded: training
+    /// needs it once.
     pub fn get(&self, screenshot: &ImageRef) -> Result<Arc<RgbImage>, TrainError> {
-        if let Some(screen) = self.memory().get(&screenshot.digest) {
-            return Ok(screen);
+        let kept = self.memory().get(&screenshot.digest);
+        self.pixels(kept, screenshot)
+    }
+
+    /// Not under the lock: decoding takes its time.
+    fn pixels(
+        &self,
+        kept: Option<EpisodeScreen>,
+        screenshot: &ImageRef,
+    ) -> Result<Arc<RgbImage>, TrainError> {
+        if let Some(screen) = kept {
+            return Ok(screen.image()?);
         }
         let missing = || TrainError::Io(format!("screenshot {} is missing", screenshot.digest));
         let store = self.store.as_ref().ok_or_else(missing)?;
         Ok(Arc::new(store.get(screenshot)?))
     }
 
+    /// A screenshot, if it is in memory. This does not count as a use.
+    pub fn in_memory(&self, digest: &str) -> Option<EpisodeScreen> {
+        Some(self.memory().by_digest.get(digest)?.screen.clone())
+    }
+
     /// Puts a screenshot into the store, unless it is already there.
     pub fn put(&self, digest: &str, store: &ScreenStore) -> Result<(), TrainError> {
         // a screenshot that is not in memory is already in the store
-        let (screen, png) = {
-            let mut memory = self.memory();
-            let Some(screen) = memory.get(digest) else { return Ok(()) };
-            (screen, memory.by_digest.get(digest).and_then(|kept| kept.png.clone()))
-        };
-        Ok(store.put_encoded(digest, &screen, png.as_deref())?)
+        let kept = self.memory().get(digest);
+        kept.map_or(Ok(()), |screen| Ok(store.put_encoded(digest, || screen.png())?))
     }
 
     /// Drops the screenshots that none of these trajectories shows, and moves those beyond the budget to the store.
@@ -145,8 +161,7 @@ impl Screens {
         let overflow = memory.overflow(self.budget);
         drop(memory);
         // in parallel, because encoding a 1080p screen takes about 30 ms
-        let put =
-            |(digest, kept): &(String, Kept)| store.put_encoded(digest, &kept.screen, kept.png.as_deref());
+        let put = |(digest, kept): &(String, Kept)| store.put_encoded(digest, || kept.screen.png());
         Ok(overflow.par_iter().try_for_each(put)?)
     }
 
@@ -168,7 +183,6 @@ impl Screens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::episode::screenshot;
     use arpo_core::task::TaskId;
     use arpo_core::trajectory::{EpisodeId, Observation, Outcome, PolicyVersion, TokenSpan};
 
@@ -211,7 +225,7 @@ mod tests {
                 .steps
                 .iter()
                 .map(|step| step.observation.screenshot.digest[6..].parse().unwrap())
-                .map(|number| EpisodeScreen { screenshot: screenshot(screen(number)), png: None })
+                .map(|number| EpisodeScreen::new(screen(number), None))
                 .collect();
             screens.add(one, &images);
         }

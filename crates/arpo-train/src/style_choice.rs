@@ -70,13 +70,17 @@ pub fn settle_served(config: &mut Config) -> Option<String> {
 }
 
 fn taken(style: StyleChoice, why: &str) -> String {
-    let name = match style {
+    format!("style of the agent: {} ({why}; `agent.style` sets another)", name(style))
+}
+
+/// A style's name in configurations.
+pub fn name(style: StyleChoice) -> &'static str {
+    match style {
         StyleChoice::Auto => "auto",
         StyleChoice::Uitars => "uitars",
         StyleChoice::ComputerUse => "computer_use",
         StyleChoice::Evocua => "evocua",
-    };
-    format!("style of the agent: {name} ({why}; `agent.style` sets another)")
+    }
 }
 
 /// A chosen style with the options of a configuration. `auto` stands for UI-TARS, if nothing has settled it.

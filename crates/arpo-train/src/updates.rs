@@ -34,6 +34,9 @@ pub struct Updates {
     report: LearnReport,
     /// Sum of the entropies, and their number.
     entropy: (f64, usize),
+    /// For each sample, the ratios of its tokens in the last update that used it; empty before the first update.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ratios: Vec<Option<Vec<f32>>>,
 }
 
 impl Updates {
@@ -45,6 +48,32 @@ impl Updates {
     /// Updates skipped so far.
     pub fn skipped(&self) -> usize {
         self.report.skipped
+    }
+
+    /// For each sample, the ratio of the learner's probability to the old one of each of its tokens, in the last update
+    /// that used it; `None` if none did.
+    pub fn take_ratios(&mut self) -> Vec<Option<Vec<f32>>> {
+        std::mem::take(&mut self.ratios)
+    }
+
+    /// Keeps the ratios of an update that was made, given in parts: the sample, its first token, the ratios.
+    fn keep_ratios(&mut self, parts: Vec<(usize, usize, Vec<f32>)>, trajectories: &[&Trajectory]) {
+        self.ratios.resize(trajectories.len(), None);
+        let mut samples: Vec<usize> = parts.iter().map(|(sample, ..)| *sample).collect();
+        samples.sort_unstable();
+        samples.dedup();
+        for &sample in &samples {
+            self.ratios[sample] = Some(vec![f32::NAN; trajectories[sample].trained_tokens()]);
+        }
+        for (sample, start, part) in parts {
+            if let Some(ratios) = &mut self.ratios[sample] {
+                ratios[start..start + part.len()].copy_from_slice(&part);
+            }
+        }
+        // JSON has neither NaN nor infinity
+        for sample in samples {
+            self.ratios[sample].take_if(|ratios| ratios.iter().any(|ratio| !ratio.is_finite()));
+        }
     }
 
     /// Their statistics.
@@ -161,6 +190,7 @@ pub fn learn(
         let rate = config.optimiser.learning_rate_at(update, share_of_run);
         let mut statistics = LossStatistics::default();
         let mut mismatch = Mismatch::default();
+        let mut ratios = vec![];
         let scaled: Vec<(usize, f64)> = mini_batch.iter().copied().zip(scales).collect();
         let computed: Vec<(usize, f64)> =
             scaled.into_iter().filter(|&(sample, _)| has_gradient(&samples[sample], config)).collect();
@@ -182,10 +212,13 @@ pub fn learn(
                 {
                     own[tokens.clone()].copy_from_slice(new);
                 }
+                let ratio = |(new, old): (&f32, &f32)| (new - old).exp();
+                let old_logp = &old[sample].logp()[tokens.clone()];
+                ratios.push((sample, tokens.start, new.iter().zip(old_logp).map(ratio).collect()));
                 let policy_sample = PolicySample {
                     advantage: samples[sample].advantage,
                     new_logp: new,
-                    old_logp: &old[sample].logp()[tokens.clone()],
+                    old_logp,
                     reference_logp: reference.get(sample).map(|logp| &logp[tokens.clone()]),
                     behaviour: member.behaviour(&config.loss, &config.replay).map(|all| all.of(tokens)),
                 };
@@ -203,6 +236,9 @@ pub fn learn(
             }
             made => made?,
         };
+        if made.made {
+            progress.keep_ratios(ratios, &trajectories);
+        }
         let report = &mut progress.report;
         if made.made {
             report.updates += 1;

@@ -13,6 +13,7 @@ mod serve;
 mod slow;
 mod sums;
 mod update;
+mod view;
 mod vision;
 mod workers;
 
@@ -61,7 +62,9 @@ enum Benchmark {
     Collect(collect::CollectArguments),
     /// Many desktops on workers, simulated over loopback: what a trainer needs for them, and where it saturates
     Cluster(cluster::ClusterArguments),
-    /// A worker with simulated desktops, for the two above
+    /// The pages of a long run: opening it, listing and watching its episodes
+    View(view::ViewArguments),
+    /// A worker with simulated desktops, for `collect` and `cluster`
     #[command(hide = true)]
     Worker(workers::WorkerArguments),
     /// Gradient accumulation over many micro-batches, against sums in f32
@@ -130,6 +133,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Benchmark::Serve(arguments) => serve::run(arguments, out),
         Benchmark::Collect(arguments) => collect::run(arguments, out),
         Benchmark::Cluster(arguments) => cluster::run(arguments, out),
+        Benchmark::View(arguments) => view::run(arguments, out),
         Benchmark::Worker(arguments) => workers::serve(arguments),
         Benchmark::Sums(arguments) => sums::run(arguments, out),
         Benchmark::Kernels(arguments) => kernels::run(arguments, out),

@@ -194,7 +194,7 @@ fn token_bytes(config: &ModelConfig, kind: Kind) -> u64 {
 
 fn screenshot(model: ModelName, episode: usize, turn: usize) -> Screenshot {
     let number = (episode * 1000 + turn) as u32;
-    Screenshot { digest: number.to_string().into(), image: Arc::new(model.screenshot(number)) }
+    Screenshot::new(number.to_string(), Arc::new(model.screenshot(number)))
 }
 
 /// Empties the cache by updating to the same weights.

@@ -1,4 +1,4 @@
-//! `arpo bench update`: the learner's step on one complete episode.
+//! `arpo bench update`: the learner's step on one complete episode; with several ranks, on one for each of them.
 
 use super::episode::SyntheticEpisode;
 use super::{ModelName, compute_kind, device_memory_gib, timed, warn_without_kernels, write_json};
@@ -9,13 +9,20 @@ use arpo_model::checkpoint::Weights;
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::training::adamw::{AdamW, Update};
+use arpo_model::training::shard::{Shard, broadcast};
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch};
+use arpo_ranks::rendezvous::{self, Rendezvous};
+use arpo_ranks::{GroupOptions, token};
 use arpo_torch::kernels::Kernels;
+use arpo_train::learner::ranks::RankTensors;
 use arpo_train::memory::resident_mib;
+use arpo_train::trainer::ranks::{Processes, connect, visible_devices};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
-use tch::Tensor;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tch::{Device, Tensor};
 
 /// The arguments of `arpo bench update`.
 #[derive(Args)]
@@ -41,6 +48,12 @@ pub(crate) struct UpdateArguments {
     /// GiB for activations kept between the passes
     #[arg(long, default_value_t = 44)]
     activation_gib: u64,
+    /// Ranks that learn together, each from one episode, on GPUs of their own: how much longer an update takes than alone
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    gpus: u16,
+    /// This process is one of them
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    join: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -49,6 +62,7 @@ pub(crate) struct UpdateArguments {
 /// Seconds, means over the measured updates.
 #[derive(Serialize)]
 struct Report {
+    ranks: usize,
     parameters: i64,
     tokens: usize,
     pictures: usize,
@@ -60,13 +74,68 @@ struct Report {
     optimiser_seconds: f64,
     update_seconds: f64,
     tokens_per_second: f64,
+    /// With several ranks: the update of one rank alone, on the same machine, and what it is of theirs.
+    alone_seconds: Option<f64>,
+    efficiency: Option<f64>,
     device_memory_gib: Option<f64>,
     /// After a tenth of the updates, and after the last.
     resident_mib: Option<[f64; 2]>,
 }
 
+/// Longest wait for the other ranks.
+const START: Duration = Duration::from_mins(5);
+
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
+    if let Some(address) = &arguments.join {
+        let group = rendezvous::join(address, &token::from_environment(), START, &mut || Ok(()));
+        let mut tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
+        measure(arguments, device, Some(tensors.as_mut()))?;
+        // a rank that leaves before rank 0 is done would end the group
+        let _ = tensors.group().receive(0, None);
+        return Ok(());
+    }
+    let alone = measure(arguments, device, None)?;
+    let ranks = usize::from(arguments.gpus);
+    if ranks == 1 {
+        return print(&alone, arguments.json, out);
+    }
+    let (mut tensors, processes) = started(ranks, device)?;
+    let together = measure(arguments, device, Some(tensors.as_mut()))?;
+    drop(tensors);
+    drop(processes);
+    let alone_seconds = Some(alone.update_seconds);
+    let efficiency = Some(alone.update_seconds / together.update_seconds);
+    print(&Report { alone_seconds, efficiency, ..together }, arguments.json, out)
+}
+
+/// The other ranks: this command again, told to join.
+fn started(ranks: usize, device: Device) -> Result<(Box<dyn RankTensors>, Processes), Failure> {
+    let token = token::random().map_err(Failure::failed)?;
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let rendezvous = Rendezvous::listen("address", here, &token).map_err(Failure::failed)?;
+    let devices = match device {
+        Device::Cuda(_) => Some(visible_devices(ranks).map_err(Failure::of)?),
+        _ => None,
+    };
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    arguments.extend(["--join".into(), rendezvous.address().to_string()]);
+    let mut processes = Processes::default();
+    for number in 1..ranks {
+        let device = devices.as_ref().map(|devices| devices[number].as_str());
+        processes.start(&arguments, &token, number, device, None).map_err(Failure::of)?;
+    }
+    let news = &mut |_: &str| {};
+    let group = rendezvous.gather(ranks, GroupOptions::default(), START, news, &mut || processes.check());
+    let tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
+    Ok((tensors, processes))
+}
+
+fn measure(
+    arguments: &UpdateArguments,
+    device: Device,
+    mut ranks: Option<&mut dyn RankTensors>,
+) -> Result<Report, Failure> {
     let kernels = if arguments.plain { Kernels::none() } else { Kernels::of(device) };
     warn_without_kernels(&kernels);
     let kind = compute_kind(device);
@@ -85,7 +154,11 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     };
     let synthetic = SyntheticEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
     let learner = Learner::new(Model::new(config, weights), options);
-    let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let shard = ranks.as_deref().map_or(Shard::WHOLE, |ranks| Shard::of_rank(ranks));
+    let mut optimiser = AdamW::of_shard(learner.model().weights(), OptimiserConfig::default(), shard);
+    if let Some(ranks) = ranks.as_deref_mut() {
+        broadcast(learner.model().weights(), ranks).map_err(Failure::failed)?;
+    }
     let coefficients = synthetic.coefficients();
     let trained_tokens = coefficients[0].len();
     let episodes = [synthetic.episode()];
@@ -98,8 +171,11 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         let pass = pass.map_err(Failure::failed)?;
         let (done, backward) = timed(device, || pass.backward(&coefficients));
         done.map_err(Failure::failed)?;
-        let (moved, step) = timed(device, || optimiser.update(learner.model().weights(), 1e-6));
-        if let Update::Skipped { gradient_norm } = moved {
+        let (moved, step) = timed(device, || match ranks.as_deref_mut() {
+            None => Ok(optimiser.update(learner.model().weights(), 1e-6)),
+            Some(ranks) => optimiser.update_with(learner.model().weights(), 1e-6, ranks),
+        });
+        if let Update::Skipped { gradient_norm } = moved.map_err(Failure::failed)? {
             return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
         }
         if update == arguments.updates / 10 {
@@ -113,7 +189,8 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     }
     let [encode_seconds, forward_seconds, backward_seconds, optimiser_seconds] = seconds;
     let update_seconds = forward_seconds + backward_seconds + optimiser_seconds;
-    let report = Report {
+    Ok(Report {
+        ranks: ranks.map_or(1, |ranks| ranks.size()),
         parameters: learner.model().weights().count(),
         tokens: synthetic.tokens.len(),
         pictures: arguments.pictures,
@@ -124,11 +201,12 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
         backward_seconds,
         optimiser_seconds,
         update_seconds,
+        alone_seconds: None,
+        efficiency: None,
         tokens_per_second: synthetic.tokens.len() as f64 / update_seconds,
         device_memory_gib: device_memory_gib(device),
         resident_mib: resident_early.zip(resident_mib()).map(|(early, late)| [early, late]),
-    };
-    print(&report, arguments.json, out)
+    })
 }
 
 /// The vision tower's forward pass alone.
@@ -158,6 +236,15 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
         writeln!(out, "  {name:<15} {seconds:9.4} s")?;
     }
     writeln!(out, "  {:<15} {:9.0} tokens/s", "speed", report.tokens_per_second)?;
+    if let Some((alone, efficiency)) = report.alone_seconds.zip(report.efficiency) {
+        let ranks = report.ranks;
+        writeln!(
+            out,
+            "  {:<15} {:9.1} % with {ranks} ranks; alone {alone:.4} s",
+            "efficiency",
+            100.0 * efficiency
+        )?;
+    }
     if let Some(gib) = report.device_memory_gib {
         writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;
     }

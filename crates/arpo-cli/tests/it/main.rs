@@ -8,6 +8,7 @@ mod commands;
 mod env_commands;
 mod generated_tasks;
 mod osworld_eval;
+mod ranks;
 mod serving;
 mod stopping;
 mod structure;

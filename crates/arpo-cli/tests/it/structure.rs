@@ -138,6 +138,7 @@ fn pure_crates_need_no_libtorch() {
         "arpo-osworld",
         "arpo-suite",
         "arpo-cluster",
+        "arpo-view",
     ] {
         for dependency in dependencies(&manifests[name]) {
             assert!(!NEEDS_LIBTORCH.contains(&dependency), "{name} uses {dependency}");

@@ -92,6 +92,37 @@ fn a_run_killed_at_any_moment_resumes_exactly() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(metrics(&broken), metrics(&whole));
     assert!(last_weights(&broken) == last_weights(&whole), "different weights after {killed} kills");
+    // the thread that records may have been killed before it had written an iteration: never half of one, nothing twice
+    let (all, left) = (episode_lines(&whole), episode_lines(&broken));
+    assert!(left.iter().all(|line| all.contains(line)), "an episode that an uninterrupted run does not have");
+    for (number, line) in left.iter().enumerate() {
+        assert!(!left[..number].contains(line), "twice: {line}");
+    }
+    let of = |lines: &[String], file: &str| lines.iter().filter(|line| line.contains(file)).count();
+    assert!(left.is_empty() || of(&left, "iteration-000006.jsonl") == of(&all, "iteration-000006.jsonl"));
+    for file in (1..=6).map(|number| format!("iteration-{number:06}.jsonl")) {
+        let count = of(&left, &file);
+        assert!(count == 0 || count == of(&all, &file), "a part of {file}");
+        assert_eq!(broken.join("episodes").join(&file).exists(), count > 0, "{file}");
+    }
+    let about: Value = serde_json::from_slice(&fs::read(broken.join("run.json")).unwrap()).unwrap();
+    assert_eq!(about["ending"], "finished");
+}
+
+/// The lines of a run's index without those values that depend on the clock. Every episode is where its line says.
+fn episode_lines(run: &Path) -> Vec<String> {
+    let folder = run.join("episodes");
+    let text = fs::read_to_string(folder.join("index.jsonl")).unwrap_or_default();
+    let line = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let bytes = fs::read(folder.join(line["file"].as_str().unwrap())).unwrap();
+        let at = line["offset"].as_u64().unwrap() as usize;
+        let episode = &bytes[at..at + line["length"].as_u64().unwrap() as usize];
+        assert_eq!(serde_json::from_slice::<Value>(episode).unwrap()["id"], line["id"]);
+        line.as_object_mut().unwrap().remove("time");
+        line.to_string()
+    };
+    text.lines().map(line).collect()
 }
 
 #[test]
@@ -257,18 +288,7 @@ fn a_kl_penalty_ties_the_policy_to_its_base_model() {
 fn every_offline_method_trains_on_stored_episodes() {
     let scratch = scratch("offline");
     let run = scratch.join("run");
-    finished(&mut train(
-        &run,
-        &[
-            "--quiet",
-            "--set",
-            "checkpoints.episodes_every=3",
-            "--set",
-            "collect.max_steps=8",
-            "--set",
-            "evaluation.every=0",
-        ],
-    ));
+    finished(&mut train(&run, &["--quiet", "--set", "collect.max_steps=8", "--set", "evaluation.every=0"]));
     assert!(
         run.join("episodes/iteration-000003.jsonl").exists()
             && run.join("episodes/iteration-000006.jsonl").exists()

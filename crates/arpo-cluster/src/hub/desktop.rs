@@ -239,10 +239,7 @@ impl Shared {
         let quarantined = registry.hosts.failed(host, &error.to_string(), now);
         drop(registry);
         if let Some(time) = quarantined {
-            let seconds = time.as_secs_f64();
-            self.log(&format!(
-                "host {host} gets no desktops for {seconds} s: they keep failing; the last: {error}"
-            ));
+            self.report_quarantine(host, time, &error.to_string());
         }
         error
     }

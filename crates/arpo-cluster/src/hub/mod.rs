@@ -9,6 +9,7 @@
 //! | who may connect | `accept` |
 //! | which worker gets a desktop, what is repeated after a new connection | `registry` |
 //! | failures of hosts, quarantine | `hosts` |
+//! | what its threads share, and what is said of lost workers | `shared` |
 //! | the calls of a desktop | `desktop` |
 //! | what `arpo cluster status` shows | `status` |
 
@@ -16,33 +17,32 @@ mod accept;
 mod desktop;
 mod hosts;
 mod registry;
+mod shared;
 mod status;
 
 pub(crate) use accept::reachable;
 pub use hosts::Quarantine;
+pub use shared::{HubHandle, Log};
 
 use crate::contact::Contact;
 use crate::placement::{Placed, Placement};
-use crate::protocol::frame::Frame;
 use crate::protocol::outcome::Inspection;
 use crate::protocol::status::ClusterStatus;
-use crate::protocol::{Answer, Goodbye, Message, Welcome, token};
+use crate::protocol::{Goodbye, Message, token};
 use arpo_core::config::{Config, SuiteChoice};
 use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_env::tasks::Suite;
 use arpo_suite::{EnvironmentSource, HostUse, SuiteError, osworld};
 use desktop::RemoteDesktop;
-use registry::{Location, Registry};
+use registry::Registry;
+use shared::{Shared, WATCH};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-
-/// How often lost workers are looked at.
-const WATCH: Duration = Duration::from_millis(100);
 
 /// How long a run waits for further workers after the first, if there is not room for all its desktops yet.
 const LATECOMERS: Duration = Duration::from_secs(10);
@@ -85,113 +85,6 @@ impl HubOptions {
     }
 }
 
-/// Receives what a user may want to know, a line at a time.
-pub type Log = Box<dyn Fn(&str) + Send + Sync>;
-
-/// What the hub's threads and desktops share.
-struct Shared {
-    options: HubOptions,
-    /// The id of the run: another trainer has another.
-    run: String,
-    since: Instant,
-    config: Config,
-    tasks: Vec<osworld::TaskText>,
-    registry: Mutex<Registry>,
-    /// Notified when there may be more room.
-    changed: Condvar,
-    log: Log,
-}
-
-impl Shared {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn log(&self, line: &str) {
-        (self.log)(line);
-    }
-
-    /// Waits for room for a desktop.
-    fn place(
-        &self,
-        slot: usize,
-        replies: &Sender<Answer>,
-        deadline: Instant,
-    ) -> Result<Location, EnvironmentError> {
-        let broken = |reason: String| Err(EnvironmentError::Broken { reason });
-        let mut registry = self.registry();
-        loop {
-            if registry.closed {
-                return broken("the workers are closed".into());
-            }
-            let now = Instant::now();
-            if let Some(place) = registry.place(slot, replies.clone(), now) {
-                return Ok(place);
-            }
-            let left = deadline.saturating_duration_since(now);
-            if left.is_zero() {
-                let (workers, capacity) = registry.capacity();
-                return broken(format!("no room for a desktop: {workers} workers host at most {capacity}"));
-            }
-            // quarantine ends without anybody saying so
-            let waited = self.changed.wait_timeout(registry, left.min(10 * WATCH));
-            registry = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    fn release(&self, at: &Location) {
-        self.registry().release(at);
-        self.changed.notify_all();
-    }
-
-    fn report_lost(&self, hosts: &[String]) {
-        for host in hosts {
-            self.log(&format!("a worker on {host} was lost; its episodes are started again elsewhere"));
-        }
-    }
-
-    fn status(&self) -> ClusterStatus {
-        self.registry().status(self.since.elapsed(), self.options.desktops, Instant::now())
-    }
-
-    fn welcome(&self, desktops: Vec<u64>) -> Option<Frame> {
-        let welcome = Welcome {
-            run: self.run.clone(),
-            grace_ms: u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX),
-            desktops,
-            config: self.config.clone(),
-            tasks: self.tasks.clone(),
-        };
-        Message::Welcome(Box::new(welcome)).frame().inspect_err(|error| self.log(&error.to_string())).ok()
-    }
-
-    /// Gives up workers that do not come back, until the hub is closed.
-    fn watch(&self) {
-        while !self.registry().closed {
-            let hosts = self.registry().give_up(self.options.grace, Instant::now());
-            self.report_lost(&hosts);
-            std::thread::sleep(WATCH);
-        }
-    }
-}
-
-/// The hub, for whoever brings workers to it.
-#[derive(Clone)]
-pub struct HubHandle(Arc<Shared>);
-
-impl HubHandle {
-    /// Tells the user.
-    pub fn log(&self, line: &str) {
-        self.0.log(line);
-    }
-
-    /// Gives up the workers of a process of this machine that has ended: nobody will connect under their names again.
-    pub fn process_ended(&self, process: u32) {
-        let hosts = self.0.registry().process_ended(&crate::worker::host_name(), process, Instant::now());
-        self.0.report_lost(&hosts);
-    }
-}
-
 /// The desktops of a run on workers. Closing it ends the run for them.
 pub struct Hub {
     shared: Arc<Shared>,
@@ -222,7 +115,8 @@ impl Hub {
         placement: Box<dyn Placement>,
         log: Log,
     ) -> Result<Self, SuiteError> {
-        token::check_address(options.listen, &options.token).map_err(SuiteError::Configuration)?;
+        token::check_address(crate::LISTEN_KEY, options.listen, &options.token)
+            .map_err(SuiteError::Configuration)?;
         let suite = arpo_suite::source(config)?;
         let tasks = match config.tasks.suite {
             SuiteChoice::Osworld => osworld::texts(config)?,
@@ -400,6 +294,10 @@ impl EnvironmentSource for Hub {
 
     fn hosts(&self) -> Vec<HostUse> {
         self.shared.registry().uses(Instant::now())
+    }
+
+    fn places(&self) -> BTreeMap<usize, String> {
+        self.shared.registry().places()
     }
 
     fn make(&self, slot: usize) -> Result<Box<dyn Environment>, EnvironmentError> {

@@ -64,6 +64,14 @@ pub(super) struct Pending {
     pub(super) deadline: Instant,
 }
 
+/// A worker that was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LostWorker {
+    pub(super) host: String,
+    /// How long its host is quarantined, if this was one failure too many.
+    pub(super) quarantined: Option<Duration>,
+}
+
 /// Where a desktop is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
@@ -117,31 +125,31 @@ impl Registry {
         current
     }
 
-    /// Gives up the workers that have been lost for longer than the grace time; their desktops' calls fail. Returns their
-    /// hosts.
-    pub(super) fn give_up(&mut self, grace: Duration, now: Instant) -> Vec<String> {
+    /// Gives up the workers that have been lost for longer than the grace time; their desktops' calls fail.
+    pub(super) fn give_up(&mut self, grace: Duration, now: Instant) -> Vec<LostWorker> {
         self.remove(now, |worker| {
             matches!(worker.connection, Connection::Lost { since } if now.saturating_duration_since(since) > grace)
         })
     }
 
     /// Gives up the workers of a process that has ended.
-    pub(super) fn process_ended(&mut self, host: &str, process: u32, now: Instant) -> Vec<String> {
+    pub(super) fn process_ended(&mut self, host: &str, process: u32, now: Instant) -> Vec<LostWorker> {
         self.remove(now, |worker| worker.host == host && worker.process == process)
     }
 
-    fn remove(&mut self, now: Instant, gone: impl Fn(&Worker) -> bool) -> Vec<String> {
+    fn remove(&mut self, now: Instant, gone: impl Fn(&Worker) -> bool) -> Vec<LostWorker> {
         let removed: Vec<Worker> =
             self.workers.extract_if(.., |_, worker| gone(worker)).map(|(_, worker)| worker).collect();
-        for Worker { host, desktops, .. } in &removed {
+        let lose = |Worker { host, desktops, .. }| {
             for desktop in desktops.values() {
-                self.hosts.desktop_gone(host, desktop, now);
+                self.hosts.desktop_gone(&host, desktop, now);
             }
-            // one failure, however many desktops it had: it may be back in a moment
-            self.hosts.failed(host, "a worker was lost", now);
             self.lost += 1;
-        }
-        removed.into_iter().map(|worker| worker.host).collect()
+            // one failure, however many desktops it had: it may be back in a moment
+            let quarantined = self.hosts.failed(&host, "a worker was lost", now);
+            LostWorker { host, quarantined }
+        };
+        removed.into_iter().map(lose).collect()
     }
 
     /// A place for a desktop of a slot: on the worker with the most room, of a host that is not quarantined, and rather not
@@ -175,6 +183,15 @@ impl Registry {
         let (desktop, worker) = (self.desktops, self.workers.get_mut(name)?);
         worker.desktops.insert(desktop, Desktop { slot, since: now, task: None, replies, pending: None });
         Some(Location { host: worker.host.clone(), worker: name.to_owned(), desktop })
+    }
+
+    /// The host of each desktop, by slot.
+    pub(super) fn places(&self) -> BTreeMap<usize, String> {
+        let on = |worker: &Worker| {
+            let host = worker.host.clone();
+            worker.desktops.values().map(move |desktop| (desktop.slot, host.clone())).collect::<Vec<_>>()
+        };
+        self.workers.values().flat_map(on).collect()
     }
 
     /// Sends a call, or keeps it until its worker is back; false if the worker was given up.
@@ -296,6 +313,7 @@ pub(super) mod tests {
         assert_eq!(placed(&mut registry, 0, now).as_deref(), Some("a"));
         registry.slot_failed(1, Some("one"));
         assert_eq!(placed(&mut registry, 1, now).as_deref(), Some("b"), "although it is smaller");
+        assert_eq!(registry.places(), BTreeMap::from([(0, "one".to_owned()), (1, "two".to_owned())]));
         // if the other one is full, the same host is better than none
         registry.slot_failed(2, Some("one"));
         assert_eq!(placed(&mut registry, 2, now).as_deref(), Some("a"));
@@ -325,9 +343,20 @@ pub(super) mod tests {
         assert!(registry.detach("a", 1, now));
         assert_eq!(registry.capacity(), (0, 0));
         assert!(registry.call(&at, 1, Call::Evaluate {}, now), "kept until it is back");
-        assert_eq!(registry.give_up(grace, now + grace), Vec::<String>::new());
-        assert_eq!(registry.give_up(grace, now + 2 * grace), ["one"]);
+        assert_eq!(registry.give_up(grace, now + grace), []);
+        let lost = LostWorker { host: "one".into(), quarantined: None };
+        assert_eq!(registry.give_up(grace, now + 2 * grace), [lost]);
         assert!(!registry.call(&at, 2, Call::Evaluate {}, now) && registry.lost == 1);
         assert!(replies.recv().is_err(), "whoever waits is told");
+    }
+
+    #[test]
+    fn a_host_that_keeps_losing_workers_is_quarantined_and_said_to_be() {
+        let now = Instant::now();
+        let mut registry = registry(&[("a", "one", 2), ("b", "one", 2), ("c", "two", 2)], STRICT);
+        let quarantined: Vec<_> =
+            registry.process_ended("one", 1, now).into_iter().map(|lost| lost.quarantined).collect();
+        assert_eq!(quarantined, [None, Some(STRICT.first)]);
+        assert!(registry.hosts.is_quarantined("one", now) && !registry.hosts.is_quarantined("two", now));
     }
 }

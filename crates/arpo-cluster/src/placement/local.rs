@@ -3,7 +3,7 @@
 //! A child's standard input is a pipe that only this process holds open. When it closes, because the run is over or because
 //! this process was killed, the child removes its desktops and ends. What it says goes to a log file.
 
-use super::caretaker::{Caretaker, Outlook, Tended};
+use super::supervision::{Outlook, Supervised, SupervisorThread};
 use super::{Placed, Placement};
 use crate::hub::HubHandle;
 use crate::protocol::token::TOKEN_VARIABLE;
@@ -96,7 +96,7 @@ impl Placement for Local {
         for number in 0..self.workers {
             children.slots.push(Slot::new(self.start(number, address).map_err(failed)?));
         }
-        Ok(Box::new(Caretaker::start("local workers", WATCH, children).map_err(failed)?))
+        Ok(Box::new(SupervisorThread::start("local workers", WATCH, children).map_err(failed)?))
     }
 }
 
@@ -134,8 +134,8 @@ struct Children {
     hub: HubHandle,
 }
 
-impl Tended for Children {
-    fn tend(&mut self) -> Outlook {
+impl Supervised for Children {
+    fn supervise(&mut self) -> Outlook {
         let Self { slots, local, address, hub } = self;
         let mut problem = None;
         for (number, slot) in slots.iter_mut().enumerate() {

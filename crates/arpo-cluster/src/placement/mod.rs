@@ -1,9 +1,9 @@
 //! How workers come to a run: as child processes, as jobs of a Ray cluster, or started by somebody else.
 
-mod caretaker;
 pub mod listen;
 pub mod local;
 pub mod ray;
+mod supervision;
 
 use crate::hub::HubHandle;
 use arpo_suite::SuiteError;

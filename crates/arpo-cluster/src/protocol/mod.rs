@@ -16,7 +16,8 @@
 pub mod frame;
 pub mod outcome;
 pub mod status;
-pub mod token;
+
+pub use arpo_ranks::token;
 
 use crate::protocol::frame::{Frame, Kind};
 use crate::protocol::outcome::Outcome;

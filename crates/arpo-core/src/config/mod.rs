@@ -12,6 +12,8 @@ mod check;
 mod cluster;
 mod collecting;
 mod layers;
+mod learn;
+mod logging;
 mod offline;
 mod optimiser;
 mod osworld;
@@ -24,6 +26,8 @@ pub use agent::{AgentConfig, PromptLength, StyleChoice, SystemPrompt};
 pub use cluster::{ClusterConfig, Workers};
 pub use collecting::{CollectConfig, CollectMode, FaultsConfig, Order};
 pub use layers::{Layer, resolve};
+pub use learn::LearnConfig;
+pub use logging::{LoggingConfig, TRACKERS};
 pub use offline::OfflineConfig;
 pub use optimiser::{Batch, Moments, OptimiserConfig, Schedule};
 pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
@@ -93,12 +97,16 @@ pub struct Config {
     pub replay: ReplayConfig,
     /// The optimiser (AdamW) and the batches.
     pub optimiser: OptimiserConfig,
+    /// The processes that share the learner's work.
+    pub learn: LearnConfig,
     /// The offline methods, which learn from collected episodes.
     pub offline: OfflineConfig,
     /// When and on which tasks the agent is evaluated during training.
     pub evaluation: EvaluationConfig,
     /// When checkpoints are written.
     pub checkpoints: CheckpointConfig,
+    /// What a run keeps for viewers and sends to trackers, beside its metrics.
+    pub logging: LoggingConfig,
 }
 
 impl Default for Config {
@@ -124,9 +132,11 @@ impl Default for Config {
             loss: LossConfig::default(),
             replay: ReplayConfig::default(),
             optimiser: OptimiserConfig::default(),
+            learn: LearnConfig::default(),
             offline: OfflineConfig::default(),
             evaluation: EvaluationConfig::default(),
             checkpoints: CheckpointConfig::default(),
+            logging: LoggingConfig::default(),
         }
     }
 }
@@ -188,8 +198,17 @@ impl Config {
                  because a group needs at least one fresh member"
             ));
         }
+        self.learn.check()?;
+        if self.model.gpu > 0 && self.learn.local_ranks() > 1 {
+            return Err(format!(
+                "`model.gpu` = {}: expected 0, because the {} ranks of this machine take its GPUs in their order",
+                self.model.gpu,
+                self.learn.local_ranks()
+            ));
+        }
         self.tasks.check()?;
         self.rollout.check()?;
+        self.logging.check()?;
         self.check_cluster()?;
         self.check_endless()
     }

@@ -90,6 +90,10 @@ impl RolloutConfig {
             (true, true) => {
                 Err("`rollout.servers` and `rollout.start` are both set: expected one of them".into())
             }
+            (false, true) if has_option(&self.start, "--port") => Err(
+                "`rollout.start` has --port: expected a command without it, because every server is given a free port"
+                    .into(),
+            ),
             _ => match self.servers.iter().find(|server| !is_base_url(server)) {
                 Some(server) => Err(format!(
                     "`rollout.servers`: {server:?} is no base URL: expected http://host:port, without /v1"
@@ -98,6 +102,11 @@ impl RolloutConfig {
             },
         }
     }
+}
+
+/// Whether a command line has an option, with its value after a space or after `=`.
+fn has_option(command: &str, option: &str) -> bool {
+    command.split_whitespace().any(|word| word.split('=').next() == Some(option))
 }
 
 /// Whether this is `http://host:port` or the same with `https`.
@@ -126,6 +135,10 @@ mod tests {
         assert_eq!(vllm(&[], "vllm serve"), Ok(()));
         assert!(vllm(&[], " ").unwrap_err().contains("needs servers"));
         assert!(vllm(&["http://a:1"], "vllm serve").unwrap_err().contains("both"));
+        for wrong in ["vllm serve --port 9000", "vllm serve --port=9000 --dtype float32"] {
+            assert!(vllm(&[], wrong).unwrap_err().starts_with("`rollout.start` has --port"), "{wrong}");
+        }
+        assert_eq!(vllm(&[], "vllm serve --port-range 1"), Ok(()));
         for wrong in ["a:1", "http://", "http://a:1/v1", "http://a b"] {
             assert!(vllm(&[wrong], "").unwrap_err().contains("without /v1"), "{wrong}");
         }

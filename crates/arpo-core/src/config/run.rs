@@ -11,6 +11,9 @@ pub struct ModelSection {
     pub base: String,
     /// The device it runs on.
     pub device: DeviceChoice,
+    /// Which GPU, from 0, in the order of `CUDA_VISIBLE_DEVICES`.
+    #[schemars(range(max = 63))]
+    pub gpu: usize,
     /// Freeze the vision tower: an update then costs less time and memory.
     pub freeze_vision: bool,
     /// Limit for the memory used on the device, in GiB; 0 for all of it. `arpo doctor --preset NAME` shows how it is divided.
@@ -34,6 +37,7 @@ impl Default for ModelSection {
         Self {
             base: "pocket".into(),
             device: DeviceChoice::Auto,
+            gpu: 0,
             freeze_vision: false,
             memory_gib: 0.0,
             activation_gib: 2.0,
@@ -47,11 +51,11 @@ impl Default for ModelSection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
-    /// The first usable GPU if the model is large enough to gain from it, else the CPU.
+    /// The GPU `model.gpu` if the model is large enough to gain from it, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
-    /// The first GPU.
+    /// The GPU `model.gpu`.
     Cuda,
 }
 
@@ -254,12 +258,10 @@ pub struct CheckpointConfig {
     /// How many checkpoints are kept, besides the best.
     #[schemars(range(min = 1, max = 10_000))]
     pub keep: usize,
-    /// Write the episodes and their screenshots to the run folder every this many iterations; 0 for never.
-    pub episodes_every: u64,
 }
 
 impl Default for CheckpointConfig {
     fn default() -> Self {
-        Self { every: 10, keep: 2, episodes_every: 0 }
+        Self { every: 10, keep: 2 }
     }
 }

@@ -358,7 +358,7 @@ fn sampled_tokens_are_observed() {
     let ids = [plain, with_alternatives].map(|request| engine.submit(request).unwrap());
     let (mut seen, mut completed) = (Vec::new(), Vec::new());
     while engine.pending() > 0 {
-        completed.extend(engine.pass_observed(|id, sampled| seen.push((id, sampled))).unwrap());
+        completed.extend(engine.pass_observed(|id, sampled, _| seen.push((id, sampled))).unwrap());
     }
     for (id, completion) in completed {
         let own: Vec<_> = seen.iter().filter(|(other, _)| *other == id).map(|(_, sampled)| sampled).collect();

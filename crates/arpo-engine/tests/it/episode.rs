@@ -50,7 +50,7 @@ impl Script {
             .images()
             .into_iter()
             .enumerate()
-            .map(|(number, image)| Screenshot { digest: number.to_string().into(), image: Arc::new(image) })
+            .map(|(number, image)| Screenshot::new(number.to_string(), Arc::new(image)))
             .collect();
         let image_token = golden.checkpoint().config.image_token;
         Self { image_token, grids: golden.grids(), golden, segments, screenshots }

@@ -89,12 +89,16 @@ pub fn load_embedded(
         config::parse(value).map_err(|problem| ModelError::file(&folder.join("config.json"), problem))?;
     let shard = (folder.join(WEIGHTS), ShardBytes::Embedded(find(WEIGHTS)?));
     let weights = Shards::new(folder, vec![shard])?.weights(&config, kind, device)?;
-    let side_files = files
+    Ok(Checkpoint { config, weights, side_files: embedded_side_files(files) })
+}
+
+/// Of the files of an embedded checkpoint, those beside the configuration and the weights.
+pub fn embedded_side_files(files: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
+    files
         .iter()
         .filter(|(name, _)| SIDE_FILES.contains(name))
         .map(|&(name, bytes)| (name.to_owned(), bytes.to_vec()))
-        .collect();
-    Ok(Checkpoint { config, weights, side_files })
+        .collect()
 }
 
 /// The weights of a folder that has them in one file.
@@ -134,7 +138,7 @@ impl Shards {
             let file = MappedFile::open(&path).map_err(ModelError::io(&path))?;
             Ok((path, ShardBytes::Mapped(file)))
         };
-        Self::new(folder, names.into_iter().map(open).collect::<Result<_, _>>()?)
+        Self::new(folder, names.into_iter().map(open).collect::<Result<_, ModelError>>()?)
     }
 
     fn new(folder: &Path, files: Vec<(PathBuf, ShardBytes)>) -> Result<Self, ModelError> {

@@ -10,7 +10,7 @@ mod load;
 mod save;
 pub(crate) mod scratch;
 
-pub use load::{Checkpoint, check, load, load_embedded};
+pub use load::{Checkpoint, check, embedded_side_files, load, load_embedded};
 pub(crate) use save::SavedTensor;
 pub use save::save;
 
@@ -72,6 +72,15 @@ impl Weights {
             (layout, tensor)
         };
         Self::new(layout::parameters(config).into_iter().map(parameter).collect())
+    }
+
+    /// Zeros, to be replaced by another process's weights.
+    pub fn zeros(config: &ModelConfig, kind: Kind, device: Device) -> Self {
+        let zeros = |layout: ParameterLayout| {
+            let tensor = Tensor::zeros(&layout.shape, (kind, device));
+            (layout, tensor)
+        };
+        Self::new(layout::parameters(config).into_iter().map(zeros).collect())
     }
 
     /// Random weights for training from scratch: matrices preserve the scale of their inputs, biases are 0.

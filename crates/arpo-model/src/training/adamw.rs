@@ -5,6 +5,7 @@
 //! on average, however small the learning rate.
 
 use super::rounding::{NoiseBits, noise, stochastic_round};
+use super::shard::Shard;
 use crate::checkpoint::Weights;
 use arpo_core::config::{Moments, OptimiserConfig};
 use arpo_torch::kernels::Kernels;
@@ -19,11 +20,13 @@ const CHUNK: i64 = 1 << 26;
 #[derive(Debug)]
 pub struct AdamW {
     config: OptimiserConfig,
-    /// Mean and mean square of each trained parameter's gradient, in the order of [`Weights::trained`]; the
-    /// configuration decides on which device.
+    /// Mean and mean square of each trained parameter's gradient, in the order of [`Weights::trained`], in the parameter's
+    /// shape, or flat for a shard of it; the configuration decides on which device.
     pub(super) moments: Vec<[Tensor; 2]>,
     /// Updates made.
     pub(super) updates: u64,
+    /// The part of every parameter that it updates.
+    pub(super) shard: Shard,
     kernels: Kernels,
 }
 
@@ -45,7 +48,13 @@ pub enum Update {
 impl AdamW {
     /// An optimiser before its first update.
     pub fn new(weights: &Weights, config: OptimiserConfig) -> Self {
-        let values: Vec<&Tensor> = weights.trained().map(|(_, value, _)| value).collect();
+        Self::of_shard(weights, config, Shard::WHOLE)
+    }
+
+    /// The same for one rank's part of every parameter.
+    pub fn of_shard(weights: &Weights, config: OptimiserConfig, shard: Shard) -> Self {
+        let values: Vec<Tensor> = weights.trained().map(|(_, value, _)| shard.of(value)).collect();
+        let values: Vec<&Tensor> = values.iter().collect();
         let on_a_gpu = values.iter().any(|value| value.device() != Device::Cpu);
         let moments = if on_a_gpu && config.moments == Moments::Host {
             // pageable memory, where the system does not allow as much pinned memory, is slower
@@ -53,7 +62,13 @@ impl AdamW {
         } else {
             values.iter().map(|value| [value.zeros_like(), value.zeros_like()]).collect()
         };
-        Self { config, moments, updates: 0, kernels: weights.kernels().clone() }
+        Self { config, moments, updates: 0, shard, kernels: weights.kernels().clone() }
+    }
+
+    /// The same optimiser with other moments, those of whole parameters, as a file has them.
+    pub(super) fn with_whole_moments(&self, moments: Vec<[Tensor; 2]>) -> Self {
+        let (config, kernels) = (self.config.clone(), self.kernels.clone());
+        Self { config, moments, updates: self.updates, shard: Shard::WHOLE, kernels }
     }
 
     /// Updates made so far.
@@ -67,19 +82,27 @@ impl AdamW {
             let gradient_norm = gradient_norm(weights);
             let applied = gradient_norm.is_finite();
             if applied {
-                self.updates += 1;
-                let clip = self.clip(gradient_norm);
-                let step = Step::new(&self.config, self.updates, learning_rate, clip, self.kernels.clone());
-                for (index, ((_, value, gradient), moments)) in
-                    weights.trained().zip(&self.moments).enumerate()
-                {
-                    step.update(index, value, gradient, moments);
-                }
+                self.apply(weights, learning_rate, gradient_norm);
             } else {
                 weights.zero_gradients();
             }
             if applied { Update::Applied { gradient_norm } } else { Update::Skipped { gradient_norm } }
         })
+    }
+
+    /// Updates this shard of the weights with gradients whose norm, over all shards, is finite; all gradients are zeroed.
+    pub(super) fn apply(&mut self, weights: &Weights, learning_rate: f64, gradient_norm: f64) {
+        self.updates += 1;
+        let clip = self.clip(gradient_norm);
+        let step = Step::new(&self.config, self.updates, learning_rate, clip, self.kernels.clone());
+        for (index, ((_, value, gradient), moments)) in weights.trained().zip(&self.moments).enumerate() {
+            let first = self.shard.part(value).start as i64;
+            step.update((index, first), &self.shard.of(value), &self.shard.of(gradient), moments);
+        }
+        if self.shard != Shard::WHOLE {
+            // those of the other shards, too
+            weights.zero_gradients();
+        }
     }
 
     /// The factor of gradient clipping.
@@ -148,33 +171,45 @@ impl Step {
         Self { scalars, seed: updates, kernels }
     }
 
-    /// Updates one parameter, the `index`-th, and zeroes its gradient.
-    fn update(&self, index: usize, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+    /// Updates a parameter, or a part of it, and zeroes its gradient. `place` is the parameter's index, and that of the first
+    /// value in it.
+    fn update(&self, place: (usize, i64), value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+        if value.numel() == 0 {
+            return;
+        }
         if moments[0].device() != value.device() {
             let here = moments.each_ref().map(|moment| moment.to_device(value.device()));
-            self.update(index, value, gradient, &here);
+            self.update(place, value, gradient, &here);
             for (kept, moment) in moments.iter().zip(&here) {
                 kept.shallow_clone().copy_(moment);
             }
             return;
         }
         // every parameter has its own noise stream
+        let (index, first) = place;
         let stream = self.seed << 20 | index as u64;
         if let Some(fused) = self.kernels.fused(value).filter(|_| value.numel().is_multiple_of(8)) {
-            return fused.adamw(value, gradient, moments, &self.scalars, stream);
+            return fused.adamw(value, gradient, moments, &self.scalars, stream, first);
         }
-        self.update_plain(stream, value, gradient, moments);
+        self.update_plain((stream, first), value, gradient, moments);
         let _ = gradient.shallow_clone().zero_();
     }
 
-    fn update_plain(&self, stream: u64, value: &Tensor, gradient: &Tensor, moments: &[Tensor; 2]) {
+    fn update_plain(
+        &self,
+        (stream, first): (u64, i64),
+        value: &Tensor,
+        gradient: &Tensor,
+        moments: &[Tensor; 2],
+    ) {
         let flat = |tensor: &Tensor| tensor.view([-1]);
         let (value, gradient, mean, square) =
             (flat(value), flat(gradient), flat(&moments[0]), flat(&moments[1]));
         let total = value.size()[0];
         for start in (0..total).step_by(CHUNK as usize) {
             let part = |tensor: &Tensor| tensor.narrow(0, start, CHUNK.min(total - start));
-            let random = (value.kind() == Kind::BFloat16).then(|| noise(stream, start, &part(&value)));
+            let random =
+                (value.kind() == Kind::BFloat16).then(|| noise(stream, first + start, &part(&value)));
             self.update_part([part(&value), part(&mean), part(&square)], &part(&gradient), random.as_ref());
         }
     }
@@ -242,8 +277,12 @@ mod tests {
             let gradient = Tensor::ones([4096], (kind, tch::Device::Cpu));
             let moments = [value.zeros_like(), value.zeros_like()];
             for update in 1..=1000 {
-                Step::new(&config, update, 1e-6, 1.0, Kernels::none())
-                    .update_plain(update, &value, &gradient, &moments);
+                Step::new(&config, update, 1e-6, 1.0, Kernels::none()).update_plain(
+                    (update, 0),
+                    &value,
+                    &gradient,
+                    &moments,
+                );
             }
             1.0 - value.mean(Kind::Double).double_value(&[])
         };

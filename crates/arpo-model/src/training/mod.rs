@@ -8,10 +8,13 @@
 pub mod adamw;
 mod head;
 mod incident;
+pub mod nccl;
 mod optimiser_file;
 mod packed;
 pub mod plan;
+pub mod ranks;
 mod rounding;
+pub mod shard;
 pub mod step;
 
 use crate::ModelError;

@@ -5,8 +5,10 @@ use super::adamw::{AdamW, Update, gradient_norm};
 use super::incident::{self, Evidence};
 use super::{Learner, MicroBatch, TokenScores};
 use crate::ModelError;
+use arpo_ranks::Collectives;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use tch::Tensor;
 
 /// A loss and its gradient with respect to the log-probabilities (see `arpo_core::loss`).
 #[derive(Debug, Clone, PartialEq)]
@@ -127,13 +129,22 @@ impl UpdateInProgress<'_> {
         batch: MicroBatch,
         loss: impl FnOnce(&TokenScores) -> LossGradient,
     ) -> Result<(), ModelError> {
+        self.try_add(batch, |scores| Ok(loss(scores)))
+    }
+
+    /// The same with a loss that may fail to be computed: because another process computes it, for instance.
+    pub fn try_add<E: From<ModelError>>(
+        &mut self,
+        batch: MicroBatch,
+        loss: impl FnOnce(&TokenScores) -> Result<LossGradient, E>,
+    ) -> Result<(), E> {
         if self.skipped_update.is_some() {
             return Ok(());
         }
         let learner = &self.updater.learner;
         let pass = learner.forward(batch)?;
         let scores = pass.scores().clone();
-        let LossGradient { value, coefficients } = loss(&scores);
+        let LossGradient { value, coefficients } = loss(&scores)?;
         let norm = if value.is_finite() {
             pass.backward(&coefficients)?;
             // computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
@@ -178,6 +189,44 @@ impl UpdateInProgress<'_> {
         };
         self.finished = true;
         Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, applied, scores, incident })
+    }
+}
+
+impl UpdateInProgress<'_> {
+    /// The same with other ranks that have added other micro-batches of the same update: gradients are summed over all ranks,
+    /// each rank updates its shard of the weights, and all end with the same weights. If one of them has a non-finite loss
+    /// or gradient, all skip the update. The loss and the scores are those of this rank.
+    pub fn finish_with(
+        mut self,
+        learning_rate: f64,
+        ranks: &mut dyn Collectives<Tensor>,
+    ) -> Result<UpdateReport, ModelError> {
+        let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
+        let own = self.skipped_update.take();
+        let skipping = ranks.sums(&[f64::from(u8::from(own.is_some()))])?[0];
+        let report = |gradient_norm, applied, incident| UpdateReport {
+            loss: losses.iter().sum(),
+            gradient_norm,
+            applied,
+            scores,
+            incident,
+        };
+        let updater = &mut *self.updater;
+        let weights = updater.learner.model().weights();
+        if skipping > 0.0 {
+            updater.skipped += u64::from(own.is_none());
+            let (norm, incident) = own.map_or((None, None), |own| (own.gradient_norm, own.incident));
+            // dropping zeroes the gradients
+            return Ok(report(norm, false, incident));
+        }
+        let (norm, applied) = match updater.optimiser.update_with(weights, learning_rate, ranks)? {
+            Update::Applied { gradient_norm } => (gradient_norm, true),
+            // each rank's gradient was finite, their sum is not
+            Update::Skipped { gradient_norm } => (gradient_norm, false),
+        };
+        updater.skipped += u64::from(!applied);
+        self.finished = true;
+        Ok(report(Some(norm), applied, None))
     }
 }
 

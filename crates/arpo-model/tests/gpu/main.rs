@@ -1,7 +1,10 @@
 //! Our CUDA kernels against plain libtorch, element by element, at sizes that are not multiples of their tiles. Without a
 //! GPU they are skipped with a message; `./x test --gpu` requires one.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
 mod decoding;
+mod ranks;
 mod training;
 
 use arpo_torch::kernels::Kernels;

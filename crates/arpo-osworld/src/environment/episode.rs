@@ -2,7 +2,7 @@
 
 use super::EpisodeOptions;
 use crate::download::Cache;
-use crate::error::{GetterError, GuestError, SetupError};
+use crate::error::{DownloadError, GetterError, GuestError, SetupError};
 use crate::evaluate::{EvaluateError, evaluate};
 use crate::getters::Context;
 use crate::guest::http::HttpGuest;
@@ -44,6 +44,7 @@ impl Episode {
         &'a self,
         task: &'a TaskFile,
         options: &'a EpisodeOptions,
+        deadline: Instant,
     ) -> Preparation<'a> {
         Preparation {
             guest: &self.guest,
@@ -54,6 +55,7 @@ impl Episode {
             password: &options.password,
             screen: (self.screen.width, self.screen.height),
             now: Timestamp::now(),
+            deadline,
         }
     }
 
@@ -185,10 +187,10 @@ impl Episode {
         deadline: Instant,
     ) -> Result<f64, EnvironmentError> {
         let generation = options.generation.unwrap_or(task.generation);
-        let context =
-            Context { guest: &self.guest, cache: &self.cache, task: &task.id, generation, now: Zoned::now() };
+        let (guest, cache, now) = (&self.guest, &self.cache, Zoned::now());
+        let context = Context { guest, cache, task: &task.id, generation, now, deadline };
         let settings = Settings { generation, python: options.python.clone() };
-        let preparation = self.preparation(task, options);
+        let preparation = self.preparation(task, options, deadline);
         match evaluate(task, self.gave_up, &preparation, &context, &settings) {
             Ok(score) => Ok(score.clamp(0.0, 1.0)),
             Err(error) if error.counts_as_zero() => Ok(0.0),
@@ -239,6 +241,9 @@ fn evaluation_error(task: &str, error: &EvaluateError, deadline: Instant) -> Env
     match error {
         EvaluateError::Setup(error) => setup_error(task, error, deadline, "evaluate"),
         EvaluateError::Getter(GetterError::Guest(error)) => guest_error(error, deadline, "evaluate"),
+        EvaluateError::Getter(GetterError::Download(DownloadError::Late { .. })) => {
+            EnvironmentError::Deadline { during: "evaluate" }
+        }
         EvaluateError::Getter(_) | EvaluateError::Metric { .. } => {
             EnvironmentError::BadTask { task: task.to_owned(), reason: error.to_string() }
         }

@@ -130,7 +130,8 @@ impl Environment for OsworldDesktop {
             last_screen,
             record: vec![],
         };
-        let prepared = setup::run(&episode.preparation(&known.task, &shared.options), &known.task.config);
+        let preparation = episode.preparation(&known.task, &shared.options, deadline);
+        let prepared = setup::run(&preparation, &known.task.config);
         let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"))?;
         episode.record.extend(prepared.refused.into_iter().map(RecordEntry::Note));
         episode.guest.pause(shared.options.settle);

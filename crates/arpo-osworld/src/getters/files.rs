@@ -60,7 +60,8 @@ fn vm_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterEr
 fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let (urls, names) = (fields.texts("path")?, fields.texts("dest")?);
     let read = |(url, name): (&&str, &&str)| {
-        Ok(Some(Bytes::from(context.cache.obtain_for_evaluator(context.task, url, name)?)))
+        let content = context.cache.obtain_for_evaluator(context.task, url, name, context.deadline)?;
+        Ok(Some(Bytes::from(content)))
     };
     let contents = urls.iter().zip(&names).map(read).collect::<Result<Vec<_>, GetterError>>()?;
     Ok(chosen(fields, &names, contents))

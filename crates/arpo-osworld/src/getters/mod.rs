@@ -18,6 +18,7 @@ use crate::state::State;
 use crate::task::{Generation, Getter};
 use fields::Fields;
 use jiff::Zoned;
+use std::time::Instant;
 
 /// The context of getters.
 pub struct Context<'a> {
@@ -31,6 +32,8 @@ pub struct Context<'a> {
     pub generation: Generation,
     /// The host's time.
     pub now: Zoned,
+    /// Nothing is waited for beyond it.
+    pub deadline: Instant,
 }
 
 /// A getter with its name in task files.

@@ -2,19 +2,27 @@
 //!
 //! The score comes last and is written atomically: a folder with a score is complete, and a folder without one is
 //! started again. Other files of a task's folder are not touched.
+//!
+//! A call that came back too late still belongs to its attempt: once the next attempt has begun, it writes nothing.
 
 use super::{ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE};
 use jiff::Zoned;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One pass over a list of tasks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One pass over a list of tasks. Clones share the count of attempts.
+#[derive(Debug, Clone)]
 pub struct Trial {
     folder: PathBuf,
+    attempts: Arc<Mutex<BTreeMap<PathBuf, Attempts>>>,
 }
+
+/// How many attempts of a task have begun. Held while something is written into the task's folder.
+type Attempts = Arc<Mutex<u64>>;
 
 /// The file that is locked while somebody writes.
 const LOCK_FILE: &str = ".lock";
@@ -43,7 +51,8 @@ pub struct StepRecord<'a> {
 impl Trial {
     /// The folder of a trial under a folder of results.
     pub fn new(root: &Path, observation: &str, model: &str, trial: &str) -> Self {
-        Self { folder: root.join("pyautogui").join(observation).join(model).join(trial) }
+        let folder = root.join("pyautogui").join(observation).join(model).join(trial);
+        Self { folder, attempts: Arc::default() }
     }
 
     /// Where it is.
@@ -85,9 +94,18 @@ impl Trial {
         self.task(domain, task).join(SCORE_FILE).is_file()
     }
 
-    /// Starts the record of a task; the files of an unfinished attempt are removed.
+    fn attempts(&self, folder: &Path) -> Attempts {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(attempts.entry(folder.to_path_buf()).or_default())
+    }
+
+    /// Starts the record of a task; the files of an unfinished attempt are removed, and nothing more is written of it.
     pub fn begin(&self, domain: &str, task: &str) -> io::Result<Record> {
         let folder = self.task(domain, task);
+        let attempts = self.attempts(&folder);
+        let mut begun = attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun += 1;
+        let attempt = *begun;
         fs::create_dir_all(&folder)?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -95,12 +113,16 @@ impl Trial {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Record { folder })
+        drop(begun);
+        Ok(Record { folder, attempt, attempts })
     }
 
     /// Writes the score of a task that its desktop did not evaluate.
     pub fn finish(&self, domain: &str, task: &str, score: f64) -> io::Result<()> {
-        Record { folder: self.task(domain, task) }.score(score)
+        let folder = self.task(domain, task);
+        let attempts = self.attempts(&folder);
+        let attempt = *attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        Record { folder, attempt, attempts }.score(score)
     }
 }
 
@@ -110,18 +132,31 @@ fn is_ours(path: &Path) -> bool {
     is_screenshot || [ACTIONS_FILE, LOG_FILE, RECORDING_FILE, SCORE_FILE].contains(&name.as_ref())
 }
 
-/// The folder of a running task.
+/// An attempt of a task, and the folder of the task.
 #[derive(Debug)]
 pub struct Record {
     folder: PathBuf,
+    attempt: u64,
+    attempts: Attempts,
 }
 
 impl Record {
+    /// The right to write, for as long as it is held; an error if another attempt has begun.
+    fn current(&self) -> io::Result<MutexGuard<'_, u64>> {
+        let begun = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if *begun == self.attempt {
+            return Ok(begun);
+        }
+        let folder = self.folder.display();
+        Err(io::Error::other(format!("{folder}: attempt {} is over, {begun} has begun", self.attempt)))
+    }
+
     /// Writes an action and the screen after it.
     pub fn step(&self, step: &StepRecord<'_>, now: &Zoned) -> io::Result<()> {
         // microseconds distinguish the actions of one response, which share their number
         let time = now.strftime("%Y%m%d@%H%M%S%6f").to_string();
         let screenshot = format!("step_{}_{time}.png", step.turn);
+        let _current = self.current()?;
         fs::write(self.folder.join(&screenshot), step.screenshot)?;
         self.line(&json!({
             "step_num": step.turn,
@@ -137,22 +172,26 @@ impl Record {
 
     /// Writes why the episode failed.
     pub fn error(&self, problem: &str) -> io::Result<()> {
+        let _current = self.current()?;
         self.line(&json!({"Error": problem}))
     }
 
     /// Writes a note to the log.
     pub fn note(&self, note: &str, now: &Zoned) -> io::Result<()> {
+        let _current = self.current()?;
         let mut file = OpenOptions::new().create(true).append(true).open(self.folder.join(LOG_FILE))?;
         writeln!(file, "{} {note}", now.strftime("%Y-%m-%d %H:%M:%S"))
     }
 
     /// Writes the recording.
     pub fn recording(&self, video: &[u8]) -> io::Result<()> {
+        let _current = self.current()?;
         fs::write(self.folder.join(RECORDING_FILE), video)
     }
 
     /// Writes the score: the task is finished.
     pub fn score(&self, score: f64) -> io::Result<()> {
+        let _current = self.current()?;
         let part = self.folder.join(format!("{SCORE_FILE}.part"));
         fs::write(&part, format!("{score:?}\n"))?;
         fs::rename(part, self.folder.join(SCORE_FILE))
@@ -224,5 +263,33 @@ mod tests {
         let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!((&first["step_num"], &first["action"]), (&json!(1), &json!("DONE")));
         assert_eq!(fs::read_to_string(trial.folder().join("os/task/result.txt")).unwrap(), "1.0\n");
+    }
+
+    /// A desktop that was given up may still answer when another one already has its task.
+    #[test]
+    fn an_attempt_that_was_abandoned_writes_nothing_into_the_next_one() {
+        let root = tempfile::tempdir().unwrap();
+        let trial = Trial::new(root.path(), "screenshot", "ui-tars", "0");
+        let late = trial.clone().begin("os", "task").unwrap();
+        let other = trial.begin("os", "other").unwrap();
+        let next = trial.begin("os", "task").unwrap();
+        let (now, info) = (Zoned::now(), json!({}));
+        let step = StepRecord { turn: 3, action: "", response: "", done: false, info, screenshot: b"png" };
+        let writes = [
+            late.step(&step, &now),
+            late.error("late"),
+            late.note("late", &now),
+            late.recording(b"video"),
+            late.score(1.0),
+        ];
+        for written in writes {
+            let error = written.unwrap_err().to_string();
+            assert!(error.ends_with("os/task: attempt 1 is over, 2 has begun"), "{error}");
+        }
+        assert_eq!(fs::read_dir(trial.folder().join("os/task")).unwrap().count(), 0);
+        next.note("on time", &now).unwrap();
+        other.score(0.5).unwrap();
+        trial.finish("os", "task", 0.0).unwrap();
+        assert!(trial.is_finished("os", "task") && trial.is_finished("os", "other"));
     }
 }

@@ -1,18 +1,18 @@
 //! Runs set-up steps on a guest.
 //!
 //! In the ARPO era a step that the guest refuses is noted and the next one runs, as its controller only logs it;
-//! for Verified it ends the set-up. In both, a failed download, an unreachable browser and a guest that does not respond
-//! end it.
+//! for Verified it ends the set-up. In both, a failed or late download, an unreachable browser and a guest that does not
+//! respond end it.
 
 use super::{SetupStep, Until};
 use crate::download::Cache;
-use crate::error::{GuestError, SetupError};
+use crate::error::{DownloadError, GuestError, SetupError};
 use crate::guest::{Command, CommandLine, Guest, Output, Tab};
 use crate::task::{Generation, Step};
 use crate::text::url::same_address;
 use jiff::Timestamp;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The context of set-up steps.
 pub struct Preparation<'a> {
@@ -32,6 +32,8 @@ pub struct Preparation<'a> {
     pub screen: (u32, u32),
     /// The host's time.
     pub now: Timestamp,
+    /// Nothing is waited for beyond it.
+    pub deadline: Instant,
 }
 
 /// The outcome of the set-up.
@@ -57,7 +59,7 @@ const HISTORY_FILE: &str = "history_new.sqlite";
 enum Failure {
     /// The guest refused.
     Refused(String),
-    /// The desktop does not respond.
+    /// The desktop does not respond, or a file did not come in time.
     Lost(String),
     /// The set-up cannot continue.
     Fatal(String),
@@ -68,6 +70,18 @@ impl From<GuestError> for Failure {
         match error {
             GuestError::Refused { .. } => Self::Refused(error.to_string()),
             GuestError::Unreachable { .. } => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+impl From<DownloadError> for Failure {
+    fn from(error: DownloadError) -> Self {
+        match error {
+            DownloadError::Late { .. } => Self::Lost(error.to_string()),
+            DownloadError::Offline { .. }
+            | DownloadError::Fetch { .. }
+            | DownloadError::Checksum { .. }
+            | DownloadError::Cache { .. } => Self::Fatal(error.to_string()),
         }
     }
 }
@@ -100,8 +114,7 @@ impl Preparation<'_> {
         match step {
             SetupStep::Download(files) => {
                 for (url, path) in files {
-                    let content = self.cache.obtain(self.task, url, path);
-                    let content = content.map_err(|error| Failure::Fatal(error.to_string()))?;
+                    let content = self.cache.obtain(self.task, url, path, self.deadline)?;
                     self.guest.write_file(path, &content)?;
                 }
             }
@@ -235,8 +248,7 @@ impl Preparation<'_> {
     fn add_history(&self, visits: &[(String, String, Duration)]) -> Result<(), Failure> {
         const MICROSECONDS_1601_TO_1970: i64 = 11_644_473_600_000_000;
         const TYPED_LINK: i64 = 805_306_368;
-        let empty = self.cache.obtain_for_evaluator(self.task, EMPTY_HISTORY, HISTORY_FILE);
-        let empty = empty.map_err(|error| Failure::Fatal(error.to_string()))?;
+        let empty = self.cache.obtain_for_evaluator(self.task, EMPTY_HISTORY, HISTORY_FILE, self.deadline)?;
         let changed = crate::database::changed(&empty, |history| {
             for (url, title, ago) in visits {
                 let at = self.now.as_microsecond() - ago.as_micros() as i64 + MICROSECONDS_1601_TO_1970;

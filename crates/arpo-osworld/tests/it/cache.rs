@@ -5,7 +5,7 @@ use arpo_osworld::error::DownloadError;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CONTENT: &[u8] = b"the whole of the file";
 
@@ -60,13 +60,18 @@ fn cache(folder: &std::path::Path, breaks_after: usize, knows_ranges: bool) -> (
     (Cache::with_fetch(folder, Sources::default(), Arc::new(server)).unwrap(), calls)
 }
 
+/// A deadline that nothing here reaches.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
 #[test]
 fn a_broken_download_is_continued() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, calls) = cache(folder.path(), 8, true);
-    assert_eq!(cache.obtain("t", "https://a.org/x", "x").unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "x", soon()).unwrap(), CONTENT);
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    assert_eq!(cache.obtain("t", "https://a.org/x", "x").unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "x", soon()).unwrap(), CONTENT);
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
@@ -74,9 +79,9 @@ fn a_broken_download_is_continued() {
 fn what_never_comes_whole_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(folder.path(), 8, false);
-    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Fetch { .. })));
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x", soon()), Err(DownloadError::Fetch { .. })));
     assert!(!cache.path("t", "https://a.org/x", "x").exists());
-    let error = cache.obtain("t", "https://a.org/none", "y").unwrap_err();
+    let error = cache.obtain("t", "https://a.org/none", "y", soon()).unwrap_err();
     assert_eq!(error.to_string(), "https://a.org/none: status 404");
 }
 
@@ -87,11 +92,11 @@ fn sums_are_checked_also_of_what_is_there() {
     std::fs::write(folder.path().join("checksums.json"), sums.to_string()).unwrap();
     let (cache, _) = cache(folder.path(), 100, true);
     let path = cache.path("t", "https://a.org/x", "x");
-    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Checksum { .. })));
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x", soon()), Err(DownloadError::Checksum { .. })));
     assert!(!path.exists());
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, CONTENT).unwrap();
-    assert!(matches!(cache.obtain("t", "https://a.org/x", "x"), Err(DownloadError::Checksum { .. })));
+    assert!(matches!(cache.obtain("t", "https://a.org/x", "x", soon()), Err(DownloadError::Checksum { .. })));
 }
 
 /// The same name of the same task at two addresses, as the two generations of tasks have it.
@@ -99,9 +104,9 @@ fn sums_are_checked_also_of_what_is_there() {
 fn another_address_is_another_file() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(folder.path(), 100, true);
-    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), CONTENT);
-    assert_eq!(cache.obtain("t", "https://a.org/other", "gold.xlsx").unwrap(), b"other");
-    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx", soon()).unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/other", "gold.xlsx", soon()).unwrap(), b"other");
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx", soon()).unwrap(), CONTENT);
 }
 
 #[test]
@@ -111,21 +116,24 @@ fn a_cache_of_osworld_is_read_and_not_written() {
     let original = folder.path().join("t/gold.xlsx");
     std::fs::create_dir_all(original.parent().unwrap()).unwrap();
     std::fs::write(&original, b"from OSWorld").unwrap();
-    assert_eq!(cache.obtain_for_evaluator("t", "https://a.org/x", "gold.xlsx").unwrap(), b"from OSWorld");
+    assert_eq!(
+        cache.obtain_for_evaluator("t", "https://a.org/x", "gold.xlsx", soon()).unwrap(),
+        b"from OSWorld"
+    );
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     // in the set-up it would be what an agent made of the file
-    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx").unwrap(), CONTENT);
+    assert_eq!(cache.obtain("t", "https://a.org/x", "gold.xlsx", soon()).unwrap(), CONTENT);
 }
 
 #[test]
 fn a_web_page_or_half_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(folder.path(), 100, true);
-    let error = cache.obtain("t", "https://a.org/page", "gold.xlsx").unwrap_err().to_string();
+    let error = cache.obtain("t", "https://a.org/page", "gold.xlsx", soon()).unwrap_err().to_string();
     assert!(error.contains("a web page instead of gold.xlsx"), "{error}");
-    assert!(cache.obtain("t", "https://a.org/page", "index.html").is_ok());
-    let error = cache.obtain("t", "https://a.org/short", "gold.xlsx").unwrap_err();
+    assert!(cache.obtain("t", "https://a.org/page", "index.html", soon()).is_ok());
+    let error = cache.obtain("t", "https://a.org/short", "gold.xlsx", soon()).unwrap_err();
     assert_eq!(error.to_string(), "https://a.org/short: 21 bytes instead of 100");
     assert!(!cache.path("t", "https://a.org/short", "gold.xlsx").exists());
 }
@@ -137,12 +145,41 @@ fn many_desktops_fetch_a_file_once() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let content = cache.obtain("t", "https://a.org/x", "x").unwrap();
+                let content = cache.obtain("t", "https://a.org/x", "x", soon()).unwrap();
                 assert_eq!(content, CONTENT);
             });
         }
     });
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+/// A server that takes as long as it is allowed to.
+struct Slow;
+
+impl Fetch for Slow {
+    fn fetch(&self, _: &str, _: u64, limit: Duration) -> Result<Fetched, String> {
+        std::thread::sleep(limit);
+        Err("timeout".into())
+    }
+}
+
+/// Neither for the server nor for another desktop that fetches the same file.
+#[test]
+fn nobody_waits_beyond_the_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::with_fetch(folder.path(), Sources::default(), Arc::new(Slow)).unwrap();
+    let limit = Duration::from_millis(300);
+    let problem = || {
+        let began = Instant::now();
+        let error = cache.obtain("t", "https://a.org/x", "x", began + limit).unwrap_err().to_string();
+        assert!(began.elapsed() >= limit && began.elapsed() < Duration::from_secs(30));
+        let start = "https://a.org/x was not there by the deadline: ";
+        error.strip_prefix(start).unwrap_or_else(|| panic!("{error}")).to_owned()
+    };
+    assert_eq!(problem(), "0 bytes are there; the last attempt: timeout");
+    let lock = std::fs::File::open(folder.path().join(".locks").join(UUID5)).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(problem(), "another desktop is still fetching it");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::state::State;
 use arpo_osworld::task::{Generation, Getter};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn get_in(
     guest: &FakeGuest,
@@ -19,7 +20,8 @@ fn get_in(
     let sources = Sources { offline: true, ..Sources::default() };
     let cache = Cache::new(folder.path(), sources).unwrap();
     let now = "2025-05-15T12:00:00[UTC]".parse().unwrap();
-    let context = Context { guest, cache: &cache, task: "t", generation, now };
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let context = Context { guest, cache: &cache, task: "t", generation, now, deadline };
     let Value::Object(fields) = fields else { panic!("fields are an object") };
     getters::get(&context, &Getter { kind: kind.into(), fields })
 }

@@ -1,13 +1,15 @@
 //! Set-up steps become calls to the guest, in their order.
 
 use crate::fake_guest::FakeGuest;
-use arpo_osworld::download::{Cache, Sources};
+use arpo_osworld::download::{Cache, Fetch, Fetched, Sources};
 use arpo_osworld::error::SetupError;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::setup::{Preparation, Prepared, run};
 use arpo_osworld::task::{Generation, Step};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn prepare(
     guest: &FakeGuest,
@@ -16,6 +18,16 @@ fn prepare(
     steps: &Value,
 ) -> Result<Prepared, SetupError> {
     let cache = Cache::new(folder, Sources { offline: true, ..Sources::default() }).unwrap();
+    prepare_with(&cache, guest, generation, steps, Duration::from_mins(1))
+}
+
+fn prepare_with(
+    cache: &Cache,
+    guest: &FakeGuest,
+    generation: Generation,
+    steps: &Value,
+    limit: Duration,
+) -> Result<Prepared, SetupError> {
     let step = |value: &Value| Step {
         kind: value[0].as_str().unwrap().into(),
         parameters: value[1].as_object().unwrap().clone(),
@@ -24,13 +36,14 @@ fn prepare(
     let now = "2025-05-15T12:00:00Z".parse().unwrap();
     let preparation = Preparation {
         guest,
-        cache: &cache,
+        cache,
         task: "t",
         generation,
         proxy: true,
         password: "secret",
         screen: (1920, 1080),
         now,
+        deadline: Instant::now() + limit,
     };
     run(&preparation, &steps)
 }
@@ -109,6 +122,30 @@ fn a_missing_download_is_named() {
     let error =
         prepare(&FakeGuest::default(), folder.path(), Generation::ArpoEra, &steps).unwrap_err().to_string();
     assert!(error.contains("offline: https://a.org/x") && error.ends_with("_x.txt"), "{error}");
+}
+
+/// A server that answers after the deadline.
+struct Late;
+
+impl Fetch for Late {
+    fn fetch(&self, _: &str, _: u64, limit: Duration) -> Result<Fetched, String> {
+        std::thread::sleep(limit);
+        Err("timeout".into())
+    }
+}
+
+/// Another desktop may find it: the task is not to blame.
+#[test]
+fn a_late_download_is_not_the_tasks_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::with_fetch(folder.path(), Sources::default(), Arc::new(Late)).unwrap();
+    let steps = json!([["download", {"files": [{"url": "https://a.org/x", "path": "/home/user/x.txt"}]}]]);
+    let began = Instant::now();
+    let limit = Duration::from_millis(200);
+    let error = prepare_with(&cache, &FakeGuest::default(), Generation::Verified, &steps, limit).unwrap_err();
+    assert!(matches!(error, SetupError::Lost { index: 0, .. }), "{error:?}");
+    assert!(error.to_string().contains("was not there by the deadline"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

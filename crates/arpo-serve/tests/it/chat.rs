@@ -77,6 +77,8 @@ fn stop_strings_end_a_response() {
             (text, choices.last().unwrap().clone())
         } else {
             let response = fixture.chat(&asked);
+            // a stop string ends a response before the engine does; its prompt was in the cache all the same
+            assert!(response["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap() > 0);
             (content(&response, 0), response["choices"][0].clone())
         };
         assert_eq!(found, &text[..at]);

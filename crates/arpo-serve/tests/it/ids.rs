@@ -108,10 +108,7 @@ fn responses_are_those_of_the_engine() {
         let request = Request {
             tokens: tokens.clone(),
             screenshots: (0..3)
-                .map(|number| Screenshot {
-                    digest: number.to_string().into(),
-                    image: Arc::new(screenshot(number)),
-                })
+                .map(|number| Screenshot::new(number.to_string(), Arc::new(screenshot(number))))
                 .collect(),
             sampling: Sampling {
                 temperature,

@@ -111,6 +111,40 @@ fn a_full_queue_is_said_so() {
     fixture.chat(&body(2, &json!({})));
 }
 
+/// Decoded images take many times the memory of encoded ones: requests wait for their share of it, and not for ever.
+#[test]
+fn decoded_images_of_all_requests_are_bounded() {
+    // room for one image of 112x84 pixels
+    let limits = Limits {
+        images: 1,
+        image_pixels: 10_000,
+        decoded_bytes: 0,
+        image_wait: Duration::from_millis(200),
+        context_tokens: 4000,
+        ..Limits::default()
+    };
+    let fixture = Fixture::with(limits, None);
+    let endless = json!({"max_tokens": 3500, "ignore_eos": true, "stream": true, "n": 2});
+    let text = body(1, &endless).to_string();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    let mut stream = TcpStream::connect(fixture.background.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 100]).unwrap();
+    let (status, error) = refused(&fixture, &body(2, &json!({})));
+    assert_eq!(status, 429);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("decoded images for 0.2 s"), "{message}");
+    // one without an image waits for nothing
+    fixture.chat(&json!({"messages": [{"role": "user", "content": "Open the mail."}], "max_tokens": 3}));
+    drop(stream);
+    fixture.wait_until_idle(256);
+    fixture.chat(&body(2, &json!({})));
+}
+
 #[test]
 fn a_stop_ends_open_requests_and_everything_else() {
     let mut fixture = Fixture::with(Limits { context_tokens: 6000, ..Limits::default() }, None);

@@ -86,11 +86,11 @@ fn open_nvrtc() -> Result<Library, String> {
 }
 
 /// SAFETY of the callers: `Function` is the C signature of the call.
-pub(super) unsafe fn find<Function: Copy>(library: &Library, call: &'static str) -> Result<Function, String> {
+pub(crate) unsafe fn find<Function: Copy>(library: &Library, call: &'static str) -> Result<Function, String> {
     // SAFETY: by this function's own condition.
     unsafe { library.get::<Function>(call) }.map(|symbol| *symbol).map_err(|error| error.to_string())
 }
 
-pub(super) fn check(call: &str, code: c_int) -> Result<(), String> {
+pub(crate) fn check(call: &str, code: c_int) -> Result<(), String> {
     if code == 0 { Ok(()) } else { Err(format!("{call}: error {code}")) }
 }

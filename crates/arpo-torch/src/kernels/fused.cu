@@ -214,11 +214,10 @@ struct AdamW {
 };
 
 // One AdamW update; the gradient is zeroed. Rounding is stochastic: the noise depends on the seed and the index only.
-// Every operation is rounded by itself, without fused multiply-add, so that the result is the plain version's but for
-// a value in millions.
+// Every operation is rounded by itself, without fused multiply-add, so that the result is the plain version's to the bit.
 template <typename Gradient>
 __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
-                                             AdamW scalars, u64 seed) {
+                                             AdamW scalars, u64 seed, i64 first) {
     for (i64 at = blockIdx.x * (i64)blockDim.x + threadIdx.x; at < groups; at += (i64)gridDim.x * blockDim.x) {
         Bf16x8 w = value[at], m = mean[at], s = square[at];
         Gradient g = gradient[at];
@@ -231,7 +230,7 @@ __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, 
                 __fadd_rn(__fmul_rn(__fsqrt_rn(new_square), scalars.inverse_correction), scalars.epsilon);
             float change = __fmul_rn(__fdiv_rn(new_mean, denominator), scalars.step_size);
             float new_value = __fsub_rn(__fmul_rn(to_f32(w.at[i]), scalars.decay), change);
-            u64 noise = splitmix64(seed ^ splitmix64((u64)(at * 8 + i)));
+            u64 noise = splitmix64(seed ^ splitmix64((u64)(first + at * 8 + i)));
             w.at[i] = to_bf16_stochastic(new_value, (u32)noise);
             m.at[i] = to_bf16_stochastic(new_mean, (u32)(noise >> 16));
             s.at[i] = to_bf16_stochastic(new_square, (u32)(noise >> 32));
@@ -245,12 +244,12 @@ __device__ __forceinline__ void adamw_update(Bf16x8 *value, Gradient *gradient, 
 }
 
 extern "C" __global__ void adamw(Bf16x8 *value, Bf16x8 *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
-                                 AdamW scalars, u64 seed) {
-    adamw_update(value, gradient, mean, square, groups, scalars, seed);
+                                 AdamW scalars, u64 seed, i64 first) {
+    adamw_update(value, gradient, mean, square, groups, scalars, seed, first);
 }
 
 // The same with a gradient in f32.
 extern "C" __global__ void adamw_f32_gradient(Bf16x8 *value, F32x8 *gradient, Bf16x8 *mean, Bf16x8 *square, i64 groups,
-                                              AdamW scalars, u64 seed) {
-    adamw_update(value, gradient, mean, square, groups, scalars, seed);
+                                              AdamW scalars, u64 seed, i64 first) {
+    adamw_update(value, gradient, mean, square, groups, scalars, seed, first);
 }

@@ -57,7 +57,7 @@ struct AdamwArgument {
     mean_share: f32,
     square_decay: f32,
     square_share: f32,
-    /// libtorch divides a tensor by a number on a GPU by multiplying with its inverse.
+    /// libtorch divides a tensor by a number on a GPU by multiplying with its inverse, which it computes in f64.
     inverse_correction: f32,
     epsilon: f32,
     step_size: f32,
@@ -72,7 +72,7 @@ impl AdamwArgument {
             mean_share: (1.0 - scalars.beta1) as f32,
             square_decay: scalars.beta2 as f32,
             square_share: (1.0 - scalars.beta2) as f32,
-            inverse_correction: 1.0 / scalars.bias_correction2_sqrt as f32,
+            inverse_correction: (1.0 / scalars.bias_correction2_sqrt) as f32,
             epsilon: scalars.epsilon as f32,
             step_size: scalars.step_size as f32,
             decay: scalars.decay as f32,
@@ -246,7 +246,7 @@ impl Fused<'_> {
     }
 
     /// One AdamW update with stochastic rounding, in place; the gradient is zeroed. The number of values is a multiple
-    /// of 8.
+    /// of 8; `first` is the place of the first in its parameter, on which the rounding depends.
     pub fn adamw(
         self,
         value: &Tensor,
@@ -254,6 +254,7 @@ impl Fused<'_> {
         moments: &[Tensor; 2],
         scalars: &AdamwScalars,
         seed: u64,
+        first: i64,
     ) {
         let values = value.numel() as i64;
         assert_eq!(values % 8, 0, "the fused AdamW needs a multiple of 8 values");
@@ -271,9 +272,10 @@ impl Fused<'_> {
             Argument::I64(values / 8),
             Argument::Structure(ptr::from_ref(&argument).cast()),
             Argument::U64(seed),
+            Argument::I64(first),
         ];
         let kernel = if in_f32 { "adamw_f32_gradient" } else { "adamw" };
-        // SAFETY: adamw(value, gradient, mean, square, groups, scalars, seed), any number of blocks; sizes checked.
+        // SAFETY: adamw(value, gradient, mean, square, groups, scalars, seed, first), any number of blocks; sizes checked.
         unsafe { self.module.launch(kernel, MANY_BLOCKS, THREADS, &arguments) };
     }
 }

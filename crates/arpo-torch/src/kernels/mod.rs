@@ -11,6 +11,8 @@ pub mod paged;
 pub mod row;
 pub mod sample;
 
+pub(crate) use compiler::{check, find};
+
 use fused::Fused;
 use module::Module;
 use paged::Paged;
@@ -26,6 +28,8 @@ pub struct Kernels(Option<Arc<Families>>);
 /// Each family is compiled when it is first needed.
 #[derive(Debug, Default)]
 struct Families {
+    /// The number of the GPU.
+    device: usize,
     fused: OnceLock<Result<Module, String>>,
     paged: OnceLock<Result<Module, String>>,
     row: OnceLock<Result<Module, String>>,
@@ -49,9 +53,10 @@ impl Kernels {
         Self::default()
     }
 
-    /// The kernels of a device: of the first visible GPU, or none.
+    /// The kernels of a GPU; none of another device.
     pub fn of(device: Device) -> Self {
-        Self((device == Device::Cuda(0)).then(Arc::default))
+        let Device::Cuda(number) = device else { return Self::none() };
+        Self(Some(Arc::new(Families { device: number, ..Families::default() })))
     }
 
     /// One line that says which kernels cannot be compiled or loaded on this GPU, and why; `None` if all are available,
@@ -66,7 +71,7 @@ impl Kernels {
         ];
         let mut missing = Vec::new();
         for (module, family) in all {
-            if let Err(why) = module.get_or_init(|| Module::load(family)) {
+            if let Err(why) = module.get_or_init(|| Module::load(family, families.device)) {
                 missing.push((family.purpose, why));
             }
         }
@@ -108,7 +113,8 @@ impl Kernels {
         cell: impl Fn(&Families) -> &OnceLock<Result<Module, String>>,
         family: &Family,
     ) -> Option<&Module> {
-        cell(self.0.as_ref()?).get_or_init(|| Module::load(family)).as_ref().ok()
+        let families = self.0.as_ref()?;
+        cell(families).get_or_init(|| Module::load(family, families.device)).as_ref().ok()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Family;
 use super::compiler::{check, compile, find};
+use crate::context::Context;
 use libloading::os::unix::Library;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -55,31 +56,36 @@ impl Argument {
     }
 }
 
-/// The kernels of a family, loaded into the first visible device.
+/// The kernels of a family, loaded into a device.
 #[derive(Debug)]
 pub(super) struct Module {
     driver: Library,
+    /// Of another device than the first.
+    context: Option<Context>,
     launch: Launch,
     handle: usize,
     functions: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Module {
-    /// Compiles a family and loads it.
-    pub(super) fn load(family: &Family) -> Result<Self, String> {
+    /// Compiles a family and loads it into the GPU with this number.
+    pub(super) fn load(family: &Family, device: usize) -> Result<Self, String> {
         // the driver loads code into this thread's context, which is libtorch's once a tensor exists
-        let _ = Tensor::f_zeros([1], (Kind::Float, Device::Cuda(0))).map_err(|error| error.to_string())?;
+        let _ =
+            Tensor::f_zeros([1], (Kind::Float, Device::Cuda(device))).map_err(|error| error.to_string())?;
+        let context = Context::of(Device::Cuda(device))?;
         // SAFETY: libtorch uses the driver already; opening it again only adds a reference.
         let driver = unsafe { Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
-        let binary = compile(family, &architecture(&driver)?)?;
+        let binary = compile(family, &architecture(&driver, device as c_int)?)?;
         // SAFETY: CUresult cuModuleLoadData(CUmodule *module, const void *image), with libtorch's context current.
         let load: LoadData = unsafe { find(&driver, "cuModuleLoadData")? };
         let mut handle = ptr::null_mut();
         // SAFETY: as above; the image is a whole cubin and outlives the call.
-        check("cuModuleLoadData", unsafe { load(&raw mut handle, binary.as_ptr().cast()) })?;
+        let code = on(context.as_ref(), || unsafe { load(&raw mut handle, binary.as_ptr().cast()) });
+        check("cuModuleLoadData", code)?;
         // SAFETY: CUresult cuLaunchKernel(f, grid x y z, block x y z, shared bytes, stream, params, extra).
         let launch: Launch = unsafe { find(&driver, "cuLaunchKernel")? };
-        Ok(Self { driver, launch, handle: handle as usize, functions: Mutex::default() })
+        Ok(Self { driver, context, launch, handle: handle as usize, functions: Mutex::default() })
     }
 
     /// Launches a kernel of the module on libtorch's default stream.
@@ -101,7 +107,7 @@ impl Module {
         let mut pointers = pointers(arguments);
         // SAFETY: the arguments fit by this function's own condition and outlive the call; the tensors behind the
         // pointers stay alive until the kernel has run, because libtorch reuses their memory on the same stream only.
-        let code = unsafe {
+        let code = on(self.context.as_ref(), || unsafe {
             (self.launch)(
                 function as *mut c_void,
                 blocks,
@@ -115,7 +121,7 @@ impl Module {
                 pointers.as_mut_ptr(),
                 ptr::null_mut(),
             )
-        };
+        });
         assert_eq!(code, 0, "{kernel} cannot be launched: the driver returns error {code}");
     }
 
@@ -132,6 +138,14 @@ impl Module {
         check(kernel, unsafe { get(&raw mut function, self.handle as *mut c_void, name.as_ptr()) })?;
         functions.insert(kernel, function as usize);
         Ok(function as usize)
+    }
+}
+
+/// Runs a function with a device current; without a context the first is.
+fn on<T>(context: Option<&Context>, work: impl FnOnce() -> T) -> T {
+    match context {
+        None => work(),
+        Some(context) => context.with(work),
     }
 }
 
@@ -153,17 +167,18 @@ fn pointers(arguments: &[Argument]) -> Vec<*mut c_void> {
 }
 
 /// `sm_90` and the like.
-fn architecture(driver: &Library) -> Result<String, String> {
-    let (major, minor) = (attribute(driver, CAPABILITY_MAJOR)?, attribute(driver, CAPABILITY_MINOR)?);
+fn architecture(driver: &Library, device: c_int) -> Result<String, String> {
+    let attribute = |which: c_int| attribute(driver, which, device);
+    let (major, minor) = (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?);
     Ok(format!("sm_{major}{minor}"))
 }
 
-fn attribute(driver: &Library, attribute: c_int) -> Result<i32, String> {
+fn attribute(driver: &Library, attribute: c_int, device: c_int) -> Result<i32, String> {
     // SAFETY: CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device).
     let get: GetAttribute = unsafe { find(driver, "cuDeviceGetAttribute")? };
     let mut value = 0;
-    // SAFETY: as above, for the first device.
-    check("cuDeviceGetAttribute", unsafe { get(&raw mut value, attribute, 0) }).map(|()| value)
+    // SAFETY: as above.
+    check("cuDeviceGetAttribute", unsafe { get(&raw mut value, attribute, device) }).map(|()| value)
 }
 
 /// Panics unless a tensor has this type and this many values: a kernel reads and writes as many as it is told.

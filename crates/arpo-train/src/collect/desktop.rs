@@ -2,9 +2,12 @@
 //!
 //! Nothing here can stop the collector. A panic counts as a broken desktop; a call that never returns blocks only this
 //! thread, which the pool then abandons. A screenshot that is black or of another size than the screen is a failure.
+//!
+//! What this program does with an answer (decoding a screenshot, checking it) is not the desktop's time. Pixels are
+//! released here, between calls: at most two screens of a desktop are decoded at any time.
 
 use super::report::FailureKind;
-use crate::episode::{EpisodeScreen, episode_screen};
+use crate::episode::EpisodeScreen;
 use crate::policy::Response;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
@@ -12,8 +15,8 @@ use arpo_env::environment::{Environment, EnvironmentError, Screen};
 use arpo_suite::EnvironmentSource;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -72,10 +75,43 @@ pub(super) struct DesktopReport {
     pub(super) result: Result<Done, Failure>,
 }
 
+/// What an environment is given to answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnswerLimit {
+    pub(super) limit: Duration,
+    pub(super) deadline: Instant,
+}
+
+/// Until when the environment has to answer; `None` once it has answered, while this program works on the answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Awaited(Arc<Mutex<Option<AnswerLimit>>>);
+
+impl Awaited {
+    /// An answer is due within `limit`; returns the deadline.
+    pub(super) fn begin(&self, limit: Duration) -> Instant {
+        let deadline = Instant::now() + limit;
+        *self.lock() = Some(AnswerLimit { limit, deadline });
+        deadline
+    }
+
+    pub(super) fn get(&self) -> Option<AnswerLimit> {
+        *self.lock()
+    }
+
+    fn answered(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<AnswerLimit>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A desktop's thread and the channel for its calls.
 #[derive(Debug)]
 pub(super) struct DesktopThread {
     pub(super) calls: Sender<Call>,
+    pub(super) awaited: Awaited,
     pub(super) handle: JoinHandle<()>,
 }
 
@@ -87,6 +123,8 @@ pub(super) fn start<Event: From<DesktopReport> + Send + 'static>(
     reports: Sender<Event>,
 ) -> std::io::Result<DesktopThread> {
     let (calls, inbox) = channel();
+    let awaited = Awaited::default();
+    let seen = awaited.clone();
     let run = move || {
         let report = |busy, result| {
             let _ = reports.send(DesktopReport { slot, generation, busy, result }.into());
@@ -98,27 +136,34 @@ pub(super) fn start<Event: From<DesktopReport> + Send + 'static>(
         match created {
             Ok(desktop) => {
                 report(started.elapsed(), Ok(Done::Started));
-                serve_calls(desktop, &inbox, report);
+                serve_calls(desktop, &inbox, &seen, report);
             }
             Err(failure) => report(started.elapsed(), Err(failure)),
         }
     };
     let handle = Builder::new().name(format!("desktop {slot}")).spawn(run)?;
-    Ok(DesktopThread { calls, handle })
+    Ok(DesktopThread { calls, awaited, handle })
 }
 
 /// Executes calls until the sender is gone or a call shows that the desktop is broken.
 fn serve_calls(
     mut desktop: Box<dyn Environment>,
     calls: &Receiver<Call>,
+    awaited: &Awaited,
     report: impl Fn(Duration, Result<Done, Failure>),
 ) {
-    let mut last = None;
+    let mut last: Option<CheckedScreen> = None;
     while let Ok(call) = calls.recv() {
         let started = Instant::now();
-        let result = guarded(|| execute(desktop.as_mut(), call, &mut last));
+        let before = last.as_ref().map(|last| last.kept.clone());
+        let result = guarded(|| execute(desktop.as_mut(), call, &mut last, awaited));
         let broken = matches!(&result, Err(failure) if failure.kind != FailureKind::BadTask);
         report(started.elapsed(), result);
+        // the policy has responded to the screen before this call, or never will; if it is still shown, it looks again
+        let still_shown = |one: &EpisodeScreen| last.as_ref().is_some_and(|last| last.kept.is(one));
+        if let Some(before) = before.filter(|before| !still_shown(before)) {
+            before.release_pixels();
+        }
         if broken {
             break;
         }
@@ -142,19 +187,22 @@ fn execute(
     desktop: &mut dyn Environment,
     call: Call,
     last: &mut Option<CheckedScreen>,
+    awaited: &Awaited,
 ) -> Result<Done, Failure> {
     let broke = |error: EnvironmentError| Failure::of(&error, FailureKind::Broken);
     match call {
         Call::Reset { task, seed, deadline } => {
             *last = None;
             let screen = desktop.reset(&task, seed, deadline).map_err(broke)?;
+            awaited.answered();
             Ok(Done::Reset(checked_screen(desktop, screen, last)?))
         }
         Call::Act { response, actions, each } => {
             desktop.record_response(&response.text);
             let (mut terminated, mut truncated) = (false, false);
             for action in &actions {
-                let stepped = desktop.step(action, Instant::now() + each).map_err(broke)?;
+                let stepped = desktop.step(action, awaited.begin(each)).map_err(broke)?;
+                awaited.answered();
                 checked_screen(desktop, stepped.screen, last)?;
                 (terminated, truncated) = (stepped.terminated, stepped.truncated);
                 if terminated || truncated {
@@ -168,6 +216,7 @@ fn execute(
         Call::Evaluate { deadline } => {
             let failed = |error: EnvironmentError| Failure::of(&error, FailureKind::Evaluator);
             let score = desktop.evaluate(deadline).map_err(failed)?;
+            *last = None;
             if (0.0..=1.0).contains(&score) {
                 Ok(Done::Evaluated(score))
             } else {
@@ -201,8 +250,9 @@ fn checked_screen(
             format!("a screenshot of {}x{} pixels: expected {}x{}", size.0, size.1, expected.0, expected.1);
         return Err(Failure::new(FailureKind::WrongSize, reason));
     }
-    let kept = episode_screen(&screen).map_err(|error| Failure::of(&error, FailureKind::Broken))?;
-    if kept.image.as_raw().iter().all(|&level| level == 0) {
+    let kept = EpisodeScreen::of(&screen).map_err(|error| Failure::of(&error, FailureKind::Broken))?;
+    let pixels = kept.image().map_err(|error| Failure::of(&error, FailureKind::Broken))?;
+    if pixels.as_raw().iter().all(|&level| level == 0) {
         return Err(Failure::new(FailureKind::BlackScreen, "the screenshot is black"));
     }
     Ok(last.insert(CheckedScreen { screen, kept }).kept.clone())

@@ -99,7 +99,7 @@ fn submit(
 ) -> Result<(), TrainError> {
     for request in batch {
         if let Some(screen) = request.history.screens.last() {
-            let (width, height) = screen.image.dimensions();
+            let (width, height) = screen.size();
             seen.insert(request.id, policy.seen_size(Size { width, height })?);
         }
         policy.submit(request)?;

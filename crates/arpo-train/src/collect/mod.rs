@@ -11,8 +11,10 @@
 //! | what a desktop does on its thread, which screenshots are rejected | `desktop` |
 //! | how responses are generated | `generation` |
 //! | the statistics of a collection | [`report`] |
+//! | what desktops are doing now | [`board`] |
 //! | which episodes are collected | [`plan`] |
 
+pub mod board;
 mod desktop;
 mod generation;
 pub mod plan;
@@ -33,6 +35,7 @@ use crate::run::stop::StopSwitch;
 use arpo_core::config::{Config, Order};
 use arpo_core::task::TaskId;
 use arpo_suite::EnvironmentSource;
+use board::Board;
 use pool::Pool;
 use serde::Serialize;
 use session::Session;
@@ -163,8 +166,10 @@ pub enum Remedy {
     Quarantined,
     /// The desktop is healthy; the task is skipped.
     TaskSkipped,
-    /// The desktop is healthy; a spare takes the place of the episode, if one is left.
+    /// The desktop is healthy; a spare takes the place of the episode.
     EpisodeReplaced,
+    /// The desktop is healthy; no spare is left, and the group stays smaller.
+    EpisodeDropped,
 }
 
 impl fmt::Display for Remedy {
@@ -175,6 +180,7 @@ impl fmt::Display for Remedy {
             Self::Quarantined => f.write_str("quarantined for the rest of this collection"),
             Self::TaskSkipped => f.write_str("the task is skipped"),
             Self::EpisodeReplaced => f.write_str("another episode takes its place"),
+            Self::EpisodeDropped => f.write_str("no spare episode is left, so its group stays smaller"),
         }
     }
 }
@@ -192,6 +198,7 @@ pub struct Collector {
     next_number: u64,
     collections: u64,
     stop: StopSwitch,
+    board: Arc<Board>,
     /// Declared after the pool, so that desktops are dropped first.
     source: ClosedOnDrop,
 }
@@ -223,8 +230,14 @@ impl Collector {
     pub fn new(source: Arc<dyn EnvironmentSource>, desktops: usize, options: CollectOptions) -> Self {
         let most = desktops.max(1);
         let pool = Pool::new(Arc::clone(&source), most);
-        let (stop, source) = (StopSwitch::default(), ClosedOnDrop(Some(source)));
-        Self { options, pool, most, ahead: BTreeMap::new(), next_number: 0, collections: 0, stop, source }
+        let (stop, board, source) = (StopSwitch::default(), Arc::default(), ClosedOnDrop(Some(source)));
+        let (ahead, next_number, collections) = (BTreeMap::new(), 0, 0);
+        Self { options, pool, most, ahead, next_number, collections, stop, board, source }
+    }
+
+    /// Where to ask what the desktops are doing.
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
     }
 
     /// Abandons its episodes with [`TrainError::Interrupted`] once the switch is on.

@@ -3,7 +3,8 @@
 //! A desktop that fails is torn down and another started in its slot, with growing delays if it keeps failing, until it
 //! is quarantined. One that overruns is not waited for: its thread is abandoned, and its later reports are ignored.
 
-use super::desktop::{Call, DesktopReport, DesktopThread, Done, Failure, start};
+use super::board::{DesktopNow, DesktopState};
+use super::desktop::{AnswerLimit, Call, DesktopReport, DesktopThread, Done, Failure, start};
 use super::generation::PolicyEvent;
 use super::report::{FailureKind, Tally};
 use super::{CollectOptions, Remedy};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Longest back-off, as a multiple of the first.
 const LONGEST_BACK_OFF: u32 = 64;
 
-/// How often the stop switch is polled while no event arrives.
+/// How often whoever waits for an event can look up: at the stop switch, at questions.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// Time for desktops to tear themselves down when the collector is dropped.
@@ -67,15 +68,15 @@ enum State {
     },
     Starting {
         since: Instant,
-        deadline: Instant,
+        due: AnswerLimit,
     },
     Idle,
     /// Between the calls of an episode.
     InEpisode,
+    /// The thread knows until when the desktop has to answer.
     Calling {
         episode: u64,
         since: Instant,
-        deadline: Instant,
     },
 }
 
@@ -86,6 +87,17 @@ struct Slot {
     thread: Option<DesktopThread>,
     /// In a row.
     failures: usize,
+}
+
+impl Slot {
+    /// What its desktop is being waited for.
+    fn due(&self) -> Option<AnswerLimit> {
+        match self.state {
+            State::Starting { due, .. } => Some(due),
+            State::Calling { .. } => self.thread.as_ref()?.awaited.get(),
+            State::Quarantined | State::BackingOff { .. } | State::Idle | State::InEpisode => None,
+        }
+    }
 }
 
 /// All desktops.
@@ -118,6 +130,21 @@ impl Pool {
     /// What the hosts of the desktops have done so far.
     pub(super) fn hosts(&self) -> Vec<HostUse> {
         self.source.hosts()
+    }
+
+    /// Every desktop by itself, without its episode.
+    pub(super) fn states(&self) -> Vec<DesktopNow> {
+        let mut places = self.source.places();
+        let state = |entry: &Slot| match entry.state {
+            State::Quarantined => DesktopState::Quarantined,
+            State::BackingOff { .. } | State::Starting { .. } if entry.failures > 0 => DesktopState::Failed,
+            _ => DesktopState::Idle,
+        };
+        let desktop = |(slot, entry): (usize, &Slot)| DesktopNow {
+            host: places.remove(&slot),
+            ..DesktopNow::without_episode(slot, state(entry))
+        };
+        self.slots.iter().enumerate().map(desktop).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -179,11 +206,11 @@ impl Pool {
     pub(super) fn call(&mut self, slot: usize, episode: u64, call: Call, limit: Duration) {
         let entry = &mut self.slots[slot];
         if let Some(thread) = &entry.thread {
+            thread.awaited.begin(limit);
             // a thread that has ended has reported why, or the deadline will catch it
             let _ = thread.calls.send(call);
         }
-        let since = Instant::now();
-        entry.state = State::Calling { episode, since, deadline: since + limit };
+        entry.state = State::Calling { episode, since: Instant::now() };
     }
 
     /// Frees a desktop whose episode is over.
@@ -194,7 +221,7 @@ impl Pool {
         }
     }
 
-    /// The next event; waits for it if `wait`, unless the stop switch is on.
+    /// The next event; if `wait`, waits for it for a moment.
     pub(super) fn next_event(
         &mut self,
         options: &CollectOptions,
@@ -222,9 +249,7 @@ impl Pool {
                 self.next_change().map(|change| change.saturating_duration_since(Instant::now()));
             let received =
                 self.inbox.recv_timeout(until_change.map_or(STOP_POLL, |left| left.min(STOP_POLL)));
-            if let Some(event) = received.ok().and_then(|event| self.on_event(event, options)) {
-                return Some(event);
-            }
+            return received.ok().and_then(|event| self.on_event(event, options));
         }
     }
 
@@ -269,16 +294,17 @@ impl Pool {
     /// Gives up the first desktop whose deadline has passed.
     fn overrun(&mut self, options: &CollectOptions) -> Option<PoolEvent> {
         let now = Instant::now();
-        let late = |entry: &Slot| match entry.state {
-            State::Starting { since, deadline } if deadline < now => Some((None, since, deadline)),
-            State::Calling { episode, since, deadline } if deadline < now => {
-                Some((Some(episode), since, deadline))
+        let late = |entry: &Slot| {
+            let due = entry.due().filter(|due| due.deadline < now)?;
+            match entry.state {
+                State::Starting { since, .. } => Some((None, since, due)),
+                State::Calling { episode, since } => Some((Some(episode), since, due)),
+                _ => None,
             }
-            _ => None,
         };
-        let (slot, (episode, since, deadline)) =
+        let (slot, (episode, since, due)) =
             self.slots.iter().enumerate().find_map(|(slot, entry)| Some((slot, late(entry)?)))?;
-        let seconds = (deadline - since).as_secs_f64();
+        let seconds = due.limit.as_secs_f64();
         let reason = format!("desktop {slot} did not respond within {seconds} s");
         let remedy = self.fail(slot, reason.clone(), options);
         let result = Err(Failed { failure: Failure::new(FailureKind::Overrun, reason), remedy });
@@ -309,7 +335,8 @@ impl Pool {
                 continue;
             }
             tally.report.replacements += u64::from(entry.generation > 0);
-            entry.state = State::Starting { since: now, deadline: now + options.start };
+            let due = AnswerLimit { limit: options.start, deadline: now + options.start };
+            entry.state = State::Starting { since: now, due };
             match start(slot, entry.generation, Arc::clone(&self.source), self.events.clone()) {
                 Ok(thread) => entry.thread = Some(thread),
                 Err(error) => {
@@ -327,10 +354,7 @@ impl Pool {
         let change = |entry: &Slot| match entry.state {
             State::BackingOff { until } => Some(until),
             // a deadline has passed only after it, not at it
-            State::Starting { deadline, .. } | State::Calling { deadline, .. } => {
-                Some(deadline + Duration::from_micros(100))
-            }
-            State::Quarantined | State::Idle | State::InEpisode => None,
+            _ => entry.due().map(|due| due.deadline + Duration::from_micros(100)),
         };
         self.slots.iter().filter_map(change).min()
     }

@@ -5,6 +5,7 @@
 //! [`Session::request_responses`], [`Session::start_actions`] and [`Session::start_evaluations`]. [`Session::handle`]
 //! handles the results.
 
+use super::board::{Board, DesktopNow};
 use super::desktop::{Call, Done, Failure};
 use super::generation::{GeneratedResponse, PolicyEvent, PolicyReport};
 use super::plan::GroupPlan;
@@ -13,7 +14,7 @@ use super::report::{FailureKind, Tally};
 use super::state::{ActiveEpisode, GroupState, Phase, QueuedEpisode};
 use super::{CollectEvent, CollectOptions, Collector, DesktopFailure, Remedy};
 use crate::TrainError;
-use crate::episode::History;
+use crate::episode::{EpisodeScreen, History};
 use crate::policy::{GenerationRequest, RequestId};
 use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
@@ -39,6 +40,7 @@ pub(super) struct Session<'a> {
     next_number: &'a mut u64,
     collection: u64,
     stop: &'a StopSwitch,
+    board: &'a Board,
     progress: &'a mut (dyn FnMut(CollectEvent) + Send),
 }
 
@@ -50,7 +52,7 @@ impl<'a> Session<'a> {
         requests: Sender<Vec<GenerationRequest>>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
-        let Collector { options, pool, ahead, next_number, collections, stop, .. } = collector;
+        let Collector { options, pool, ahead, next_number, collections, stop, board, .. } = collector;
         let (mut waiting, mut groups) = (VecDeque::new(), Vec::new());
         for (number, plan) in plans.into_iter().enumerate() {
             let (group, episodes) = GroupState::new(number, plan);
@@ -80,6 +82,7 @@ impl<'a> Session<'a> {
             next_number,
             collection: *collections,
             stop,
+            board,
             progress,
         }
     }
@@ -88,6 +91,9 @@ impl<'a> Session<'a> {
     pub(super) fn end(mut self) -> (Vec<GroupState>, Tally) {
         self.tally.report.partial_groups = self.groups.iter().filter(|group| group.is_partial()).count();
         self.tally.report.quarantined = self.pool.quarantined();
+        // the last answer of a collection is not one of its middle
+        self.board.ask();
+        self.answer_board();
         (self.groups, self.tally)
     }
 
@@ -182,6 +188,7 @@ impl<'a> Session<'a> {
             if self.stop.requested() {
                 return Err(TrainError::Interrupted);
             }
+            self.answer_board();
             match self.pool.next_event(self.options, &mut self.tally, wait, self.stop) {
                 None if wait => {}
                 Some(PoolEvent::Policy(event)) if event.collection != self.collection => {}
@@ -207,6 +214,19 @@ impl<'a> Session<'a> {
                 }
             }
         }
+    }
+
+    /// Tells whoever has asked what the desktops are doing.
+    fn answer_board(&self) {
+        self.board.answer_if_asked(|| {
+            let mut desktops = self.pool.states();
+            for active in self.active.values() {
+                if let Some(desktop) = desktops.get_mut(active.slot) {
+                    *desktop = DesktopNow { host: desktop.host.take(), ..DesktopNow::in_episode(active) };
+                }
+            }
+            desktops
+        });
     }
 
     /// Handles an event.
@@ -242,7 +262,7 @@ impl<'a> Session<'a> {
         active.history.responses.push(Arc::new(response));
         match parsed {
             Ok(parsed) => {
-                let size = active.history.screens.last().map_or((0, 0), |screen| screen.image.dimensions());
+                let size = active.history.screens.last().map_or((0, 0), EpisodeScreen::size);
                 let screen = Size { width: size.0, height: size.1 };
                 let on_screen = |action| format.coordinates.on_screen(action, seen, screen);
                 let actions = parsed.actions.iter().map(on_screen).collect();
@@ -266,12 +286,13 @@ impl<'a> Session<'a> {
         let Some(active) = self.active.get(&number) else { return };
         let kind = FailureKind::NoResponse;
         self.tally.failure(kind);
+        let group = &self.groups[active.group];
         (self.progress)(CollectEvent::Failed(DesktopFailure {
             desktop: active.slot,
-            task: Some(self.groups[active.group].task.clone()),
+            task: Some(group.task.clone()),
             kind,
             reason: reason.clone(),
-            remedy: Remedy::EpisodeReplaced,
+            remedy: if group.has_spare() { Remedy::EpisodeReplaced } else { Remedy::EpisodeDropped },
         }));
         self.fail_episode(number, Failure { kind, reason });
     }

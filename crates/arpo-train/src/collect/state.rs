@@ -124,6 +124,11 @@ impl GroupState {
         self.ended.len() < self.planned
     }
 
+    /// A spare is left.
+    pub(super) fn has_spare(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
     /// A replacement for a lost episode, if a spare is left; `number` is the group's.
     pub(super) fn spare(&mut self, number: usize) -> Option<QueuedEpisode> {
         let plan = Arc::new(self.spares.pop_front()?);

@@ -19,11 +19,11 @@ use tch::Tensor;
 /// A model on one device.
 #[derive(Debug)]
 pub struct LocalLearner {
-    updater: Updater,
+    pub(super) updater: Updater,
     reference: Option<ModelLearner>,
-    micro_batches: MicroBatches,
+    pub(super) micro_batches: MicroBatches,
     /// Tokenizer, image processor and the like, by file name: part of every saved model.
-    side_files: BTreeMap<String, Vec<u8>>,
+    pub(super) side_files: BTreeMap<String, Vec<u8>>,
     /// The policy samples with this model's own weights, not with a copy.
     shares_weights: bool,
     /// Device memory that must stay unused.
@@ -89,7 +89,7 @@ impl LocalLearner {
         &self.updater
     }
 
-    fn model(&self, scorer: Scorer) -> Result<&ModelLearner, TrainError> {
+    pub(super) fn model(&self, scorer: Scorer) -> Result<&ModelLearner, TrainError> {
         match scorer {
             Scorer::Policy => Ok(self.updater.learner()),
             Scorer::Reference => self

@@ -27,23 +27,36 @@ pub(super) struct MicroBatches {
 }
 
 /// A slice of a trajectory: the trajectory's index, and the slice's within it.
-type SliceIndex = (usize, usize);
+pub(super) type SliceIndex = (usize, usize);
 
 impl MicroBatches {
-    /// Hands the micro-batches to `compute` one after the other.
+    /// Hands the micro-batches of all slices to `compute` one after the other.
     pub(super) fn each(
         &self,
         device: Device,
         trajectories: &[&Trajectory],
         screens: &Screens,
+        compute: impl FnMut(&[TrainedSpan], MicroBatch) -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        let all = self.plan(trajectories, slices_of(trajectories));
+        self.each_of(device, trajectories, screens, &all, compute)
+    }
+
+    /// The same for these micro-batches.
+    pub(super) fn each_of(
+        &self,
+        device: Device,
+        trajectories: &[&Trajectory],
+        screens: &Screens,
+        batches: &[Vec<SliceIndex>],
         mut compute: impl FnMut(&[TrainedSpan], MicroBatch) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         std::thread::scope(|scope| {
             let (staged, next) = sync_channel(0);
             let staging = scope.spawn(move || {
-                for slices in self.plan(trajectories) {
+                for slices in batches {
                     // the receiver is gone if computing has failed; the error is returned there
-                    if staged.send(StagedBatch::new(self, trajectories, screens, &slices)).is_err() {
+                    if staged.send(StagedBatch::new(self, trajectories, screens, slices)).is_err() {
                         return;
                     }
                 }
@@ -71,9 +84,11 @@ impl MicroBatches {
     }
 
     /// Which slices are computed together: shorter ones first, as many as fit into the token budget.
-    fn plan(&self, trajectories: &[&Trajectory]) -> Vec<Vec<SliceIndex>> {
-        let slices = |at: usize| (0..trajectories[at].slices.len()).map(move |slice| (at, slice));
-        let mut order: Vec<SliceIndex> = (0..trajectories.len()).flat_map(slices).collect();
+    pub(super) fn plan(
+        &self,
+        trajectories: &[&Trajectory],
+        mut order: Vec<SliceIndex>,
+    ) -> Vec<Vec<SliceIndex>> {
         let length = |&(at, slice): &SliceIndex| trajectories[at].slices[slice].tokens.len();
         order.sort_by_key(length);
         let mut batches: Vec<Vec<SliceIndex>> = vec![];
@@ -90,6 +105,12 @@ impl MicroBatches {
         }
         batches
     }
+}
+
+/// All slices of trajectories.
+pub(super) fn slices_of(trajectories: &[&Trajectory]) -> Vec<SliceIndex> {
+    let slices = |at: usize| (0..trajectories[at].slices.len()).map(move |slice| (at, slice));
+    (0..trajectories.len()).flat_map(slices).collect()
 }
 
 /// A micro-batch on the host.

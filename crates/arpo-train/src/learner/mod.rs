@@ -1,8 +1,9 @@
 //! The learner port: what the trainer needs of a learner. A model on one device ([`LocalLearner`]) is one implementation;
-//! several processes that share the work can be another.
+//! several processes that share the work ([`ranks`]) are another.
 
 mod local;
 mod micro_batches;
+pub mod ranks;
 
 pub use local::LocalLearner;
 
@@ -10,6 +11,7 @@ use crate::TrainError;
 use crate::policy::WeightUpdate;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 
@@ -35,7 +37,8 @@ pub struct SpanLoss {
 pub type LossOfSpan<'a> = dyn FnMut(&TrainedSpan, &[f32]) -> SpanLoss + 'a;
 
 /// Which model computes log-probabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scorer {
     /// The model that is trained, as it is now.
     Policy,

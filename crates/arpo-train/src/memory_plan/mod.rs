@@ -353,6 +353,13 @@ mod tests {
     }
 
     #[test]
+    fn ranks_divide_the_moments() {
+        let plan = plan(78, &["learn.ranks=8"]);
+        assert_eq!((plan.problem(), plan.moments), (None, Moments::Device));
+        assert!((part(&plan.learning, "moments") - 30.9 / 8.0).abs() < 0.02);
+    }
+
+    #[test]
     fn a_plan_that_does_not_fit_is_refused_with_keys_that_would_help() {
         let refused = |gib: u64, sets: &[&str]| {
             let memory = DeviceMemory::Gpu(gib << 30);

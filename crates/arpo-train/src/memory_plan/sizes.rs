@@ -68,7 +68,9 @@ impl Sizes {
             value_bytes,
             weights: layouts.iter().map(values).sum::<u64>() * value_bytes,
             gradients: layouts.iter().filter(trained).map(gradient).sum(),
-            moments: 2 * layouts.iter().filter(trained).map(values).sum::<u64>() * value_bytes,
+            // divided between the ranks
+            moments: (2 * layouts.iter().filter(trained).map(values).sum::<u64>() * value_bytes)
+                .div_ceil(config.learn.ranks as u64),
             largest_parameter: layouts.iter().map(values).max().unwrap_or(0) * value_bytes,
             token_bytes: (2 * text.layers as i64 * text.kv_heads * text.head_width) as u64 * value_bytes,
             slice,

@@ -6,7 +6,7 @@ use super::{CacheUse, GenerationRequest, Policy, RequestId, Response, RolloutPol
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::response_tokens;
-use crate::episode::{History, TranscriptSlice};
+use crate::episode::{EpisodeScreen, History, TranscriptSlice};
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::PolicyVersion;
@@ -99,7 +99,7 @@ impl Policy for EnginePolicy {
             seed: history.plan.sampling_seed,
             turn: history.responses.len() as u64,
         };
-        let screenshots = prompt.live(&history).iter().map(|screen| screen.screenshot.clone()).collect();
+        let screenshots = prompt.live(&history).iter().map(EpisodeScreen::screenshot).collect();
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],

@@ -1,7 +1,7 @@
 //! An episode's history as the messages of a chat request, with screenshots as data URLs.
 
-use super::data_urls::DataUrls;
-use crate::episode::{EpisodeScreen, History, reference};
+use super::data_urls::data_url;
+use crate::episode::{EpisodeScreen, History};
 use arpo_agent::conversation::{Content, Message, Turn, conversation};
 use arpo_agent::style::AgentStyle;
 use serde_json::{Value, json};
@@ -9,28 +9,23 @@ use std::collections::HashMap;
 
 /// The messages of a history. Each image carries its digest as `uuid`, which servers that know it cache by; OpenAI's own
 /// interface has no such field, so it can be left out.
-pub(super) fn messages(
-    history: &History,
-    style: &AgentStyle,
-    urls: &DataUrls,
-    with_uuid: bool,
-) -> Result<Value, String> {
+pub(super) fn messages(history: &History, style: &AgentStyle, with_uuid: bool) -> Result<Value, String> {
     let past: Vec<Turn> = history
         .screens
         .iter()
         .zip(&history.responses)
-        .map(|(screen, response)| Turn { screenshot: reference(screen), response: response.text.clone() })
+        .map(|(screen, response)| Turn { screenshot: screen.reference(), response: response.text.clone() })
         .collect();
-    let current = history.screens.get(history.responses.len()).map(|screen| reference(screen));
+    let current = history.screens.get(history.responses.len()).map(EpisodeScreen::reference);
     let screens: HashMap<&str, &EpisodeScreen> =
-        history.screens.iter().map(|screen| (screen.digest.as_ref(), screen)).collect();
+        history.screens.iter().map(|screen| (screen.digest().as_ref(), screen)).collect();
     let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
     let part = |part: &Content| {
         Ok(match part {
             Content::Text(text) => json!({"type": "text", "text": text}),
             Content::Image(image) => {
-                let url = urls.of(screens[image.digest.as_str()])?;
-                let mut part = json!({"type": "image_url", "image_url": {"url": &*url}});
+                let url = data_url(screens[image.digest.as_str()])?;
+                let mut part = json!({"type": "image_url", "image_url": {"url": url}});
                 if with_uuid {
                     part["uuid"] = json!(image.digest);
                 }

@@ -4,7 +4,7 @@
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::dialogue::{Assembled, assemble};
-use crate::episode::{EpisodeScreen, History, TranscriptSlice, reference};
+use crate::episode::{EpisodeScreen, History, TranscriptSlice};
 use arpo_agent::conversation::{Turn, conversation};
 use arpo_agent::window::WindowSlice;
 
@@ -34,15 +34,18 @@ pub(super) fn transcribe(agent: &Agent, history: &History, seen: usize) -> Resul
     let past: Vec<Turn> = screens
         .iter()
         .zip(responses)
-        .map(|(screen, response)| Turn { screenshot: reference(screen), response: response.text.clone() })
+        .map(|(screen, response)| Turn { screenshot: screen.reference(), response: response.text.clone() })
         .collect();
-    let current = screens.get(responses.len()).map(|screen| reference(screen));
+    let current = screens.get(responses.len()).map(EpisodeScreen::reference);
     let style = &agent.style;
     let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
     let first_live = style.window.first_live(seen);
     let grids = screens[first_live..]
         .iter()
-        .map(|screen| agent.processor.grid(screen.image.width(), screen.image.height()))
+        .map(|screen| {
+            let (width, height) = screen.size();
+            agent.processor.grid(width, height)
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let first_response = style.first_response(first_live);
     let shown = &responses[first_response.min(responses.len())..];

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::Write;
 
 /// Keys, and sections with a trailing `.`, that may change when a run resumes: its length, how often it is saved,
-/// desktops and hosts, deadlines, memory.
-const MAY_CHANGE: [&str; 32] = [
+/// desktops and hosts, deadlines, memory, ranks, what it logs.
+const MAY_CHANGE: [&str; 35] = [
     "iterations",
     "checkpoints.",
     "cluster.",
@@ -21,6 +21,9 @@ const MAY_CHANGE: [&str; 32] = [
     "collect.evaluate_seconds",
     "collect.back_off_seconds",
     "collect.quarantine_after",
+    "learn.",
+    "model.gpu",
+    "logging.",
     "model.memory_gib",
     "model.activation_gib",
     "model.cache_gib",

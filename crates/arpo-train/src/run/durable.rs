@@ -35,6 +35,16 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     written.and_then(|()| sync(parent(path)))
 }
 
+/// Replaces a file at once, without waiting for the disk: for what is replaced again in a moment.
+pub(super) fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    let hidden = hidden(path, WRITING);
+    let written = fs::write(&hidden, bytes).and_then(|()| fs::rename(&hidden, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&hidden);
+        RunError::io(path, "written")(error)
+    })
+}
+
 /// The path of a file while it is written.
 pub(super) fn half_written(path: &Path) -> PathBuf {
     hidden(path, WRITING)

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! config.toml              the resolved configuration
+//! run.json                 when and where the run was started, and how it ended
 //! metrics.jsonl            one line per iteration
-//! episodes/                collected episodes
+//! failures.jsonl           one line per failure of a desktop
+//! status.json, live/       what the run and its desktops are doing now
+//! episodes/                episodes of training and evaluation
 //! checkpoints/step-000123/ model/ (Hugging Face's layout), optimiser.safetensors, state.json, manifest.json
 //! best/                    model/ and best.json of the best checkpoint
 //! screens/ab/abcd….png     screenshots by digest, shared by the replay buffer and all checkpoints
@@ -17,11 +20,14 @@
 //! | atomic writes | `durable` |
 //! | what may change when a run resumes | [`config_changes`] |
 //! | screenshots | [`screens`] |
-//! | episodes read back | [`episodes`] |
+//! | how episodes are stored and read back | [`episodes`] |
+//! | what a run writes for a viewer, on a thread of its own | [`recording`] |
+//! | when and where a run was started | [`about`] |
 //! | metrics | [`metrics`] |
 //! | stopping a run | [`stop`] |
 //! | the events of a run | [`events`] |
 
+pub mod about;
 pub mod checkpoints;
 pub mod config_changes;
 mod durable;
@@ -31,6 +37,7 @@ pub mod events;
 pub mod folder;
 mod manifest;
 pub mod metrics;
+pub mod recording;
 pub mod screens;
 pub mod stop;
 pub mod training_state;

@@ -6,15 +6,14 @@
 use super::RunError;
 use super::durable::{entries, make_folder, sync};
 use arpo_core::trajectory::ImageRef;
-use arpo_env::environment::encode_png;
+use arpo_env::environment::{EnvironmentError, encode_png};
 use image::{ImageReader, RgbImage};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The screenshots of a run.
 #[derive(Debug)]
@@ -34,25 +33,51 @@ impl ScreenStore {
 
     /// Stores a screenshot under its digest, unless it is already stored.
     pub fn put(&self, digest: &str, screen: &RgbImage) -> Result<(), RunError> {
-        self.put_encoded(digest, screen, None)
+        self.put_encoded(digest, || encode_png(screen).map(Into::into))
     }
 
-    /// The same for a screenshot that may have come as a PNG, which is then stored as it is.
-    pub fn put_encoded(&self, digest: &str, screen: &RgbImage, png: Option<&[u8]>) -> Result<(), RunError> {
+    /// The same for a screenshot whose PNG is there or is encoded by `png`, which is called only if it is to be stored.
+    pub fn put_encoded(
+        &self,
+        digest: &str,
+        png: impl FnOnce() -> Result<Arc<[u8]>, EnvironmentError>,
+    ) -> Result<(), RunError> {
         let path = self.path(digest)?;
         if path.exists() {
             return Ok(());
         }
         let subfolder = path.parent().unwrap_or(&self.folder);
         make_folder(subfolder)?;
-        let encoded = || encode_png(screen).map_err(|error| RunError::file(&path, error.to_string()));
-        let png = png.map_or_else(|| encoded().map(Cow::Owned), |png| Ok(Cow::Borrowed(png)))?;
+        let png = png().map_err(|error| RunError::file(&path, error.to_string()))?;
+        self.write(digest, &path, &png)
+    }
+
+    /// Takes a screenshot over from another store, unless it is already stored; false if it is in neither.
+    pub(super) fn copy_from(&self, other: &Self, digest: &str) -> Result<bool, RunError> {
+        let (from, to) = (other.path(digest)?, self.path(digest)?);
+        if to.exists() {
+            return Ok(true);
+        }
+        make_folder(to.parent().unwrap_or(&self.folder))?;
+        // a link needs no space; where the file system has none, and if the other store has just removed it, a copy is tried
+        if fs::hard_link(&from, &to).is_ok() {
+            return Ok(true);
+        }
+        match fs::read(&from) {
+            Ok(png) => self.write(digest, &to, &png).map(|()| true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(RunError::io(&from, "read")(error)),
+        }
+    }
+
+    /// Writes a PNG under a temporary name and renames it.
+    fn write(&self, digest: &str, path: &Path, png: &[u8]) -> Result<(), RunError> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let hidden = subfolder.join(format!(".{digest}-{number}.writing"));
-        let written = fs::write(&hidden, png).and_then(|()| fs::rename(&hidden, &path));
+        let hidden = path.with_file_name(format!(".{digest}-{number}.writing"));
+        let written = fs::write(&hidden, png).and_then(|()| fs::rename(&hidden, path));
         written.map_err(|error| {
             let _ = fs::remove_file(&hidden);
-            RunError::io(&path, "written")(error)
+            RunError::io(path, "written")(error)
         })
     }
 

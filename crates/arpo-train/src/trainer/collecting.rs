@@ -11,6 +11,8 @@ use crate::collect::{
 };
 use crate::episode::CompletedEpisode;
 use crate::run::events::{CollectProgress, RunEvent};
+use crate::run::recording::Recorder;
+use crate::run::recording::status::Phase;
 use arpo_core::advantage::has_spread;
 use arpo_core::config::CollectMode;
 use arpo_core::reward::{RewardConfig, reward};
@@ -95,17 +97,19 @@ impl Trainer<'_> {
         let Pending { iteration, episodes: total } = *pending;
         let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
         let reward = &self.config.reward;
-        let Self { observer, worker, unplayable, .. } = self;
+        self.recorder.phase(Phase::Collect, iteration + 1, total);
+        let Self { observer, worker, unplayable, recorder, .. } = self;
         let (sampled_with, collected) = worker.collected(&mut |event| match event {
             CollectEvent::Ended { score, running, .. } => {
                 progress.running = running;
                 progress.finished += usize::from(score.is_some());
                 progress.successes += usize::from(score.is_some_and(|score| reward.is_success(score)));
+                recorder.progress(progress.finished, progress.successes);
                 observer(RunEvent::CollectProgress(progress.clone()));
             }
             CollectEvent::Failed(failure) => {
                 *progress.failures.entry(failure.kind).or_default() += 1;
-                report_failure(failure, unplayable, observer);
+                report_failure(failure, iteration + 1, unplayable, recorder, observer);
                 observer(RunEvent::CollectProgress(progress.clone()));
             }
         })?;
@@ -150,10 +154,12 @@ impl Trainer<'_> {
     }
 }
 
-/// Reports a desktop's failure each time, but a task that cannot be set up or evaluated only once.
+/// Reports and records a desktop's failure each time, but a task that cannot be set up or evaluated only once.
 pub(super) fn report_failure(
     failure: DesktopFailure,
+    iteration: u64,
     unplayable: &mut BTreeSet<TaskId>,
+    recorder: &Recorder,
     observer: &mut dyn FnMut(RunEvent),
 ) {
     if failure.kind == FailureKind::BadTask {
@@ -162,6 +168,7 @@ pub(super) fn report_failure(
             return;
         }
     }
+    recorder.failure(iteration, &failure);
     observer(RunEvent::DesktopFailed(failure));
 }
 

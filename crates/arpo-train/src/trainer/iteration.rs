@@ -2,6 +2,7 @@
 
 use super::Trainer;
 use super::collecting::CollectedIteration;
+use super::handover::FreshEpisode;
 use super::metrics_line::{Iteration, Seconds, line};
 use super::state::IterationInProgress;
 use crate::TrainError;
@@ -9,8 +10,8 @@ use crate::batch::{RolloutGroup, TrainingBatch, assemble};
 use crate::collect::{CollectReport, Collected};
 use crate::memory::guarded;
 use crate::memory_plan::MemoryPlan;
-use crate::run::episodes;
 use crate::run::events::{Evaluation, IterationDone, Notice, RunEvent};
+use crate::run::recording::status::Phase;
 use crate::updates::{RunPosition, Updates, learn};
 use arpo_core::replay::ReplayBuffer;
 use arpo_core::trajectory::PolicyVersion;
@@ -52,16 +53,11 @@ impl Trainer<'_> {
         let collect_seconds = began.elapsed().as_secs_f64();
         let staleness = self.state.version().0.saturating_sub(sampled_with.0);
         let tasks = task_means(&collected);
-        let every = self.config.checkpoints.episodes_every;
-        if every > 0 && (number + 1).is_multiple_of(every) {
-            let completed = collected.groups.iter().flat_map(|group| &group.episodes);
-            episodes::write(self.folder.path(), number + 1, completed)?;
-        }
         let report = collected.report.clone();
         if let Some(message) = cache_too_small(&report, &self.plan) {
             (self.observer)(RunEvent::Notice(Notice { message }));
         }
-        let TrainingBatch { samples, report: batch } = self.training_batch(collected, number);
+        let TrainingBatch { samples, report: batch, .. } = self.training_batch(collected, number);
         Ok(IterationInProgress {
             samples,
             updates: Updates::default(),
@@ -95,6 +91,7 @@ impl Trainer<'_> {
         } else {
             "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`"
         };
+        self.recorder.phase(Phase::Learn, number + 1, 0);
         let (learner, samples) = (self.learner.as_mut(), &iteration.samples);
         let learnt = guarded("learning", advice, || {
             learn(learner, samples, &mut iteration.updates, &self.screens, position, self.config)
@@ -113,8 +110,11 @@ impl Trainer<'_> {
         iteration: IterationInProgress,
         (evaluation, evaluate_seconds): (Option<Evaluation>, f64),
     ) -> Result<(), TrainError> {
-        let IterationInProgress { updates, batch, collected, tasks, staleness, mut faults, .. } = iteration;
+        let IterationInProgress {
+            samples, mut updates, batch, collected, tasks, staleness, mut faults, ..
+        } = iteration;
         let number = self.state.iteration;
+        self.hand_over_tokens(number + 1, &samples, updates.take_ratios());
         self.state.updates += updates.done() as u64;
         self.state.skipped = self.learner.skipped();
         self.state.iteration += 1;
@@ -145,6 +145,7 @@ impl Trainer<'_> {
         let last = self.state.iteration == self.config.iterations;
         let save = last || best || self.state.iteration.is_multiple_of(self.config.checkpoints.every);
         let checkpoint = if save { Some(self.save(best)?) } else { None };
+        self.pass_on_notices();
         (self.observer)(RunEvent::IterationDone(IterationDone {
             iteration: self.state.iteration,
             of: self.config.iterations,
@@ -166,13 +167,16 @@ impl Trainer<'_> {
     }
 
     /// Assembles the training batch of an iteration; records successes and effort.
-    fn training_batch(&mut self, collected: Collected, iteration: u64) -> TrainingBatch {
+    fn training_batch(&mut self, mut collected: Collected, iteration: u64) -> TrainingBatch {
         let mut groups = Vec::with_capacity(collected.groups.len());
+        let keeps_episodes = self.recorder.keeps_episodes();
+        let lost = FreshEpisode::lost(&mut collected);
+        let mut fresh = vec![];
         // an endless run never repeats a task, so its records would only grow
         let tasks_repeat = !self.config.tasks.endless;
         self.state.episodes += collected.report.episodes;
         self.state.environment_errors += collected.report.lost;
-        for group in collected.groups {
+        for (number, group) in collected.groups.into_iter().enumerate() {
             let mut trajectories = Vec::with_capacity(group.episodes.len());
             for episode in group.episodes {
                 let success = self.config.reward.is_success(episode.trajectory.score);
@@ -181,14 +185,21 @@ impl Trainer<'_> {
                     self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
                 }
                 self.screens.add(&episode.trajectory, &episode.screens);
-                trajectories.push(Arc::new(episode.trajectory));
+                let trajectory = Arc::new(episode.trajectory);
+                if keeps_episodes {
+                    fresh.push(FreshEpisode::new(number, &trajectory, episode.screens));
+                }
+                trajectories.push(trajectory);
             }
             groups.push(RolloutGroup { task: group.task, trajectories });
         }
         let version = self.state.version();
         let mut discarded = ReplayBuffer::default();
         let replay = if tasks_repeat { &mut self.state.replay } else { &mut discarded };
-        assemble(groups, replay, version, iteration, self.config)
+        let batch = assemble(groups, replay, version, iteration, self.config);
+        fresh.extend(lost);
+        self.hand_over(iteration + 1, fresh, &batch);
+        batch
     }
 
     /// Faults injected since the last call.

@@ -5,6 +5,7 @@
 use crate::batch::{BatchReport, mean};
 use crate::collect::CollectReport;
 use crate::memory::resident_mib;
+use crate::run::about::unix_time;
 use crate::run::events::Evaluation;
 use crate::updates::LearnReport;
 use arpo_env::faults::Fault;
@@ -95,6 +96,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     if let Some(mib) = resident_mib() {
         put("time/resident_mib", json!(mib.round()));
     }
+    put("time/wall", json!(unix_time()));
     put("time/iteration", json!(seconds.all));
     put("time/collect", json!(seconds.collect));
     put("time/learn", json!(seconds.learn));

@@ -5,17 +5,21 @@
 //! |---|---|
 //! | how a configuration becomes running parts | [`parts`], [`setup`] |
 //! | which tasks a run trains on and is evaluated on | `task_sets` |
+//! | the ranks of a learner that is several processes | [`ranks`] |
 //! | its saved state | [`state`] |
 //! | the rollout worker's thread | `rollout_worker` |
 //! | how an agent is evaluated | [`evaluation`] |
 //! | its lines in `metrics.jsonl` | `metrics_line` |
 //! | one iteration | `iteration`, `collecting`, `evaluation::in_training` |
+//! | what of it is recorded for viewers | `handover` |
 
 mod collecting;
 pub mod evaluation;
+mod handover;
 mod iteration;
 mod metrics_line;
 pub mod parts;
+pub mod ranks;
 mod rollout_worker;
 pub mod setup;
 pub mod state;
@@ -24,11 +28,14 @@ mod task_sets;
 use crate::TrainError;
 use crate::learner::Learner;
 use crate::memory_plan::MemoryPlan;
+use crate::run::about::{Machine, RunAbout};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::config_changes::may_change;
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::folder::config_changes;
 use crate::run::metrics::{self, MetricsLog};
+use crate::run::recording::status::Phase;
+use crate::run::recording::{Recorder, Recording};
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::load_state;
 use crate::run::{RunFolder, Start};
@@ -37,7 +44,9 @@ use arpo_chart::{Chart, Series};
 use arpo_core::config::{CollectMode, Config, Layer, resolve};
 use arpo_core::task::TaskId;
 use arpo_env::faults::{Fault, FaultCounts};
+use arpo_torch::driver;
 use collecting::{CollectedIteration, Pending};
+use handover::HandedOver;
 use parts::Parts;
 use rollout_worker::{RolloutWorker, WorkerOptions};
 use state::RunState;
@@ -72,6 +81,10 @@ pub struct Trainer<'a> {
     /// Tasks that cannot be set up or evaluated and have been reported.
     unplayable: BTreeSet<TaskId>,
     plan: MemoryPlan,
+    /// Records the run for viewers.
+    recorder: Recorder,
+    /// The episodes of the current iteration that were handed to it.
+    handed_over: HandedOver,
     began: Instant,
 }
 
@@ -167,7 +180,16 @@ impl<'a> Trainer<'a> {
         stop: &'a StopSwitch,
         observer: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
-        let Parts { collector, faults, policy, learner, plan } = parts;
+        let Parts { collector, faults, policy, learner, plan, decode } = parts;
+        let recorder = Recorder::start(Recording {
+            folder,
+            config: &config.logging,
+            about: about(config, learner.as_ref()),
+            iteration: state.iteration,
+            unfinished: state.unfinished.is_some(),
+            decode,
+            board: collector.board(),
+        });
         let options = WorkerOptions {
             temperature: config.collect.temperature,
             releases_memory: config.collect.mode == CollectMode::Synchronous,
@@ -192,11 +214,21 @@ impl<'a> Trainer<'a> {
             saved_at: None,
             unplayable: BTreeSet::new(),
             plan,
+            recorder,
+            handed_over: vec![],
             began: Instant::now(),
         })
     }
 
     fn run(mut self) -> Result<RunEnded, TrainError> {
+        let ended = self.run_to_the_end();
+        if let Err(error) = &ended {
+            self.recorder.close(&format!("failed: {error}"));
+        }
+        ended
+    }
+
+    fn run_to_the_end(&mut self) -> Result<RunEnded, TrainError> {
         self.announce();
         let interrupted = match self.iterate_to_the_end() {
             Err(TrainError::Interrupted) => true,
@@ -209,7 +241,13 @@ impl<'a> Trainer<'a> {
         if let Err(error) = self.worker.close() {
             (self.observer)(RunEvent::Notice(Notice { message: error.to_string() }));
         }
-        let curve = self.draw_curve()?;
+        let curve = self.draw_curve().unwrap_or_else(|error| {
+            (self.observer)(RunEvent::Notice(Notice { message: error.to_string() }));
+            None
+        });
+        for message in self.recorder.close(if interrupted { "stopped" } else { "finished" }) {
+            (self.observer)(RunEvent::Notice(Notice { message }));
+        }
         let ended = self.ended(interrupted, curve);
         (self.observer)(RunEvent::RunEnded(ended.clone()));
         Ok(ended)
@@ -221,7 +259,7 @@ impl<'a> Trainer<'a> {
             folder: self.folder.path().to_path_buf(),
             resumed_at: self.resumed_at,
             iterations: self.config.iterations,
-            method: self.method(),
+            method: method(self.config),
             parameters: info.parameters,
             device: info.device,
             tasks: self.tasks.count(self.config),
@@ -246,6 +284,13 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Tells the user what the recorder has to say.
+    fn pass_on_notices(&mut self) {
+        for message in self.recorder.notices() {
+            (self.observer)(RunEvent::Notice(Notice { message }));
+        }
+    }
+
     fn update_at_stake(&self) {
         let since = self.saved_at.map_or("the beginning".to_owned(), |step| format!("iteration {step}"));
         self.stop.at_stake(format!("everything since the checkpoint of {since}"));
@@ -268,6 +313,7 @@ impl<'a> Trainer<'a> {
     /// Writes a checkpoint.
     fn save(&mut self, best: bool) -> Result<PathBuf, TrainError> {
         self.state.metrics = self.metrics.position();
+        self.recorder.phase(Phase::Save, self.state.iteration, 0);
         let screens = self.state.save_screens(&self.screens, self.folder.screens())?;
         let new = NewCheckpoint {
             step: self.state.iteration,
@@ -293,18 +339,8 @@ impl<'a> Trainer<'a> {
             Series::of_metrics_with_band(set.legend(), &lines, "iteration", &key, (&low, &high))
         };
         let series = TaskSet::ALL.map(curve).into_iter().filter(|series| !series.points.is_empty()).collect();
-        let title = format!("{}, seed {}", self.method(), self.config.seed);
+        let title = format!("{}, seed {}", method(self.config), self.config.seed);
         Ok(Some(self.folder.write_file("curve.png", &Chart::of_success(&title, series).png())?))
-    }
-
-    fn method(&self) -> String {
-        let replays = self.config.replay.enabled && !self.config.tasks.endless;
-        let replay = if replays { "ARPO (GRPO with replay)" } else { "GRPO" };
-        let mode = match self.config.collect.mode {
-            CollectMode::Synchronous => "",
-            CollectMode::Overlapped => ", overlapped",
-        };
-        format!("{replay}{mode}")
     }
 
     fn ended(&self, interrupted: bool, curve: Option<PathBuf>) -> RunEnded {
@@ -329,5 +365,33 @@ impl<'a> Trainer<'a> {
             unplayable: self.unplayable.iter().cloned().collect(),
             written,
         }
+    }
+}
+
+/// The method, as text.
+fn method(config: &Config) -> String {
+    let replays = config.replay.enabled && !config.tasks.endless;
+    let replay = if replays { "ARPO (GRPO with replay)" } else { "GRPO" };
+    let mode = match config.collect.mode {
+        CollectMode::Synchronous => "",
+        CollectMode::Overlapped => ", overlapped",
+    };
+    format!("{replay}{mode}")
+}
+
+/// What a run is, for the record.
+fn about(config: &Config, learner: &dyn Learner) -> RunAbout {
+    let info = learner.info();
+    let gpu = || Some(driver::query().ok()?.devices.first()?.name.clone());
+    let machine = Machine::this(if info.device.to_lowercase().contains("cuda") { gpu() } else { None });
+    RunAbout {
+        arpo: env!("CARGO_PKG_VERSION").to_owned(),
+        iterations: config.iterations,
+        method: method(config),
+        parameters: info.parameters,
+        device: info.device,
+        machine,
+        seed: config.seed,
+        ..RunAbout::default()
     }
 }

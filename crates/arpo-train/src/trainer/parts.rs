@@ -1,19 +1,22 @@
 //! The parts of a run, created from its configuration: collector, policy, learner.
 
+use super::ranks::{self, Gathered};
 use super::setup::{self, Loaded};
 use super::state::RunState;
 use crate::TrainError;
 use crate::base_model;
 use crate::collect::Collector;
+use crate::learner::ranks::RankedLearner;
 use crate::learner::{Learner, LocalLearner};
 use crate::memory::guarded;
 use crate::memory_plan::{MemoryPlan, Work};
 use crate::policy::RolloutPolicy;
 use crate::policy::served::ServedModel;
 use crate::run::RunFolder;
+use crate::run::episodes::tokens::Decode;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{MODEL, RestoredModel, load_model};
-use arpo_core::config::{CollectMode, Config, OptimiserConfig, RolloutEngine};
+use arpo_core::config::{CollectMode, Config, Moments, OptimiserConfig, RolloutEngine};
 use arpo_env::faults::FaultCounts;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::training::adamw::AdamW;
@@ -33,6 +36,8 @@ pub struct Parts {
     pub learner: Box<dyn Learner>,
     /// The plan of the device's memory.
     pub plan: MemoryPlan,
+    /// Decodes the policy's tokens, for the record.
+    pub decode: Decode,
 }
 
 impl Parts {
@@ -53,24 +58,46 @@ impl Parts {
         let reserved = setup::reserved_memory(config, setup::dtype_and_device(config)?.1)?;
         let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
         let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
-        let (loaded, optimiser) = match checkpoint {
+        let ranks = ranks::gather(config, folder.path(), stop)?;
+        let (loaded, restored) = match checkpoint {
             None => {
                 let loaded = setup::load(config)?;
-                let (weights, optimiser) =
-                    guarded("allocating gradients", "nothing else on the device", || {
-                        let weights = loaded.weights.with_gradients(trained);
-                        let optimiser = AdamW::new(&weights, optimiser_config);
-                        Ok((weights, optimiser))
-                    })?;
-                (Loaded { weights, ..loaded }, optimiser)
+                let weights = guarded("allocating gradients", "nothing else on the device", || {
+                    Ok(loaded.weights.with_gradients(trained))
+                })?;
+                (Loaded { weights, ..loaded }, None)
             }
             Some(checkpoint) => {
+                // whole moments need not fit on the device of a rank
+                let moments = if ranks.is_some() { Moments::Host } else { optimiser_config.moments };
+                let whole = OptimiserConfig { moments, ..optimiser_config.clone() };
                 let RestoredModel { config: dimensions, weights, side_files, optimiser } =
-                    load_model(checkpoint, setup::dtype_and_device(config)?, trained, optimiser_config)?;
+                    load_model(checkpoint, setup::dtype_and_device(config)?, trained, whole)?;
                 let agent = Arc::new(setup::agent(config, &dimensions, &side_files)?);
-                (Loaded { config: dimensions, weights, side_files, agent }, optimiser)
+                (Loaded { config: dimensions, weights, side_files, agent }, Some(optimiser))
             }
         };
+        let (optimiser, mut others) =
+            guarded("allocating moments", "nothing else on the device", || match ranks {
+                None => {
+                    let whole = restored.unwrap_or_else(|| AdamW::new(&loaded.weights, optimiser_config));
+                    Ok((whole, None))
+                }
+                Some(Gathered { group, processes }) => {
+                    let shared = ranks::Shared {
+                        config,
+                        dimensions: &loaded.config,
+                        side_files: &loaded.side_files,
+                        weights: &loaded.weights,
+                        restored: restored.as_ref(),
+                        optimiser: optimiser_config,
+                        skipped: state.skipped,
+                        incidents: folder.incidents(),
+                    };
+                    let (shard, tensors) = shared.give(group)?;
+                    Ok((shard, Some((tensors, processes))))
+                }
+            })?;
         // before desktops are started and a reference model is loaded
         if stop.requested() {
             return Err(TrainError::Interrupted);
@@ -101,6 +128,9 @@ impl Parts {
         let faults = Arc::new(FaultCounts::default());
         let collector = setup::collector(config, Some(folder.path()), &faults, stop)?;
         let reference = setup::reference(config, &agent)?;
+        if let Some((tensors, _)) = &mut others {
+            ranks::give_reference(reference.as_ref(), tensors.as_mut())?;
+        }
         let model = setup::learner(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
         let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
@@ -110,6 +140,15 @@ impl Parts {
             .with_side_files(side_files)
             .copying_weights(!shares)
             .reserving(reserved);
-        Ok(Self { collector, faults, policy, learner: Box::new(learner), plan })
+        let learner: Box<dyn Learner> = match others {
+            None => Box::new(learner),
+            Some((tensors, processes)) => {
+                let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
+                Box::new(RankedLearner::new(learner, tensors, budget, Box::new(processes)))
+            }
+        };
+        let tokenizer = Arc::clone(&agent.tokenizer);
+        let decode: Decode = Arc::new(move |tokens| tokenizer.decode(tokens, false).ok());
+        Ok(Self { collector, faults, policy, learner, plan, decode })
     }
 }

@@ -1,5 +1,6 @@
 //! Creates what a run needs from its configuration: the model, the agent, the policy, the learner, the desktops.
 
+use super::ranks;
 use super::task_sets::TaskSets;
 use crate::TrainError;
 use crate::agent::Agent;
@@ -48,32 +49,38 @@ pub struct Loaded {
 /// The dtype and the device of a configuration.
 pub fn dtype_and_device(config: &Config) -> Result<(Kind, Device), TrainError> {
     let torch = runtime::start().map_err(|error| TrainError::Configuration(error.to_string()))?;
-    let gpu = matches!(torch.cuda, CudaLibrary::Loaded) && runtime::usable_cuda_devices() > 0;
+    let gpus = if matches!(torch.cuda, CudaLibrary::Loaded) { runtime::usable_cuda_devices() } else { 0 };
+    let (gpu, number) = (gpus > 0, config.model.gpu);
     let wanted = match config.model.device {
         DeviceChoice::Cuda => true,
         DeviceChoice::Auto => config.model.base != base_model::POCKET,
         DeviceChoice::Cpu => false,
     };
     if gpu && wanted {
-        check_bf16()?;
+        if number >= gpus {
+            return Err(TrainError::Configuration(format!(
+                "`model.gpu` = {number}: expected less than {gpus}, the number of GPUs that libtorch can use"
+            )));
+        }
+        check_bf16(number)?;
     }
     match config.model.device {
         DeviceChoice::Cuda if !gpu => Err(TrainError::Configuration(
             "model.device = \"cuda\": no CUDA device that libtorch can use; `arpo doctor` says why".into(),
         )),
-        DeviceChoice::Cuda => Ok((Kind::BFloat16, Device::Cuda(0))),
+        DeviceChoice::Cuda => Ok((Kind::BFloat16, Device::Cuda(number))),
         DeviceChoice::Auto if gpu && config.model.base != base_model::POCKET => {
-            Ok((Kind::BFloat16, Device::Cuda(0)))
+            Ok((Kind::BFloat16, Device::Cuda(number)))
         }
         DeviceChoice::Auto | DeviceChoice::Cpu => Ok((Kind::Float, Device::Cpu)),
     }
 }
 
 /// GPUs without bf16 are refused: libtorch would emulate it, many times slower.
-fn check_bf16() -> Result<(), TrainError> {
+fn check_bf16(number: usize) -> Result<(), TrainError> {
     // a driver that cannot be queried is treated as a GPU with bf16
     let devices = driver::query().map(|driver| driver.devices).unwrap_or_default();
-    match devices.first() {
+    match devices.get(number) {
         Some(device) if !device.has_bf16() => {
             let (major, minor) = device.compute_capability;
             Err(TrainError::Configuration(format!(
@@ -95,6 +102,7 @@ pub fn check(config: &Config, work: Work) -> Result<(), TrainError> {
 /// Checks the tasks, and where their desktops are to be.
 pub fn check_tasks(config: &Config) -> Result<(), TrainError> {
     arpo_cluster::check(config)?;
+    ranks::check(config)?;
     TaskSets::new(config).map(drop)
 }
 

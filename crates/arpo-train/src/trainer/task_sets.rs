@@ -122,6 +122,12 @@ impl TaskSets {
         }
     }
 
+    /// A task by its name, be it trained on or only evaluated.
+    pub(super) fn find(&self, id: &TaskId) -> Option<Arc<Task>> {
+        let evaluated = || self.evaluated.iter().flat_map(|(_, _, tasks)| tasks).find(|task| task.id == *id);
+        self.get(id).or_else(|| evaluated().map(Arc::clone))
+    }
+
     /// The tasks of the next groups.
     pub(super) fn draw(&self, state: &mut RunState, config: &Config) -> Vec<TaskId> {
         let count = config.collect.tasks;

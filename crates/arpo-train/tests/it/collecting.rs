@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const ORDERS: [Order; 3] = [Order::Rounds, Order::Arrival, Order::LockStep];
+pub(crate) const ORDERS: [Order; 3] = [Order::Rounds, Order::Arrival, Order::LockStep];
 
 /// A delay of a few milliseconds, different for every call.
 fn delayed(now: &CallContext) -> Behaviour {
@@ -428,73 +428,5 @@ fn room_that_comes_later_is_used_from_the_next_collection_on() {
         let collected = collector.collect(&mut policy(), groups(3, 4, 0), &mut |_| {}).unwrap();
         assert_eq!(collected.report.episodes, 12);
         assert_eq!(source.made.lock().unwrap().len(), expected, "room for {room}");
-    }
-}
-
-/// Gives up the first request of every third episode.
-struct Forgetful {
-    script: ScriptedPolicy,
-    submitted: usize,
-    lost: Vec<(RequestId, String)>,
-}
-
-impl Policy for Forgetful {
-    fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
-        if !request.history.responses.is_empty() {
-            return self.script.submit(request);
-        }
-        self.submitted += 1;
-        if self.submitted.is_multiple_of(3) {
-            self.lost.push((request.id, "no server".into()));
-            return Ok(());
-        }
-        self.script.submit(request)
-    }
-
-    fn pending(&self) -> usize {
-        self.script.pending() + self.lost.len()
-    }
-
-    fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
-        self.script.step()
-    }
-
-    fn take_lost(&mut self) -> Vec<(RequestId, String)> {
-        std::mem::take(&mut self.lost)
-    }
-
-    fn cancel_all(&mut self) {
-        self.script.cancel_all();
-    }
-
-    fn version(&self) -> PolicyVersion {
-        self.script.version()
-    }
-
-    fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
-        self.script.transcript(history)
-    }
-}
-
-/// Its desktop is not replaced, and a spare takes its place.
-#[test]
-fn an_episode_without_a_response_is_lost_and_replaced() {
-    for order in ORDERS {
-        let mut policy = Forgetful { script: policy(), submitted: 0, lost: vec![] };
-        let mut collector = Collector::new(factory(|_| Behaviour::Well), 3, options(order));
-        let failures = Mutex::new(vec![]);
-        let collected = collector
-            .collect(&mut policy, groups(2, 4, 4), &mut |event| {
-                if let CollectEvent::Failed(failure) = event {
-                    failures.lock().unwrap().push(failure);
-                }
-            })
-            .unwrap();
-        let report = &collected.report;
-        assert_eq!((report.episodes, report.replacements, report.partial_groups), (8, 0, 0), "{order:?}");
-        assert!(report.lost > 0 && report.lost == report.refilled, "{order:?} {report:?}");
-        assert_eq!(report.failures[&FailureKind::NoResponse], report.lost as u64);
-        let failures = failures.into_inner().unwrap();
-        assert!(failures.iter().all(|failure| failure.reason == "no server"), "{failures:?}");
     }
 }

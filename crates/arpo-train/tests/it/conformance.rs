@@ -40,6 +40,8 @@ pub(crate) struct Behaviour {
     pub(crate) dev_mode: bool,
     /// Has tokens in and out.
     pub(crate) scale_out: bool,
+    /// Answers nothing but control requests without a key, as vLLM started with `--api-key`.
+    pub(crate) wants_key: bool,
     /// Answers requests for responses with this status and message.
     pub(crate) refuses: Option<(u16, &'static str)>,
 }
@@ -60,6 +62,7 @@ impl Default for Behaviour {
             logprobs_mode: "processed_logprobs",
             dev_mode: true,
             scale_out: true,
+            wants_key: false,
             refuses: None,
         }
     }
@@ -183,6 +186,9 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
     let control = path != "/v1/models" && !path.ends_with("/generate") && !path.ends_with("/completions");
     if control && !behaviour.dev_mode {
         return (404, "", json!({"detail": "Not Found"}));
+    }
+    if !control && behaviour.wants_key {
+        return (401, "", json!({"error": "Unauthorized"}));
     }
     match (method, path) {
         ("GET", "/server_info") => {

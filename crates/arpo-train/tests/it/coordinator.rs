@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// What the trainer did, in order.
-type Log = Arc<Mutex<Vec<String>>>;
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
 fn note(log: &Log, what: impl Into<String>) {
     log.lock().unwrap().push(what.into());
@@ -135,7 +135,7 @@ impl Learner for FakeLearner {
     }
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let settings = [
         "iterations=3",
         "tasks.count=4",
@@ -156,7 +156,7 @@ fn config() -> Config {
     resolve(&[vec![Layer::preset("quick").unwrap()], set.collect()].concat()).unwrap()
 }
 
-fn parts(config: &Config, log: &Log) -> Parts {
+pub(crate) fn parts(config: &Config, log: &Log) -> Parts {
     let screen = Size { width: 8, height: 6 };
     let model = arpo_model::config::pocket();
     Parts {
@@ -169,6 +169,8 @@ fn parts(config: &Config, log: &Log) -> Parts {
         policy: Box::new(FakePolicy { script: policy(), version: PolicyVersion(0), log: Arc::clone(log) }),
         learner: Box::new(FakeLearner(Arc::clone(log))),
         plan: MemoryPlan::new(&model, config, screen, DeviceMemory::Cpu(None), Work::Training),
+        // a script's tokens are the bytes of its text
+        decode: Arc::new(|tokens| String::from_utf8(tokens.iter().map(|&token| token as u8).collect()).ok()),
     }
 }
 

@@ -65,7 +65,8 @@ fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
 }
 
 fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
-    let screens: Vec<&RgbImage> = episode.screens.iter().map(|screen| &*screen.image).collect();
+    let screens: Vec<_> = episode.screens.iter().map(|screen| screen.image().unwrap()).collect();
+    let screens: Vec<&RgbImage> = screens.iter().map(AsRef::as_ref).collect();
     let patches = agent.processor.process_all(&screens).unwrap();
     let images = pixels(&patches, Device::Cpu).into_iter().zip(&patches);
     let images: Vec<ImageInput> =

@@ -5,7 +5,6 @@ use crate::run_folder::Temporary;
 use arpo_core::config::{Config, Layer, resolve};
 use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
-use arpo_engine::Screenshot;
 use arpo_train::TrainError;
 use arpo_train::episode::{EpisodePlan, EpisodeScreen, History};
 use arpo_train::policy::served::ServedModel;
@@ -78,8 +77,7 @@ fn request(episode: usize) -> GenerationRequest {
         max_steps: 12,
     };
     let image = Arc::new(RgbImage::from_pixel(56, 28, Rgb([episode as u8, 2, 3])));
-    let screenshot = Screenshot { digest: format!("digest-{episode}").into(), image };
-    let screens = vec![EpisodeScreen { screenshot, png: None }];
+    let screens = vec![EpisodeScreen::new(image, None)];
     let history = History { plan: Arc::new(plan), screens, responses: vec![] };
     GenerationRequest { id: RequestId(episode as u64), history }
 }
@@ -124,7 +122,7 @@ fn tokens_go_out_and_tokens_come_back() {
     let tokens: Vec<u64> =
         asked["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
     assert_eq!(tokens.iter().filter(|&&token| token == 5).count(), 1, "one placeholder for an image");
-    assert_eq!(asked["content_parts"][0]["uuid"], "digest-0");
+    assert_eq!(asked["content_parts"][0]["uuid"], **request(0).history.screens[0].digest());
     let sampling = &asked["sampling_params"];
     // the placeholder of images, and the beginning of a message
     for forbidden in ["5", "1"] {
@@ -340,6 +338,38 @@ fn a_request_that_the_server_refuses_costs_its_episode() {
     assert!(problem.starts_with("8 requests in a row failed: http"), "{problem}");
 }
 
+/// A server that has a picture is told its name: the picture is not even encoded.
+#[test]
+fn a_picture_that_the_server_has_is_not_encoded_again() {
+    let (server, folder) = (server(), Temporary::new("served-pictures"));
+    let mut policy = published(&config(&[&server], &[]), &folder);
+    let encoded: Vec<bool> = (0..2)
+        .map(|_| {
+            let request = request(0);
+            let screen = request.history.screens[0].clone();
+            policy.submit(request).unwrap();
+            assert_eq!(complete(&mut policy, 1).unwrap().0.len(), 1);
+            screen.bytes() > 56 * 28 * 3
+        })
+        .collect();
+    assert_eq!(encoded, [true, false]);
+    let asked = server.take_asked();
+    assert!(asked[0]["content_parts"][0]["url"].is_string() && asked[1]["content_parts"][0]["url"].is_null());
+}
+
+/// It is told at once, and not only when the wait for a server is over.
+#[test]
+fn a_server_that_wants_a_key_is_said_to() {
+    let (server, folder) = (server(), Temporary::new("served-key"));
+    server.set(|behaviour| behaviour.wants_key = true);
+    let mut policy = policy(&config(&[&server], &["rollout.wait_seconds=600"]), &folder);
+    let problem = policy.publish(WeightUpdate::InPlace, PolicyVersion(0)).unwrap_err().to_string();
+    assert!(
+        problem.contains("it wants a key: expected it in the environment variable VLLM_API_KEY"),
+        "{problem}"
+    );
+}
+
 #[test]
 fn without_tokens_in_and_out_a_retokenised_prompt_costs_its_episode() {
     let (server, folder) = (server(), Temporary::new("served-chat"));
@@ -353,7 +383,7 @@ fn without_tokens_in_and_out_a_retokenised_prompt_costs_its_episode() {
     assert_eq!((&asked["model"], &asked["return_token_ids"]), (&json!("pocket"), &json!(true)));
     let mut parts = asked["messages"].as_array().unwrap().iter().map(|message| &message["content"][0]);
     let image = parts.rfind(|part| part["type"] == "image_url").unwrap();
-    assert_eq!(image["uuid"], "digest-0");
+    assert_eq!(image["uuid"], **request(0).history.screens[0].digest());
 }
 
 #[test]
@@ -389,12 +419,22 @@ fn a_command_that_starts_no_server_is_an_error_and_a_started_one_ends_with_the_r
     assert!(problem.contains("exit status: 3") && problem.contains("no GPU here"), "{problem}");
     drop(policy);
     // a server with a child of its own, neither of which ends by itself
+    ends_with_the_run(&folder, "(trap \"\" TERM; sleep 1000) & echo $! >> PIDS; sleep 1000");
+}
+
+/// Its shell cannot end it any more: everything in its process group is stopped, the shell included.
+#[test]
+fn a_server_whose_shell_hangs_is_killed_with_everything_it_started() {
+    let folder = Temporary::new("served-hangs");
+    ends_with_the_run(&folder, "echo $PPID >> PIDS; kill -s STOP 0");
+}
+
+/// Starts a server with this script, which writes two process ids to PIDS, and ends the run. No process is left.
+fn ends_with_the_run(folder: &Temporary, script: &str) {
     let pids = folder.run().with_extension("pids");
-    let script = format!(
-        "sh -c 'echo $$ > {0}; (trap \"\" TERM; sleep 1000) & echo $! >> {0}; sleep 1000'",
-        pids.display()
-    );
-    let mut policy = crate::served::policy(&start(&script), &folder);
+    let script = format!("sh -c 'echo $$ > PIDS; {script}'").replace("PIDS", &pids.display().to_string());
+    let config = config(&[], &["rollout.wait_seconds=600", &format!("rollout.start={script:?}")]);
+    let mut policy = policy(&config, folder);
     let stop = StopSwitch::default();
     policy.stopped_by(stop.clone());
     let watched = pids.clone();
@@ -406,7 +446,9 @@ fn a_command_that_starts_no_server_is_an_error_and_a_started_one_ends_with_the_r
     });
     assert!(matches!(policy.publish(WeightUpdate::InPlace, PolicyVersion(0)), Err(TrainError::Interrupted)));
     stopping.join().unwrap();
+    let ending = Instant::now();
     drop(policy);
+    assert!(ending.elapsed() < Duration::from_secs(15), "ended after {:?}", ending.elapsed());
     let is_running = |pid: &str| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // a zombie waits for its new parent only

@@ -146,7 +146,7 @@ pub(crate) fn groups(count: usize, group_size: usize, refills: usize) -> Vec<Gro
 pub(crate) fn policy() -> ScriptedPolicy {
     let script = |history: &History| -> Result<String, TrainError> {
         let (turn, seed) = (history.responses.len() as u64, history.plan.sampling_seed);
-        let last = history.screens.last().map_or(0, |screen| screen.image.get_pixel(0, 0)[0]);
+        let last = history.screens.last().map_or(0, |screen| screen.image().unwrap().get_pixel(0, 0)[0]);
         Ok(match seed % 8 {
             7 if turn == 1 => format!("what is {last}?"),
             6 => "Action: wait()\n\nwait()".into(),

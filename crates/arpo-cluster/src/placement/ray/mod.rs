@@ -21,8 +21,8 @@ mod tests;
 pub use auth::Auth;
 pub use client::{Client, RayError};
 
-use super::caretaker::Caretaker;
 use super::local::Local;
+use super::supervision::SupervisorThread;
 use super::{Placed, Placement};
 use crate::hub::HubHandle;
 use crate::protocol::token::TOKEN_VARIABLE;
@@ -182,6 +182,6 @@ impl Placement for Ray {
         let log = Box::new(move |line: &str| log.log(line));
         let pace = Pace::default();
         let supervisor = Supervisor::new(client, plan, pace, log);
-        Ok(Box::new(Caretaker::start("ray", pace.poll, supervisor).map_err(failed)?))
+        Ok(Box::new(SupervisorThread::start("ray", pace.poll, supervisor).map_err(failed)?))
     }
 }

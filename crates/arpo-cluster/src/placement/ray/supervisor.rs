@@ -3,8 +3,8 @@
 //! Ray never restarts a job and forgets none of their names, so each attempt has a name of its own. A job whose state
 //! cannot be read is taken to be as it was: while Ray's head is away, workers go on without it.
 
-use super::super::caretaker::{Outlook, Tended};
 use super::super::room;
+use super::super::supervision::{Outlook, Supervised};
 use super::client::{Client, JobInfo, RayError, Status, Submission, last_line};
 use super::hosts;
 use serde_json::Value;
@@ -101,8 +101,8 @@ struct Job {
     stopped: bool,
 }
 
-impl Tended for Supervisor {
-    fn tend(&mut self) -> Outlook {
+impl Supervised for Supervisor {
+    fn supervise(&mut self) -> Outlook {
         self.tick(Instant::now());
         let workers = self.hosts.values().filter(|host| host.offer.is_some()).count();
         Outlook { workers, problem: self.problem() }

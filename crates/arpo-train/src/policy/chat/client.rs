@@ -3,7 +3,6 @@
 use super::ChatOptions;
 use super::verdict::{Advice, Verdict, verdict};
 use crate::episode::History;
-use crate::policy::data_urls::DataUrls;
 use crate::policy::exchange::Wanted;
 use crate::policy::http::{Http, Problem, one_line};
 use crate::policy::messages::messages;
@@ -36,7 +35,6 @@ pub(super) struct Client {
     pub(super) options: ChatOptions,
     pub(super) style: AgentStyle,
     http: Http,
-    urls: DataUrls,
 }
 
 impl fmt::Debug for Client {
@@ -49,7 +47,7 @@ impl fmt::Debug for Client {
 impl Client {
     pub(super) fn new(options: ChatOptions, style: AgentStyle) -> Self {
         let http = Http::new(options.key.clone());
-        Self { options, style, http, urls: DataUrls::default() }
+        Self { options, style, http }
     }
 
     /// A response that can be parsed, if that is wanted. Every further attempt goes to the next server.
@@ -59,7 +57,7 @@ impl Client {
         history: &History,
         wanted: &Wanted,
     ) -> Result<Answered, Unanswered> {
-        let messages = messages(history, &self.style, &self.urls, false).map_err(Unanswered::Lost)?;
+        let messages = messages(history, &self.style, false).map_err(Unanswered::Lost)?;
         let ChatOptions { servers, tries, temperature, retry_unparsable, .. } = &self.options;
         let grammar = self.style.format.grammar;
         let (mut temperature, mut unreadable, mut problem) = (*temperature, None, String::new());

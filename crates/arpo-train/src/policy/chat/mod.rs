@@ -105,12 +105,13 @@ impl ChatPolicy {
         for server in candidates {
             match http.get(&format!("{server}/models"), limit) {
                 Err(Problem::Unreachable(_)) => {}
+                // many proxies have no list of models; a wrong address is found by the first request for a response
+                Ok(_) | Err(Problem::Refused { status: 404 | 405, .. }) => available.push(server.clone()),
                 Err(problem) => match verdict(&problem, &advice) {
                     Verdict::Fatal(reason) => return Err(TrainError::Service(format!("{server}: {reason}"))),
-                    // it responds, though it has no list of models
+                    // it responds, though it gives no list of models now
                     _ => available.push(server.clone()),
                 },
-                Ok(_) => available.push(server.clone()),
             }
         }
         if available.is_empty() {

@@ -1,7 +1,7 @@
 //! A chat server of the tests: scripted answers over HTTP.
 
 use super::*;
-use crate::episode::{EpisodePlan, EpisodeScreen, screenshot};
+use crate::episode::{EpisodePlan, EpisodeScreen};
 use arpo_agent::geometry::UITARS_LIMITS;
 use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
@@ -101,12 +101,9 @@ fn request_of(number: u64, episode: usize) -> GenerationRequest {
         sampling_seed: 0,
         max_steps: 15,
     };
-    let screen = screenshot(Arc::new(RgbImage::from_pixel(56, 28, image::Rgb([1, 2, 3]))));
-    let history = History {
-        plan: Arc::new(plan),
-        screens: vec![EpisodeScreen { screenshot: screen, png: None }],
-        responses: vec![],
-    };
+    let screen = Arc::new(RgbImage::from_pixel(56, 28, image::Rgb([1, 2, 3])));
+    let history =
+        History { plan: Arc::new(plan), screens: vec![EpisodeScreen::new(screen, None)], responses: vec![] };
     GenerationRequest { id: RequestId(number), history }
 }
 
@@ -220,6 +217,17 @@ fn a_wrong_model_and_a_missing_key_fail_at_once() {
     let (address, _requests) = server_of(vec![Reply::Error(401, "", key)]);
     let problem = ChatPolicy::available(&[address], None, "KEY", Duration::from_secs(5)).unwrap_err();
     assert!(problem.to_string().contains("KEY is not set"), "{problem}");
+}
+
+/// Many proxies have no list of models.
+#[test]
+fn a_server_without_a_list_of_models_is_asked_all_the_same() {
+    for status in [404, 405, 500] {
+        let (address, _requests) = server_of(vec![Reply::Error(status, "", "nothing here")]);
+        let available =
+            ChatPolicy::available(std::slice::from_ref(&address), None, "KEY", Duration::from_secs(5));
+        assert_eq!(available.unwrap(), [address], "{status}");
+    }
 }
 
 #[test]

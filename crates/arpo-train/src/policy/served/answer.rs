@@ -118,6 +118,8 @@ mod tests {
             trained_temperature: 1.0,
             images: 4,
             tied_head: false,
+            key_variable: "KEY".into(),
+            has_key: false,
         }
     }
 

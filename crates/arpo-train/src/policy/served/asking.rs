@@ -4,14 +4,13 @@
 //! once or not at all: it is used if it came from the current weights and from exactly our prompt.
 
 use super::answer::{Fault, check};
-use super::fleet::{Fleet, Seat};
+use super::fleet::{Fleet, Slot};
 use super::keeper::say;
-use super::protocol::{Line, Picture, Prompt, Protocol, Terms};
+use super::protocol::{Line, Prompt, Protocol, Terms};
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::episode::{EpisodeScreen, History};
+use crate::episode::History;
 use crate::policy::Response;
-use crate::policy::data_urls::DataUrls;
 use crate::policy::exchange::Wanted;
 use crate::policy::http::{Http, Problem};
 use crate::policy::transcription::transcribe;
@@ -22,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Attempts of a request that servers fail at, besides one for each server.
 const TRIES: usize = 3;
 
-/// Wait for a server that has no place for a request and does not say how long.
+/// Wait for a server that has no slot for a request and does not say how long.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Least wait for a server that is busy, whatever it says.
@@ -45,7 +44,6 @@ pub(super) struct Asker {
     pub(super) http: Http,
     pub(super) terms: Arc<Terms>,
     pub(super) agent: Arc<Agent>,
-    pub(super) urls: Arc<DataUrls>,
     /// Deadline of one attempt.
     pub(super) limit: Duration,
     /// Longest wait for a server.
@@ -63,11 +61,11 @@ impl Asker {
         let (mut failures, mut last, mut avoid) = (0, String::new(), None);
         let mut deadline = Instant::now() + self.wait;
         loop {
-            let Some(seat) = self.fleet.seat(&episode, avoid, deadline, || wanted.is_wanted()) else {
+            let Some(slot) = self.fleet.slot(&episode, avoid, deadline, || wanted.is_wanted()) else {
                 let seconds = self.wait.as_secs();
                 if self.fleet.any_ready() {
                     return Outcome::Lost(format!(
-                        "no place at a server for {seconds} s (`rollout.wait_seconds`, `rollout.requests`){last}"
+                        "no free slot at a server for {seconds} s (`rollout.wait_seconds`, `rollout.requests`){last}"
                     ));
                 }
                 return Outcome::Fatal(format!(
@@ -75,36 +73,41 @@ impl Asker {
                     self.fleet.setbacks()
                 ));
             };
-            let line = Line { http: &self.http, address: &seat.address, limit: self.limit };
+            let line = Line { http: &self.http, address: &slot.address, limit: self.limit };
             let problem = match self.protocol.sample(line, &prompt, &self.terms) {
-                Ok(sampled) => match check(&sampled, &prompt, &seat.target, &self.terms) {
-                    Ok(()) => match self.response(&seat, sampled.tokens, sampled.logp, sampled.complete) {
+                Ok(sampled) => match check(&sampled, &prompt, &slot.target, &self.terms) {
+                    Ok(()) => match self.response(&slot, sampled.tokens, sampled.logp, sampled.complete) {
                         Ok(response) => return Outcome::Response(response),
                         Err(error) => return Outcome::Fatal(error.to_string()),
                     },
                     Err(Fault::OtherWeights(reason)) => reason,
                     Err(Fault::Retokenised(reason) | Fault::Cut(reason)) => {
-                        return Outcome::Lost(format!("{}: {reason}", seat.address));
+                        return Outcome::Lost(format!("{}: {reason}", slot.address));
                     }
                     Err(Fault::Wrong(reason)) => {
-                        return Outcome::Fatal(format!("{}: {reason}", seat.address));
+                        return Outcome::Fatal(format!("{}: {reason}", slot.address));
                     }
                 },
                 Err(Problem::Busy { after, message }) => {
-                    (last, avoid) = (format!("; {} is busy: {message}", seat.address), Some(seat.server));
-                    drop(seat);
+                    (last, avoid) = (format!("; {} is busy: {message}", slot.address), Some(slot.server));
+                    drop(slot);
                     let left = deadline.saturating_duration_since(Instant::now());
                     wanted.rest(after.unwrap_or(BUSY).max(LEAST_REST).min(left));
                     continue;
                 }
                 Err(problem) if problem.is_the_servers() => problem.to_string(),
-                Err(problem) => return Outcome::Lost(format!("{}: {problem}", seat.address)),
+                Err(problem) => {
+                    return match self.terms.about_key(&problem) {
+                        Some(reason) => Outcome::Fatal(format!("{}: {reason}", slot.address)),
+                        None => Outcome::Lost(format!("{}: {problem}", slot.address)),
+                    };
+                }
             };
-            let is_new = self.fleet.blame(seat.server, &seat.target);
+            let is_new = self.fleet.blame(slot.server, &slot.target);
             if is_new {
-                say(&format!("server {}: {problem}; its episodes move or wait", seat.address));
+                say(&format!("server {}: {problem}; its episodes move or wait", slot.address));
             }
-            (last, avoid) = (format!("; the last answer of {}: {problem}", seat.address), Some(seat.server));
+            (last, avoid) = (format!("; the last answer of {}: {problem}", slot.address), Some(slot.server));
             // an answer that was cut off because another request failed is not this one's failure
             failures += usize::from(is_new);
             if failures >= TRIES + self.fleet.len() {
@@ -117,11 +120,7 @@ impl Asker {
 
     fn prompt(&self, history: History, temperature: f64) -> Result<Prompt, TrainError> {
         let prompt = transcribe(&self.agent, &history, history.screens.len())?;
-        let picture = |screen: &EpisodeScreen| -> Result<Picture, TrainError> {
-            let url = self.urls.of(screen).map_err(TrainError::Io)?;
-            Ok(Picture { digest: Arc::clone(&screen.digest), url })
-        };
-        let pictures = prompt.live(&history).iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+        let pictures = prompt.live(&history).to_vec();
         let images = image_ranges(&prompt.assembled.tokens, self.agent.image_token);
         if images.len() != pictures.len() {
             return Err(TrainError::Internal(format!(
@@ -135,7 +134,7 @@ impl Asker {
 
     fn response(
         &self,
-        seat: &Seat,
+        slot: &Slot,
         tokens: Vec<u32>,
         logp: Vec<f32>,
         complete: bool,
@@ -143,7 +142,7 @@ impl Asker {
         let text = self.agent.tokenizer.decode(&tokens, true)?;
         // rounding may lead just past 0
         let logp = logp.into_iter().map(|logp| logp.min(0.0)).collect();
-        Ok(Response { text, tokens, logp, complete, version: seat.target.version })
+        Ok(Response { text, tokens, logp, complete, version: slot.target.version })
     }
 }
 

@@ -72,20 +72,20 @@ pub(super) struct Fleet {
     state: Mutex<State>,
     changed: Condvar,
     /// Requests that a server has at once, at most.
-    places: usize,
+    slots: usize,
 }
 
-/// A place at a server, given back on drop.
+/// A request that a server has now: one of its slots, free again on drop.
 #[derive(Debug)]
-pub(super) struct Seat<'f> {
+pub(super) struct Slot<'f> {
     fleet: &'f Fleet,
     pub(super) server: usize,
     pub(super) address: String,
-    /// The weights it had when the place was taken.
+    /// The weights it had when the slot was taken.
     pub(super) target: Arc<Target>,
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.fleet.lock().members[self.server].asked -= 1;
         self.fleet.changed.notify_all();
@@ -93,8 +93,8 @@ impl Drop for Seat<'_> {
 }
 
 impl Fleet {
-    /// Servers with so many places each.
-    pub(super) fn new(addresses: Vec<String>, places: usize) -> Self {
+    /// Servers with so many slots each.
+    pub(super) fn new(addresses: Vec<String>, slots: usize) -> Self {
         let member = |address| Member {
             address,
             standing: Standing::Behind(None),
@@ -105,7 +105,7 @@ impl Fleet {
         };
         let members = addresses.into_iter().map(member).collect();
         let state = Mutex::new(State { members, ..State::default() });
-        Self { state, changed: Condvar::new(), places }
+        Self { state, changed: Condvar::new(), slots }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -155,15 +155,15 @@ impl Fleet {
         self.lock().closing
     }
 
-    /// A place for the next request of an episode: at its own server, or else at the one with the fewest requests. Waits
+    /// A slot for the next request of an episode: at its own server, or else at the one with the fewest requests. Waits
     /// for it while the request is wanted; `None` after that, and at the deadline.
-    pub(super) fn seat(
+    pub(super) fn slot(
         &self,
         episode: &EpisodeId,
         avoid: Option<usize>,
         deadline: Instant,
         wanted: impl Fn() -> bool,
-    ) -> Option<Seat<'_>> {
+    ) -> Option<Slot<'_>> {
         let mut state = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -175,7 +175,7 @@ impl Fleet {
                 state.homes.insert(episode.clone(), server);
                 let member = &mut state.members[server];
                 member.asked += 1;
-                return Some(Seat { fleet: self, server, address: member.address.clone(), target });
+                return Some(Slot { fleet: self, server, address: member.address.clone(), target });
             }
             state = self.wait(state, left.min(LOOK));
         }
@@ -190,7 +190,7 @@ impl Fleet {
         let ready = (0..state.members.len()).filter(is_ready);
         let load = |server: usize| (Some(server) == avoid, state.members[server].asked, episodes(server));
         let server = home.or_else(|| ready.min_by_key(|&server| load(server)))?;
-        (state.members[server].asked < self.places).then_some(server)
+        (state.members[server].asked < self.slots).then_some(server)
     }
 
     /// Whether any server can be asked.
@@ -338,8 +338,8 @@ mod tests {
         Target { version: PolicyVersion(version), label, folder }
     }
 
-    fn fleet(servers: usize, places: usize) -> Fleet {
-        let fleet = Fleet::new((0..servers).map(|number| format!("http://{number}")).collect(), places);
+    fn fleet(servers: usize, slots: usize) -> Fleet {
+        let fleet = Fleet::new((0..servers).map(|number| format!("http://{number}")).collect(), slots);
         fleet.aim(target(1));
         fleet
     }
@@ -348,34 +348,34 @@ mod tests {
         EpisodeId::new(0, &TaskId::new("t"), number)
     }
 
-    fn seat(fleet: &Fleet, number: usize) -> Option<Seat<'_>> {
-        fleet.seat(&episode(number), None, Instant::now() + Duration::from_millis(1), || true)
+    fn slot(fleet: &Fleet, number: usize) -> Option<Slot<'_>> {
+        fleet.slot(&episode(number), None, Instant::now() + Duration::from_millis(1), || true)
     }
 
     #[test]
     fn episodes_are_spread_and_stay_with_their_servers() {
         let fleet = fleet(2, 9);
         (0..2).for_each(|server| fleet.updated(server, &target(1), Ok(())));
-        let first: Vec<usize> = (0..4).map(|number| seat(&fleet, number).unwrap().server).collect();
+        let first: Vec<usize> = (0..4).map(|number| slot(&fleet, number).unwrap().server).collect();
         assert_eq!(first.iter().filter(|&&server| server == 0).count(), 2);
-        let second: Vec<usize> = (0..4).map(|number| seat(&fleet, number).unwrap().server).collect();
+        let second: Vec<usize> = (0..4).map(|number| slot(&fleet, number).unwrap().server).collect();
         assert_eq!(first, second);
     }
 
     #[test]
     fn a_server_behind_is_not_asked_and_its_episodes_move() {
         let fleet = fleet(2, 9);
-        assert!(seat(&fleet, 0).is_none(), "no server has the weights");
+        assert!(slot(&fleet, 0).is_none(), "no server has the weights");
         fleet.updated(1, &target(1), Ok(()));
-        assert_eq!(seat(&fleet, 0).unwrap().server, 1);
+        assert_eq!(slot(&fleet, 0).unwrap().server, 1);
         fleet.updated(0, &target(1), Ok(()));
-        assert_eq!(seat(&fleet, 0).unwrap().server, 1);
+        assert_eq!(slot(&fleet, 0).unwrap().server, 1);
         assert!(fleet.blame(1, &target(1)) && !fleet.blame(1, &target(1)));
-        assert_eq!(seat(&fleet, 0).unwrap().server, 0);
+        assert_eq!(slot(&fleet, 0).unwrap().server, 0);
         // its keeper finds it, and it is asked again; the episode stays where it is
         assert_eq!(*fleet.next_update(1).unwrap(), target(1));
         fleet.updated(1, &target(1), Ok(()));
-        assert_eq!(seat(&fleet, 0).unwrap().server, 0);
+        assert_eq!(slot(&fleet, 0).unwrap().server, 0);
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         let fleet = fleet(1, 9);
         fleet.aim(target(2));
         fleet.updated(0, &target(1), Ok(()));
-        assert!(seat(&fleet, 0).is_none());
+        assert!(slot(&fleet, 0).is_none());
         assert!(!fleet.blame(0, &target(1)));
     }
 
@@ -391,11 +391,11 @@ mod tests {
     fn a_full_server_is_waited_for() {
         let fleet = fleet(1, 1);
         fleet.updated(0, &target(1), Ok(()));
-        let taken = seat(&fleet, 0).unwrap();
-        assert!(seat(&fleet, 1).is_none());
+        let taken = slot(&fleet, 0).unwrap();
+        assert!(slot(&fleet, 1).is_none());
         drop(taken);
-        assert!(seat(&fleet, 1).is_some());
-        assert!(fleet.seat(&episode(2), None, Instant::now() + Duration::from_mins(1), || false).is_none());
+        assert!(slot(&fleet, 1).is_some());
+        assert!(fleet.slot(&episode(2), None, Instant::now() + Duration::from_mins(1), || false).is_none());
     }
 
     #[test]

@@ -34,7 +34,13 @@ impl Keeper {
             let result = self
                 .protocol
                 .inspect(line(GLANCE), &self.terms)
-                .and_then(|()| self.protocol.update(line(self.limit), &target));
+                .and_then(|()| self.protocol.update(line(self.limit), &target))
+                .map_err(|unusable| match &unusable {
+                    Unusable::Failing(problem) => {
+                        self.terms.about_key(problem).map_or(unusable, Unusable::Refused)
+                    }
+                    Unusable::Refused(_) => unusable,
+                });
             match result {
                 Ok(()) => {
                     self.fleet.updated(server, &target, Ok(()));

@@ -124,13 +124,12 @@ impl ServedPolicy {
             trained_temperature: config.collect.temperature,
             images,
             tied_head,
+            key_variable: rollout.key_variable.clone(),
+            has_key: key.is_some(),
         });
-        let urls = Arc::default();
         let protocol: Arc<dyn Protocol> = match rollout.engine {
             RolloutEngine::Sglang => Arc::new(sglang::Sglang),
-            RolloutEngine::Vllm | RolloutEngine::Builtin => {
-                Arc::new(Vllm::new(Arc::clone(&agent), Arc::clone(&urls)))
-            }
+            RolloutEngine::Vllm | RolloutEngine::Builtin => Arc::new(Vllm::new(Arc::clone(&agent))),
         };
         let fleet = Arc::new(Fleet::new(addresses, rollout.requests));
         let wait = Duration::from_secs_f64(rollout.wait_seconds);
@@ -140,7 +139,6 @@ impl ServedPolicy {
             http: Http::new(key.map(str::to_owned)),
             terms: Arc::clone(&terms),
             agent,
-            urls,
             limit: Duration::from_secs_f64(rollout.limit_seconds),
             wait,
         };

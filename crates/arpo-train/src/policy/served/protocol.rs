@@ -1,22 +1,12 @@
 //! What is asked of an inference server, whatever its make: a response, its own settings, new weights.
 
 use super::fleet::Target;
-use crate::episode::History;
+use crate::episode::{EpisodeScreen, History};
 use crate::policy::http::{Http, Problem};
 use serde_json::Value;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// A screenshot of a request.
-#[derive(Debug, Clone)]
-pub(super) struct Picture {
-    /// The digest of its pixels: servers cache by it.
-    pub(super) digest: Arc<str>,
-    /// As a PNG.
-    pub(super) url: Arc<str>,
-}
 
 /// A request for a response.
 #[derive(Debug)]
@@ -27,7 +17,8 @@ pub(super) struct Prompt {
     pub(super) tokens: Vec<u32>,
     /// Where the features of each image are.
     pub(super) images: Vec<Range<usize>>,
-    pub(super) pictures: Vec<Picture>,
+    /// Its screenshots; one that the server has already is not even encoded.
+    pub(super) pictures: Vec<EpisodeScreen>,
     pub(super) temperature: f64,
 }
 
@@ -63,6 +54,26 @@ pub(super) struct Terms {
     pub(super) images: usize,
     /// The output head of the model is its input embedding.
     pub(super) tied_head: bool,
+    /// The environment variable that the servers' key was looked for in, and whether it was there.
+    pub(super) key_variable: String,
+    pub(super) has_key: bool,
+}
+
+impl Terms {
+    /// What to do about a server that refuses the key; `None` if this is another problem.
+    pub(super) fn about_key(&self, problem: &Problem) -> Option<String> {
+        let variable = &self.key_variable;
+        match problem {
+            Problem::Refused { status: 401 | 403, .. } if self.has_key => Some(format!(
+                "it refuses the key in {variable}: expected the key that it was started with (`rollout.key_variable`): \
+                 {problem}"
+            )),
+            Problem::Refused { status: 401 | 403, .. } => Some(format!(
+                "it wants a key: expected it in the environment variable {variable} (`rollout.key_variable`): {problem}"
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// A sampled response.

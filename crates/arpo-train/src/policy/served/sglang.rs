@@ -6,6 +6,7 @@
 
 use super::fleet::Target;
 use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
+use crate::policy::data_urls::data_url;
 use crate::policy::http::{Problem, one_line};
 use serde_json::{Map, Value, json};
 
@@ -46,7 +47,8 @@ impl Protocol for Sglang {
     fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
         let bias: Map<String, Value> =
             terms.forbidden.iter().map(|token| (token.to_string(), json!(FORBIDDEN))).collect();
-        let images: Vec<&str> = prompt.pictures.iter().map(|picture| &*picture.url).collect();
+        let images = prompt.pictures.iter().map(data_url).collect::<Result<Vec<_>, _>>();
+        let images = images.map_err(Problem::Garbled)?;
         let body = json!({
             "input_ids": prompt.with_one_placeholder_each(),
             "image_data": images,

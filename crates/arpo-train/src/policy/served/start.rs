@@ -8,11 +8,12 @@ use super::fleet::Fleet;
 use super::keeper::say;
 use crate::TrainError;
 use arpo_core::config::RolloutEngine;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,8 +27,11 @@ const REST: Duration = Duration::from_secs(2);
 /// After so many deaths in a row without ever having had the weights, a server cannot run here.
 const HOPELESS: u32 = 3;
 
-/// Time for a server to end in; a little more than its shell gives it.
-const END: Duration = Duration::from_secs(8);
+/// Time for a server to end in, a second more than its shell gives it; then its whole process group is killed.
+const END: Duration = Duration::from_secs(6);
+
+/// Time for the killed processes to go; one that waits for a driver may take longer, and is left to the system.
+const KILLED: Duration = Duration::from_secs(2);
 
 /// The shell around a server; its process group is its own. `read` returns when the leash is let go.
 const LEASH: &str = r#"exec 3<&0 </dev/null
@@ -172,14 +176,36 @@ impl Watch {
         };
         // also ends what a dead server left behind
         drop(leash);
-        let deadline = Instant::now() + END;
-        let has_ended = |child: &mut Child| -> Option<ExitStatus> { child.try_wait().ok().flatten() };
-        while has_ended(&mut child).is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
+        if !ends_within(&mut child, END) {
+            kill_group(&child);
+            if !ends_within(&mut child, KILLED) {
+                let address = self.fleet.address(self.server);
+                say(&format!("server {address}: process {} was killed and has not ended", child.id()));
+            }
         }
-        let _ = child.kill();
-        let _ = child.wait();
         status
+    }
+}
+
+fn ends_within(child: &mut Child, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    loop {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Kills a process and everything in its group: it has one of its own.
+fn kill_group(child: &Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // an error means that nothing is left of it
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

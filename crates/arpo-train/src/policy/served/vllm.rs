@@ -6,9 +6,10 @@
 //! were sampled, the prompts differ, and the episode cannot be continued: so `/inference/v1/generate` is preferred.
 
 use super::fleet::Target;
-use super::protocol::{Line, Picture, Prompt, Protocol, Sampled, Terms, Unusable};
+use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
 use crate::agent::Agent;
-use crate::policy::data_urls::DataUrls;
+use crate::episode::EpisodeScreen;
+use crate::policy::data_urls::data_url;
 use crate::policy::http::{Problem, one_line};
 use crate::policy::messages::messages;
 use serde_json::{Map, Value, json};
@@ -32,7 +33,6 @@ const UPDATING: &str = "updating";
 #[derive(Debug)]
 pub(super) struct Vllm {
     agent: Arc<Agent>,
-    urls: Arc<DataUrls>,
     /// The servers without tokens in and out, and the names of their models.
     chat_models: Mutex<HashMap<String, String>>,
     /// The digests of pictures that each server has seen since its last update, and should still have.
@@ -40,8 +40,8 @@ pub(super) struct Vllm {
 }
 
 impl Vllm {
-    pub(super) fn new(agent: Arc<Agent>, urls: Arc<DataUrls>) -> Self {
-        Self { agent, urls, chat_models: Mutex::default(), seen: Mutex::default() }
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        Self { agent, chat_models: Mutex::default(), seen: Mutex::default() }
     }
 
     fn chat_model(&self, address: &str) -> Option<String> {
@@ -53,6 +53,8 @@ impl Vllm {
         // a GET of an existing path is a wrong method
         let found = match line.get("/inference/v1/generate") {
             Err(Problem::Refused { status: 404, .. }) => false,
+            // the path is not told to those without the key
+            Err(problem @ Problem::Refused { status: 401 | 403, .. }) => return Err(problem),
             Err(Problem::Refused { .. }) | Ok(_) => true,
             Err(problem) => return Err(problem),
         };
@@ -72,8 +74,7 @@ impl Vllm {
     }
 
     fn chat(&self, line: Line, model: &str, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
-        let messages =
-            messages(&prompt.history, &self.agent.style, &self.urls, true).map_err(Problem::Garbled)?;
+        let messages = messages(&prompt.history, &self.agent.style, true).map_err(Problem::Garbled)?;
         let mut body = sampling(prompt, terms, FORBIDDEN_IN_CHAT);
         body.extend([
             ("model".into(), json!(model)),
@@ -146,7 +147,7 @@ impl Protocol for Vllm {
             seen.entry(line.address.to_owned()).or_default().clone()
         };
         let seen = digests(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let ask = |seen| line.post("/inference/v1/generate", &request(prompt, terms, seen));
+        let ask = |seen| line.post("/inference/v1/generate", &request(prompt, terms, seen)?);
         let answer = match ask(&seen) {
             // its cache has dropped a picture
             Err(Problem::Refused { status: 400, message })
@@ -157,7 +158,7 @@ impl Protocol for Vllm {
             }
             answer => answer?,
         };
-        let shown = prompt.pictures.iter().map(|picture| Arc::clone(&picture.digest));
+        let shown = prompt.pictures.iter().map(|picture| Arc::clone(picture.digest()));
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry(line.address.to_owned()).or_default().extend(shown);
         drop(seen);
@@ -167,22 +168,23 @@ impl Protocol for Vllm {
 
 /// A request for tokens in and out. A picture that the server has seen is named, and not sent again: an episode shows its last
 /// screenshots in every request.
-fn request(prompt: &Prompt, terms: &Terms, seen: &HashSet<Arc<str>>) -> Value {
+fn request(prompt: &Prompt, terms: &Terms, seen: &HashSet<Arc<str>>) -> Result<Value, Problem> {
     let mut sampling = sampling(prompt, terms, FORBIDDEN);
     sampling.extend([("logprobs".into(), json!(0)), ("detokenize".into(), json!(false))]);
-    let part = |picture: &Picture| {
-        let url = (!seen.contains(&picture.digest)).then_some(&*picture.url);
+    let part = |picture: &EpisodeScreen| {
+        let url = (!seen.contains(picture.digest())).then(|| data_url(picture)).transpose();
+        let url = url.map_err(Problem::Garbled)?;
         // the URL lies flat here, other than in chat messages: there the server would take the picture for missing
-        json!({"type": "image_url", "url": url, "uuid": &*picture.digest})
+        Ok(json!({"type": "image_url", "url": url, "uuid": &**picture.digest()}))
     };
-    let parts: Vec<Value> = prompt.pictures.iter().map(part).collect();
-    json!({
+    let parts = prompt.pictures.iter().map(part).collect::<Result<Vec<Value>, Problem>>()?;
+    Ok(json!({
         "token_ids": prompt.with_one_placeholder_each(),
         "content_parts": parts,
         "sampling_params": sampling,
         "return_token_ids": true,
         "output_mode": "tokens",
-    })
+    }))
 }
 
 /// Replaces the weights of a paused server, and everything that was computed with the old ones.
@@ -329,6 +331,8 @@ mod tests {
             trained_temperature: temperature,
             images,
             tied_head: false,
+            key_variable: "KEY".into(),
+            has_key: false,
         }
     }
 
@@ -347,6 +351,17 @@ mod tests {
             assert!(check_settings(&info(mode, 9), &terms(1.0, 9)).is_err(), "{mode}");
         }
         assert!(check_settings(&json!({}), &terms(1.0, 9)).unwrap_err().contains("unknown"));
+    }
+
+    #[test]
+    fn a_refused_key_is_said_to_be_one() {
+        let refused = |status| Problem::Refused { status, message: "Unauthorized".into() };
+        let without = terms(1.0, 9);
+        let line = without.about_key(&refused(401)).unwrap();
+        assert!(line.starts_with("it wants a key: expected it in the environment variable KEY"), "{line}");
+        let with = Terms { has_key: true, ..without.clone() };
+        assert!(with.about_key(&refused(403)).unwrap().starts_with("it refuses the key in KEY"));
+        assert_eq!(with.about_key(&refused(404)), None);
     }
 
     #[test]

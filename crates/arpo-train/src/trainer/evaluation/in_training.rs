@@ -4,7 +4,10 @@ use super::files::{self, EvaluatedSet, EvaluationFile};
 use super::{EvaluationPlan, overall};
 use crate::TrainError;
 use crate::collect::CollectEvent;
+use crate::run::about::unix_time;
+use crate::run::episodes::budget::EpisodeFile;
 use crate::run::events::{Evaluation, IterationDone, RunEvent};
+use crate::run::recording::status::Phase;
 use crate::trainer::Trainer;
 use crate::trainer::collecting::report_failure;
 
@@ -26,6 +29,7 @@ impl Trainer<'_> {
             line.insert(format!("evaluation/{suite}/low"), success.low.into());
             line.insert(format!("evaluation/{suite}/high"), success.high.into());
         }
+        line.insert("time/wall".into(), unix_time().into());
         self.metrics.append(&line)?;
         self.save(true)?;
         let of = self.config.iterations;
@@ -48,18 +52,27 @@ impl Trainer<'_> {
         for (set, tasks) in self.tasks.evaluated(at_an_end) {
             let number = set.evaluation_number(iteration);
             let plan = EvaluationPlan::of(config, number, config.evaluation.samples);
-            let Self { observer, worker, unplayable, .. } = self;
+            self.recorder.phase(Phase::Evaluate, iteration, tasks.len() * plan.samples);
+            let Self { observer, worker, unplayable, recorder, .. } = self;
             let temperature = config.evaluation.temperature;
-            let result = worker.evaluate(tasks, plan, temperature, &mut |event| {
-                if let CollectEvent::Failed(failure) = event {
-                    report_failure(failure, unplayable, observer);
+            let (mut finished, mut successes) = (0, 0);
+            let result = worker.evaluate(tasks, plan, temperature, &mut |event| match event {
+                CollectEvent::Failed(failure) => {
+                    report_failure(failure, iteration, unplayable, recorder, observer);
+                }
+                CollectEvent::Ended { score, .. } => {
+                    finished += usize::from(score.is_some());
+                    successes += usize::from(score.is_some_and(|score| config.reward.is_success(score)));
+                    recorder.progress(finished, successes);
                 }
             })?;
+            self.hand_over_evaluated(iteration, set, result.episodes);
             let (name, success) = (set.key().to_owned(), overall(&result.tasks));
             suites.push((name.clone(), success));
             evaluated.push(EvaluatedSet { name, success, tasks: result.tasks });
             lost += result.report.lost;
         }
+        self.recorder.complete(EpisodeFile::evaluation(iteration));
         files::write(self.folder, &EvaluationFile { iteration, sets: evaluated })?;
         let best = self.state.evaluations.record(iteration, &suites);
         Ok(Evaluation { suites, best, lost })

@@ -1,6 +1,6 @@
-//! The shared token: whoever has it may host desktops of a run, and is told its configuration.
+//! The shared token: whoever has it may host desktops of a run or be a rank of its learner, and is told its configuration.
 //!
-//! It travels as it is, and so do screens: beyond one machine a private network is expected, or a tunnel.
+//! It travels as it is, and so do screens and weights: beyond one machine a private network is expected, or a tunnel.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -39,12 +39,12 @@ pub fn is_same(expected: &str, given: &str) -> bool {
     black_box(difference) == 0
 }
 
-/// An error if an address that others can reach has no token.
-pub fn check_address(address: SocketAddr, token: &str) -> Result<(), String> {
+/// An error if an address that others can reach, of this key of the configuration, has no token.
+pub fn check_address(key: &str, address: SocketAddr, token: &str) -> Result<(), String> {
     if token.is_empty() && !address.ip().is_loopback() {
         return Err(format!(
-            "`cluster.listen` = {address} can be reached by other machines: expected {TOKEN_VARIABLE} in the environment, \
-             the same for this program and its workers"
+            "`{key}` = {address} can be reached by other machines: expected {TOKEN_VARIABLE} in the environment, the same for \
+             this program and those that connect to it"
         ));
     }
     Ok(())
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn others_need_a_token() {
-        assert!(check_address("127.0.0.1:1".parse().unwrap(), "").is_ok());
-        assert!(check_address("[::1]:1".parse().unwrap(), "").is_ok());
-        assert!(check_address("0.0.0.0:1".parse().unwrap(), "t").is_ok());
-        let problem = check_address("0.0.0.0:1".parse().unwrap(), "").unwrap_err();
+        assert!(check_address("cluster.listen", "127.0.0.1:1".parse().unwrap(), "").is_ok());
+        assert!(check_address("cluster.listen", "[::1]:1".parse().unwrap(), "").is_ok());
+        assert!(check_address("cluster.listen", "0.0.0.0:1".parse().unwrap(), "t").is_ok());
+        let problem = check_address("cluster.listen", "0.0.0.0:1".parse().unwrap(), "").unwrap_err();
         assert!(problem.contains(TOKEN_VARIABLE), "{problem}");
     }
 

@@ -1,4 +1,4 @@
-//! A thread that looks after the workers of a run until the run is over.
+//! A thread that supervises the workers of a run until the run is over.
 
 use super::Placed;
 use std::io;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Workers that somebody must look after. Dropping it ends them.
-pub(super) trait Tended: Send + 'static {
+/// Workers that are supervised. Dropping it ends them.
+pub(super) trait Supervised: Send + 'static {
     /// Looks once: what has ended is started again.
-    fn tend(&mut self) -> Outlook;
+    fn supervise(&mut self) -> Outlook;
 }
 
 /// What is to be expected.
@@ -29,7 +29,7 @@ impl Default for Outlook {
 }
 
 /// The thread; it ends, and the workers with it, when this is dropped.
-pub(super) struct Caretaker {
+pub(super) struct SupervisorThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,14 +52,14 @@ impl Shared {
     }
 }
 
-impl Caretaker {
-    /// Looks after workers this often.
-    pub(super) fn start(name: &str, every: Duration, mut tended: impl Tended) -> io::Result<Self> {
+impl SupervisorThread {
+    /// Looks at workers this often.
+    pub(super) fn start(name: &str, every: Duration, mut workers: impl Supervised) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let ours = Arc::clone(&shared);
         let run = move || {
             while !ours.state().ending {
-                let outlook = tended.tend();
+                let outlook = workers.supervise();
                 let mut state = ours.state();
                 state.outlook = outlook;
                 let rested = ours.changed.wait_timeout_while(state, every, |state| !state.ending);
@@ -71,7 +71,7 @@ impl Caretaker {
     }
 }
 
-impl Placed for Caretaker {
+impl Placed for SupervisorThread {
     fn workers(&self) -> usize {
         self.shared.state().outlook.workers
     }
@@ -81,7 +81,7 @@ impl Placed for Caretaker {
     }
 }
 
-impl Drop for Caretaker {
+impl Drop for SupervisorThread {
     fn drop(&mut self) {
         self.shared.state().ending = true;
         self.shared.changed.notify_all();

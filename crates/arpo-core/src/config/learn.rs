@@ -1,0 +1,66 @@
+//! The section for a learner that is several processes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A learner that is several processes, its ranks, each with a device of its own: they share the episodes of every update and
+/// divide the optimiser's moments between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearnConfig {
+    /// Processes that learn together, this one included. `--gpus` sets it, too. The results are the same for any number, but
+    /// for the rounding of sums, and a run may be resumed with another number.
+    #[schemars(range(min = 1, max = 1024))]
+    pub ranks: usize,
+    /// How many of them are on this machine, one for each GPU; the others join with `arpo train --join HOST:PORT`. 0: all.
+    #[schemars(range(max = 1024))]
+    pub local: usize,
+    /// The address that this program listens on for the other ranks. Empty: any free port of this machine, for its own only, or
+    /// `0.0.0.0:7701` if others join. Beyond this machine a token is required: the same `ARPO_CLUSTER_TOKEN` in the
+    /// environment of every rank.
+    pub listen: String,
+    /// How long a run waits for all ranks to join, in seconds.
+    #[schemars(range(min = 1.0, max = 86_400.0))]
+    pub start_seconds: f64,
+    /// Longest wait for another rank, in seconds: more than ranks may differ in what they compute. A rank that is later ends
+    /// the run, which can be resumed; a rank that dies ends it at once.
+    #[schemars(range(min = 1.0, max = 86_400.0))]
+    pub deadline_seconds: f64,
+}
+
+impl Default for LearnConfig {
+    fn default() -> Self {
+        Self { ranks: 1, local: 0, listen: String::new(), start_seconds: 300.0, deadline_seconds: 600.0 }
+    }
+}
+
+impl LearnConfig {
+    /// How many of the ranks are on this machine.
+    pub fn local_ranks(&self) -> usize {
+        if self.local == 0 { self.ranks } else { self.local }
+    }
+
+    /// An error if more ranks are here than there are.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.local > self.ranks {
+            return Err(format!(
+                "`learn.local` = {}: expected at most `learn.ranks`, which is {}",
+                self.local, self.ranks
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ranks_are_here_unless_fewer_are_asked_for() {
+        let of = |ranks, local| LearnConfig { ranks, local, ..LearnConfig::default() };
+        assert_eq!((of(8, 0).local_ranks(), of(16, 8).local_ranks()), (8, 8));
+        assert!(of(16, 8).check().is_ok() && of(1, 0).check().is_ok());
+        assert!(of(2, 3).check().unwrap_err().starts_with("`learn.local` = 3: expected at most"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Operations between ranks on tensors of GPUs, by NCCL. Messages, signs of life and sums of a few numbers go over TCP.
+//!
+//! NCCL's operations wait on the device for all ranks, and know nothing of deadlines. So a thread watches: when the group
+//! ends, because a rank is lost, or when the operations take longer than the group's deadline, it aborts them. Ranks agree
+//! over TCP before they begin (see `finish_with` in `step`), so that the time of the operations is only their own.
+
+use arpo_ranks::{Collectives, Group, Parts, RankError, Sentinel};
+use arpo_torch::nccl::{Communicator, ID_BYTES, Nccl, Section};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+use tch::{Cuda, Device, Tensor};
+
+/// How often the thread that watches looks up.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Longest time for all ranks to connect their GPUs.
+const CONNECT: Duration = Duration::from_mins(3);
+
+/// Tensors of ranks that have a GPU each.
+#[derive(Debug)]
+pub struct NcclTensors {
+    group: Group,
+    communicator: Arc<Communicator>,
+    device: Device,
+    /// When the operations that are not known to be done were begun.
+    busy: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A group whose GPUs are connected, or not.
+#[derive(Debug)]
+pub enum Connected {
+    /// By NCCL.
+    With(NcclTensors),
+    /// Not, for this reason.
+    Without(Group, String),
+}
+
+impl NcclTensors {
+    /// Connects the GPUs of a group. If one of them cannot be used with NCCL, no rank uses it.
+    pub fn connect(mut group: Group, device: Device) -> Result<Connected, RankError> {
+        let communicator = match connected(&mut group, device)? {
+            Err(reason) => return Ok(Connected::Without(group, reason)),
+            Ok(communicator) => Arc::new(communicator),
+        };
+        let busy = Arc::default();
+        watch(&group, &communicator, &busy);
+        Ok(Connected::With(Self { group, communicator, device, busy }))
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Queues an operation. What goes wrong here is not a wrong call but a broken connection.
+    fn operate(&self, operation: impl FnOnce(&Communicator) -> Result<(), String>) -> Result<(), RankError> {
+        self.group.check()?;
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+        operation(&self.communicator).map_err(|problem| {
+            // another rank may be the cause, and named already
+            let problem = format!("rank {}: {problem}", self.group.rank());
+            self.group.end(&problem);
+            self.group.check().err().unwrap_or(RankError::Lost(problem))
+        })
+    }
+
+    /// Waits until all operations are done.
+    fn settle(&self) {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if busy.is_none() {
+            return;
+        }
+        drop(busy);
+        if let Device::Cuda(number) = self.device {
+            Cuda::synchronize(number as i64);
+        }
+        busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        *busy = None;
+    }
+}
+
+/// The parts of all ranks, as NCCL takes them.
+fn sections(parts: &Parts) -> Vec<Section> {
+    let section = |root: usize| {
+        let part = parts.of(root);
+        Section { start: part.start, length: part.len(), root }
+    };
+    (0..parts.count()).map(section).collect()
+}
+
+/// The length of all sections, if they are equally long: NCCL then has operations for all of them at once.
+fn equal_length(sections: &[Section]) -> Option<usize> {
+    let first = sections.first()?.length;
+    sections.iter().all(|section| section.length == first).then_some(first)
+}
+
+/// A communicator; within it the reason why NCCL cannot be used, if it cannot.
+fn connected(group: &mut Group, device: Device) -> Result<Result<Communicator, String>, RankError> {
+    let opened = Nccl::open();
+    let missing = group.sums(&[f64::from(u8::from(opened.is_err()))])?[0];
+    let nccl = match opened {
+        Err(reason) => return Ok(Err(reason)),
+        Ok(_) if missing > 0.0 => return Ok(Err(format!("{missing} ranks have no NCCL"))),
+        Ok(nccl) => nccl,
+    };
+    let id = exchanged_id(group, &nccl)?;
+    let joined = match id {
+        Err(reason) => Err(reason),
+        Ok(id) => join_in_time(&nccl, id, (group.rank(), group.size()), device),
+    };
+    let failed = group.sums(&[f64::from(u8::from(joined.is_err()))])?[0];
+    Ok(match joined {
+        Ok(_) if failed > 0.0 => Err(format!("{failed} ranks cannot connect their GPUs")),
+        joined => joined,
+    })
+}
+
+/// Rank 0 makes an id and sends it to the others.
+fn exchanged_id(group: &Group, nccl: &Nccl) -> Result<Result<[u8; ID_BYTES], String>, RankError> {
+    if group.rank() != 0 {
+        let message = group.receive(0, Some(group.deadline()))?;
+        return Ok(message.payload.try_into().map_err(|_| "rank 0 has no id for NCCL".to_owned()));
+    }
+    let id = nccl.unique_id();
+    for rank in 1..group.size() {
+        group.send(rank, &(), id.as_ref().map(|id| id.to_vec()).unwrap_or_default())?;
+    }
+    Ok(id)
+}
+
+/// Joins in a thread of its own, because NCCL waits for the other ranks without a deadline.
+fn join_in_time(
+    nccl: &Nccl,
+    id: [u8; ID_BYTES],
+    (rank, ranks): (usize, usize),
+    device: Device,
+) -> Result<Communicator, String> {
+    let (nccl, (sender, joined)) = (nccl.clone(), channel());
+    let join = move || {
+        // nobody waits any more if it took too long; then the communicator is dropped
+        let _ = sender.send(nccl.join(id, rank, ranks, device));
+    };
+    Builder::new().name("nccl".into()).spawn(join).map_err(|error| error.to_string())?;
+    joined
+        .recv_timeout(CONNECT)
+        .unwrap_or_else(|_| Err(format!("the GPUs were not connected within {} s", CONNECT.as_secs())))
+}
+
+/// Aborts operations that cannot end.
+fn watch(group: &Group, communicator: &Arc<Communicator>, busy: &Arc<Mutex<Option<Instant>>>) {
+    let (sentinel, deadline): (Sentinel, Duration) = (group.sentinel(), group.deadline());
+    let (communicator, busy) = (Arc::downgrade(communicator), Arc::clone(busy));
+    let rank = group.rank();
+    let watch = move || {
+        while sentinel.wait(GLANCE) {
+            let since = *busy.lock().unwrap_or_else(PoisonError::into_inner);
+            if since.is_some_and(|since| since.elapsed() > deadline) {
+                let limit = deadline.as_secs_f64();
+                sentinel.end(&format!("rank {rank}: the GPUs' operations did not end within {limit} s"));
+            }
+        }
+        if let Some(communicator) = communicator.upgrade() {
+            communicator.abort();
+        }
+    };
+    // without the thread a lost rank is noticed by the next message, if there is one
+    let _ = Builder::new().name("nccl-watch".into()).spawn(watch);
+}
+
+impl Collectives<Tensor> for NcclTensors {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn broadcast(&mut self, root: usize, values: &mut Tensor) -> Result<(), RankError> {
+        let all = [Section { start: 0, length: values.numel(), root }];
+        self.operate(|communicator| communicator.broadcast(values, &all))
+    }
+
+    fn all_reduce(&mut self, values: &mut Tensor) -> Result<(), RankError> {
+        self.operate(|communicator| communicator.all_reduce(values))
+    }
+
+    fn reduce_scatter(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
+        let (rank, sections) = (self.group.rank(), sections(parts));
+        self.operate(|communicator| match equal_length(&sections) {
+            Some(length) => communicator.reduce_scatter(values, rank, length),
+            None => communicator.reduce(values, &sections),
+        })
+    }
+
+    fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
+        let (rank, sections) = (self.group.rank(), sections(parts));
+        self.operate(|communicator| match equal_length(&sections) {
+            Some(length) => communicator.all_gather(values, rank, length),
+            None => communicator.broadcast(values, &sections),
+        })
+    }
+
+    fn barrier(&mut self) -> Result<(), RankError> {
+        self.settle();
+        self.group.barrier()
+    }
+
+    fn abort(&self, reason: &str) {
+        self.group.end(reason);
+    }
+
+    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+        self.settle();
+        self.group.sums(numbers)
+    }
+}

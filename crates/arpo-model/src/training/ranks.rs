@@ -1,0 +1,118 @@
+//! Operations between ranks on tensors, through the memory of the host: for CPUs, and for GPUs without NCCL.
+
+use arpo_ranks::{Collectives, Group, HostValues, Parts, RankError};
+use std::ops::Range;
+use tch::{Kind, Tensor, no_grad};
+
+/// Tensors of ranks that are connected by TCP. Only flat tensors of f32 and bf16 travel.
+#[derive(Debug)]
+pub struct HostTensors {
+    group: Group,
+}
+
+impl HostTensors {
+    /// The tensors of a group.
+    pub fn new(group: Group) -> Self {
+        Self { group }
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// An operation that reads some values of a tensor and changes some.
+    fn through_the_host(
+        &mut self,
+        tensor: &Tensor,
+        (read, written): (Range<usize>, Range<usize>),
+        operation: impl FnOnce(&mut Group, &mut HostValues) -> Result<(), RankError>,
+    ) -> Result<(), RankError> {
+        if self.group.size() == 1 {
+            // what a rank has is already the sum, and everything
+            return Ok(());
+        }
+        let mut values = to_host(tensor, read)?;
+        operation(&mut self.group, &mut values)?;
+        from_host(&values, written, tensor);
+        Ok(())
+    }
+}
+
+/// All values of a flat tensor; those outside of the range are 0.
+fn to_host(tensor: &Tensor, range: Range<usize>) -> Result<HostValues, RankError> {
+    let count = tensor.numel();
+    let part = tensor.narrow(0, range.start as i64, range.len() as i64).to_device(tch::Device::Cpu);
+    match tensor.kind() {
+        Kind::Float => {
+            let mut values = vec![0f32; count];
+            part.copy_data(&mut values[range.clone()], range.len());
+            Ok(HostValues::F32(values))
+        }
+        Kind::BFloat16 => {
+            let mut halves = vec![0i16; range.len()];
+            part.view_dtype(Kind::Int16).copy_data(&mut halves, range.len());
+            let mut values = vec![0u16; count];
+            for (value, half) in values[range].iter_mut().zip(halves) {
+                *value = half.cast_unsigned();
+            }
+            Ok(HostValues::Bf16(values))
+        }
+        other => Err(RankError::Internal(format!("values of {other:?} do not travel between ranks"))),
+    }
+}
+
+fn from_host(values: &HostValues, range: Range<usize>, tensor: &Tensor) {
+    let (start, length) = (range.start as i64, range.len() as i64);
+    let part = match values {
+        HostValues::F32(values) => Tensor::from_slice(&values[range]),
+        HostValues::Bf16(values) => {
+            let halves: Vec<i16> = values[range].iter().map(|half| half.cast_signed()).collect();
+            Tensor::from_slice(&halves).view_dtype(Kind::BFloat16)
+        }
+    };
+    no_grad(|| tensor.narrow(0, start, length).copy_(&part));
+}
+
+impl Collectives<Tensor> for HostTensors {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn broadcast(&mut self, root: usize, values: &mut Tensor) -> Result<(), RankError> {
+        let all = 0..values.numel();
+        let (read, written) = if self.group.rank() == root { (all, 0..0) } else { (0..0, all) };
+        self.through_the_host(values, (read, written), |group, values| group.broadcast(root, values))
+    }
+
+    fn all_reduce(&mut self, values: &mut Tensor) -> Result<(), RankError> {
+        let all = 0..values.numel();
+        self.through_the_host(values, (all.clone(), all), Collectives::all_reduce)
+    }
+
+    fn reduce_scatter(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
+        let (all, own) = (0..values.numel(), parts.of(self.group.rank()));
+        self.through_the_host(values, (all, own), |group, values| group.reduce_scatter(values, parts))
+    }
+
+    fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
+        let (all, own) = (0..values.numel(), parts.of(self.group.rank()));
+        self.through_the_host(values, (own, all), |group, values| group.all_gather(values, parts))
+    }
+
+    fn barrier(&mut self) -> Result<(), RankError> {
+        self.group.barrier()
+    }
+
+    fn abort(&self, reason: &str) {
+        self.group.end(reason);
+    }
+
+    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+        self.group.sums(numbers)
+    }
+}

@@ -1,0 +1,63 @@
+//! The processes of one learner, its ranks: how they find each other, sums and copies between them, and what happens when
+//! one of them is lost.
+//!
+//! Rank 0 listens, the others dial it ([`rendezvous`]). Afterwards there are two kinds of connections. Each rank keeps one
+//! with rank 0, for messages and signs of life ([`group`]); and the ranks form a ring over which values travel ([`ring`]).
+//! Every wait has a deadline. A rank that dies, hangs or is cut off ends the group: every other rank gets an error that
+//! names it.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | who is let in, which rank it gets | [`rendezvous`], [`token`] |
+//! | signs of life, messages, who is blamed for a failure | [`group`], `watch` |
+//! | how sums and copies travel | [`ring`] |
+//! | the types of values | [`values`] |
+//! | how messages are delimited, and how long they may be | [`frame`] |
+
+pub mod deadline;
+mod error;
+pub mod frame;
+pub mod group;
+mod hello;
+pub mod rendezvous;
+pub mod ring;
+pub mod token;
+pub mod values;
+mod watch;
+
+pub use error::RankError;
+pub use group::{Group, GroupOptions, Message, Sentinel};
+pub use values::{HostValues, Parts};
+
+/// Operations that all ranks of a group carry out together, in the same order. `B` is a buffer of values: memory of the host
+/// ([`HostValues`]), or a tensor on a device.
+///
+/// Sums have a fixed order, so that all ranks get the same bits, and the same in every run.
+pub trait Collectives<B> {
+    /// The number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+
+    /// Copies the values of `root` to all ranks.
+    fn broadcast(&mut self, root: usize, values: &mut B) -> Result<(), RankError>;
+
+    /// Replaces the values by their sums over all ranks.
+    fn all_reduce(&mut self, values: &mut B) -> Result<(), RankError>;
+
+    /// Replaces this rank's part of the values by its sums over all ranks; the other parts are then without meaning.
+    fn reduce_scatter(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;
+
+    /// Copies each rank's part of the values to all ranks.
+    fn all_gather(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;
+
+    /// Waits until all ranks are here.
+    fn barrier(&mut self) -> Result<(), RankError>;
+
+    /// Ends the group: this and every other rank gets an error with this reason.
+    fn abort(&self, reason: &str);
+
+    /// Sums of a few numbers over all ranks, in the order of the ranks, with the precision of `f64`.
+    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError>;
+}

@@ -1,0 +1,201 @@
+//! A rank other than rank 0: it does what rank 0 says until the run is over.
+
+use super::RankTensors;
+use super::messages::{Answer, Command, from_bytes, to_bytes};
+use crate::TrainError;
+use crate::learner::local::LocalLearner;
+use crate::learner::micro_batches::SliceIndex;
+use crate::learner::{Scorer, TrainedSpan};
+use crate::memory::guarded;
+use crate::screens::Screens;
+use arpo_core::trajectory::Trajectory;
+use arpo_model::training::step::LossGradient;
+use arpo_ranks::{Message, RankError};
+use image::RgbImage;
+use std::collections::VecDeque;
+
+/// Follows rank 0 with a model and its shard of the optimiser, until the run is over.
+pub fn follow(mut learner: LocalLearner, tensors: Box<dyn RankTensors>) -> Result<(), TrainError> {
+    let mut follower =
+        Follower { tensors, pending: VecDeque::new(), trajectories: vec![], screens: Screens::default() };
+    let advice = "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`";
+    let followed = guarded("learning", advice, || follower.until_the_end(&mut learner));
+    if follower.tensors.group().is_over() {
+        return Ok(());
+    }
+    if let Err(error) = &followed {
+        // the others have to know; for a problem that came from them this has no effect
+        follower.tensors.abort(&error.to_string());
+    }
+    followed
+}
+
+struct Follower {
+    tensors: Box<dyn RankTensors>,
+    /// Messages that were looked at before their time.
+    pending: VecDeque<Message>,
+    /// Those of the next work.
+    trajectories: Vec<Trajectory>,
+    screens: Screens,
+}
+
+impl Follower {
+    fn until_the_end(&mut self, learner: &mut LocalLearner) -> Result<(), TrainError> {
+        loop {
+            let (command, message) = self.next()?;
+            match command {
+                Command::Trajectory(trajectory) => {
+                    trajectory.check()?;
+                    self.trajectories.push(*trajectory);
+                }
+                Command::Screen { digest, width, height } => {
+                    let screen = RgbImage::from_raw(width, height, message.payload);
+                    let wrong = || TrainError::Internal(format!("{digest} is not {width} x {height} pixels"));
+                    self.screens.insert(&digest, screen.ok_or_else(wrong)?);
+                }
+                Command::ForgetScreens {} => self.screens = Screens::default(),
+                Command::LogProbs { number, scorer, batches } => {
+                    let trajectories = std::mem::take(&mut self.trajectories);
+                    self.log_probs(learner, &trajectories, (number, scorer), &batches)?;
+                }
+                Command::Update { number, batches } => {
+                    let trajectories = std::mem::take(&mut self.trajectories);
+                    self.update(learner, &trajectories, number, &batches)?;
+                }
+                Command::GatherMoments {} => {
+                    let weights = learner.updater.learner().model().weights();
+                    learner.updater.optimiser().gathered(weights, self.tensors.as_mut())?;
+                }
+                // the work was abandoned before this rank looked
+                Command::Cancel { .. } => {}
+                Command::Loss { .. } | Command::Finish { .. } => {
+                    return Err(TrainError::Internal("rank 0 goes on with work that does not exist".into()));
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Command, Message), RankError> {
+        let message = match self.pending.pop_front() {
+            Some(message) => message,
+            None => self.tensors.group().receive(0, None)?,
+        };
+        Ok((message.fields()?, message))
+    }
+
+    fn answer(&self, answer: &Answer, payload: Vec<u8>) -> Result<(), RankError> {
+        self.tensors.group().send(0, answer, payload)
+    }
+
+    /// Whether rank 0 has abandoned this work in the meantime.
+    fn is_cancelled(&mut self, number: u64) -> Result<bool, RankError> {
+        while let Some(message) = self.tensors.group().try_receive(0)? {
+            self.pending.push_back(message);
+        }
+        for message in &self.pending {
+            if message.fields::<Command>()? == (Command::Cancel { number }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn log_probs(
+        &mut self,
+        learner: &LocalLearner,
+        trajectories: &[Trajectory],
+        (number, scorer): (u64, Scorer),
+        batches: &[Vec<SliceIndex>],
+    ) -> Result<(), TrainError> {
+        let trajectories: Vec<&Trajectory> = trajectories.iter().collect();
+        let model = learner.model(scorer)?;
+        let screens = std::mem::take(&mut self.screens);
+        let mut all = vec![];
+        let device = model.model().device();
+        let computed = learner.micro_batches.each_of(device, &trajectories, &screens, batches, |_, batch| {
+            if self.is_cancelled(number)? {
+                return Err(TrainError::Interrupted);
+            }
+            all.extend(model.scores(&batch)?.logp.concat());
+            Ok(())
+        });
+        self.screens = screens;
+        match computed {
+            Err(TrainError::Interrupted) => Ok(()),
+            computed => {
+                computed?;
+                Ok(self.answer(&Answer::LogProbs { number }, to_bytes(&all))?)
+            }
+        }
+    }
+
+    fn update(
+        &mut self,
+        learner: &mut LocalLearner,
+        trajectories: &[Trajectory],
+        number: u64,
+        batches: &[Vec<SliceIndex>],
+    ) -> Result<(), TrainError> {
+        let trajectories: Vec<&Trajectory> = trajectories.iter().collect();
+        let screens = std::mem::take(&mut self.screens);
+        let LocalLearner { updater, micro_batches, .. } = learner;
+        let mut update = updater.begin();
+        let device = update.learner().model().device();
+        let computed = micro_batches.each_of(device, &trajectories, &screens, batches, |spans, batch| {
+            if self.is_cancelled(number)? {
+                return Err(TrainError::Interrupted);
+            }
+            let mut asked = false;
+            update.try_add(batch, |scores| {
+                asked = true;
+                let payload = to_bytes(&[scores.logp.concat(), scores.entropy.concat()].concat());
+                self.answer(&Answer::Scores { number }, payload)?;
+                self.loss(number, spans)
+            })?;
+            if !asked {
+                self.answer(&Answer::NotComputed { number }, vec![])?;
+            }
+            Ok(())
+        });
+        self.screens = screens;
+        match computed {
+            // dropping the update zeroes its gradients
+            Err(TrainError::Interrupted) => return Ok(()),
+            computed => computed?,
+        }
+        match self.next()?.0 {
+            Command::Finish { number: theirs, learning_rate } if theirs == number => {
+                update.finish_with(learning_rate, self.tensors.as_mut())?;
+                Ok(())
+            }
+            Command::Cancel { number: theirs } if theirs == number => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The loss of the micro-batch whose scores rank 0 has just been sent.
+    fn loss(&mut self, number: u64, spans: &[TrainedSpan]) -> Result<LossGradient, TrainError> {
+        let (command, message) = self.next()?;
+        match command {
+            Command::Loss { number: theirs } if theirs == number => {}
+            Command::Cancel { number: theirs } if theirs == number => return Err(TrainError::Interrupted),
+            other => return Err(unexpected(&other)),
+        }
+        let wrong = || TrainError::Internal("a loss without a value".into());
+        let (value, rest) = message.payload.split_first_chunk().ok_or_else(wrong)?;
+        let coefficients = from_bytes(rest);
+        let mut rest = coefficients.as_slice();
+        let mut take = |span: &TrainedSpan| {
+            let (own, others) = rest.split_at_checked(span.trained.len())?;
+            rest = others;
+            Some(own.to_vec())
+        };
+        let coefficients = spans.iter().map(&mut take).collect::<Option<Vec<Vec<f32>>>>();
+        let wrong = || TrainError::Internal("a loss of other tokens".into());
+        Ok(LossGradient { value: f64::from_le_bytes(*value), coefficients: coefficients.ok_or_else(wrong)? })
+    }
+}
+
+fn unexpected(command: &Command) -> TrainError {
+    TrainError::Internal(format!("rank 0 sent {command:?} in the middle of an update"))
+}

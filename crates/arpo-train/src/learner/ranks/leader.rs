@@ -1,0 +1,368 @@
+//! Rank 0: the learner that the trainer sees. It hands out work, computes its own share and the loss of everybody's, and
+//! saves what all ranks have.
+
+use super::RankTensors;
+use super::division::{SliceCosts, divide};
+use super::messages::{Answer, Command, from_bytes, to_bytes};
+use crate::TrainError;
+use crate::learner::local::LocalLearner;
+use crate::learner::micro_batches::{SliceIndex, slices_of};
+use crate::learner::{Learner, LearnerInfo, LossOfSpan, Scorer, TrainedSpan, UpdateReport};
+use crate::policy::WeightUpdate;
+use crate::run::training_state::TrainedModel;
+use crate::screens::Screens;
+use arpo_core::trajectory::Trajectory;
+use arpo_model::training::step::LossGradient;
+use arpo_ranks::{Message, RankError};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+/// A learner that is several processes, seen from rank 0.
+pub struct RankedLearner {
+    local: LocalLearner,
+    /// Saving, too, is something that all ranks do together.
+    ranks: RefCell<Ranks>,
+    /// What must live as long as the ranks, and is dropped after them: their processes.
+    #[expect(dead_code, reason = "held, not read")]
+    processes: Box<dyn Any>,
+}
+
+/// The ranks, and what each of them has.
+struct Ranks {
+    tensors: Box<dyn RankTensors>,
+    costs: SliceCosts,
+    /// The number of the last work.
+    number: u64,
+    /// Screenshots that each rank has, by rank.
+    screens: Vec<SentScreens>,
+    /// Bytes of screenshots that a rank keeps between two pieces of work.
+    screens_budget: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct SentScreens {
+    digests: HashSet<String>,
+    bytes: usize,
+}
+
+/// Work that is divided: the micro-batches of each rank.
+struct Division {
+    number: u64,
+    batches: Vec<Vec<Vec<SliceIndex>>>,
+}
+
+impl Division {
+    fn rounds(&self) -> usize {
+        self.batches.iter().map(Vec::len).max().unwrap_or(0)
+    }
+}
+
+impl RankedLearner {
+    /// The learner of rank 0, whose optimiser has its shard of the moments; `processes` are dropped when the ranks are.
+    pub fn new(
+        local: LocalLearner,
+        tensors: Box<dyn RankTensors>,
+        screens_budget: usize,
+        processes: Box<dyn Any>,
+    ) -> Self {
+        let costs = SliceCosts::of(local.updater.learner().model().config());
+        let screens = vec![SentScreens::default(); tensors.size()];
+        let ranks = Ranks { tensors, costs, number: 0, screens, screens_budget };
+        Self { local, ranks: RefCell::new(ranks), processes }
+    }
+}
+
+impl Ranks {
+    fn others(&self) -> std::ops::Range<usize> {
+        1..self.tensors.size()
+    }
+
+    fn send(&self, rank: usize, command: &Command, payload: Vec<u8>) -> Result<(), RankError> {
+        self.tensors.group().send(rank, command, payload)
+    }
+
+    /// The answer of a rank to this work; what is left of cancelled work is passed over.
+    fn answer(&self, rank: usize, number: u64) -> Result<(Answer, Message), RankError> {
+        let group = self.tensors.group();
+        loop {
+            let message = group.receive(rank, Some(group.deadline()))?;
+            let answer: Answer = message.fields()?;
+            if answer.number() == number {
+                return Ok((answer, message));
+            }
+        }
+    }
+
+    /// Divides the slices, and hands the other ranks theirs.
+    fn hand_out(
+        &mut self,
+        local: &LocalLearner,
+        trajectories: &[&Trajectory],
+        screens: &Screens,
+        work: impl Fn(u64, Vec<Vec<SliceIndex>>) -> Command,
+    ) -> Result<Division, TrainError> {
+        self.number += 1;
+        let shares = divide(trajectories, slices_of(trajectories), self.costs, self.tensors.size());
+        let plan = |share: Vec<SliceIndex>| local.micro_batches.plan(trajectories, share);
+        let division = Division { number: self.number, batches: shares.into_iter().map(plan).collect() };
+        for rank in self.others() {
+            let batches = self.hand_over(rank, trajectories, screens, &division.batches[rank])?;
+            self.send(rank, &work(division.number, batches), vec![])?;
+        }
+        Ok(division)
+    }
+
+    /// Sends a rank what its micro-batches are made of; returns them with its own numbers of the trajectories.
+    fn hand_over(
+        &mut self,
+        rank: usize,
+        trajectories: &[&Trajectory],
+        screens: &Screens,
+        batches: &[Vec<SliceIndex>],
+    ) -> Result<Vec<Vec<SliceIndex>>, TrainError> {
+        if self.screens[rank].bytes > self.screens_budget {
+            self.screens[rank] = SentScreens::default();
+            self.send(rank, &Command::ForgetScreens {}, vec![])?;
+        }
+        let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut theirs = batches.to_vec();
+        for (at, slice) in theirs.iter_mut().flatten() {
+            let trajectory = trajectories[*at];
+            let known = numbers.len();
+            let number = *numbers.entry(*at).or_insert(known);
+            if number == known {
+                self.send(rank, &Command::Trajectory(Box::new(trajectory.clone())), vec![])?;
+            }
+            let view = trajectory.views().nth(*slice);
+            let live = view.map_or(0..0, |view| view.live);
+            for step in &trajectory.steps[live] {
+                let screenshot = &step.observation.screenshot;
+                if self.screens[rank].digests.contains(&screenshot.digest) {
+                    continue;
+                }
+                let screen = screens.get(screenshot)?;
+                let command = Command::Screen {
+                    digest: screenshot.digest.clone(),
+                    width: screen.width(),
+                    height: screen.height(),
+                };
+                self.send(rank, &command, screen.as_raw().clone())?;
+                self.screens[rank].bytes += screen.as_raw().len();
+                self.screens[rank].digests.insert(screenshot.digest.clone());
+            }
+            *at = number;
+        }
+        Ok(theirs)
+    }
+
+    /// Computes the losses of a round for the ranks that have a micro-batch in it, in the order of the ranks.
+    fn serve(
+        &self,
+        division: &Division,
+        round: usize,
+        trajectories: &[&Trajectory],
+        tally: &mut Tally,
+        loss: &mut LossOfSpan,
+    ) -> Result<(), TrainError> {
+        let number = division.number;
+        for rank in self.others() {
+            let Some(batch) = division.batches[rank].get(round) else { continue };
+            let (answer, message) = self.answer(rank, number)?;
+            if !matches!(answer, Answer::Scores { .. }) {
+                continue;
+            }
+            let spans = spans(trajectories, batch)?;
+            let scores = from_bytes(&message.payload);
+            let (logp, entropy) = scores.split_at(scores.len() / 2);
+            let LossGradient { value, coefficients } = loss_of(&spans, &by_span(&spans, logp)?, loss);
+            tally.loss += value;
+            tally.entropy.extend(entropy);
+            let mut payload = value.to_le_bytes().to_vec();
+            payload.extend(to_bytes(&coefficients.concat()));
+            self.send(rank, &Command::Loss { number }, payload)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is summed over all micro-batches of an update.
+#[derive(Default)]
+struct Tally {
+    loss: f64,
+    entropy: Vec<f32>,
+}
+
+/// The trained tokens of the slices of a micro-batch.
+fn spans(trajectories: &[&Trajectory], batch: &[SliceIndex]) -> Result<Vec<TrainedSpan>, TrainError> {
+    let span = |&(at, slice): &SliceIndex| {
+        let view = trajectories[at].views().nth(slice);
+        let view =
+            view.ok_or_else(|| TrainError::Internal(format!("{}: no slice {slice}", trajectories[at].id)))?;
+        Ok(TrainedSpan { trajectory: at, trained: view.trained })
+    };
+    batch.iter().map(span).collect()
+}
+
+/// Values of all spans, one after the other, by span.
+fn by_span<'v>(spans: &[TrainedSpan], values: &'v [f32]) -> Result<Vec<&'v [f32]>, TrainError> {
+    let needed: usize = spans.iter().map(|span| span.trained.len()).sum();
+    if values.len() != needed {
+        return Err(TrainError::Internal(format!("{} values of {needed} trained tokens", values.len())));
+    }
+    let mut rest = values;
+    let take = |span: &TrainedSpan| {
+        let (own, others) = rest.split_at(span.trained.len());
+        rest = others;
+        own
+    };
+    Ok(spans.iter().map(take).collect())
+}
+
+/// The loss of a micro-batch.
+fn loss_of(spans: &[TrainedSpan], logp: &[&[f32]], loss: &mut LossOfSpan) -> LossGradient {
+    let mut sum = LossGradient { value: 0.0, coefficients: vec![] };
+    for (span, logp) in spans.iter().zip(logp) {
+        let share = loss(span, logp);
+        sum.value += share.value;
+        sum.coefficients.push(share.coefficients);
+    }
+    sum
+}
+
+impl Learner for RankedLearner {
+    fn info(&self) -> LearnerInfo {
+        let info = self.local.info();
+        let ranks = self.ranks.borrow().tensors.size();
+        LearnerInfo { device: format!("{ranks} ranks, {}", info.device), ..info }
+    }
+
+    fn log_probs(
+        &mut self,
+        scorer: Scorer,
+        trajectories: &[&Trajectory],
+        screens: &Screens,
+    ) -> Result<Vec<Vec<f32>>, TrainError> {
+        let mut log_probs: Vec<Vec<f32>> =
+            trajectories.iter().map(|trajectory| vec![0.0; trajectory.trained_tokens()]).collect();
+        if trajectories.is_empty() {
+            return Ok(log_probs);
+        }
+        let ranks = self.ranks.get_mut();
+        let work = |number, batches| Command::LogProbs { number, scorer, batches };
+        let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
+        let model = self.local.model(scorer)?;
+        let device = model.model().device();
+        let own = &division.batches[0];
+        let computed =
+            self.local.micro_batches.each_of(device, trajectories, screens, own, |spans, batch| {
+                for (span, logp) in spans.iter().zip(model.scores(&batch)?.logp) {
+                    log_probs[span.trajectory][span.trained.clone()].copy_from_slice(&logp);
+                }
+                Ok(())
+            });
+        if let Err(TrainError::Interrupted) = computed {
+            cancel(ranks, division.number)?;
+        }
+        computed?;
+        for rank in ranks.others() {
+            let (_, message) = ranks.answer(rank, division.number)?;
+            let spans = spans(trajectories, &division.batches[rank].concat())?;
+            for (span, logp) in spans.iter().zip(by_span(&spans, &from_bytes(&message.payload))?) {
+                log_probs[span.trajectory][span.trained.clone()].copy_from_slice(logp);
+            }
+        }
+        Ok(log_probs)
+    }
+
+    fn update(
+        &mut self,
+        trajectories: &[&Trajectory],
+        screens: &Screens,
+        learning_rate: f64,
+        loss: &mut LossOfSpan,
+    ) -> Result<UpdateReport, TrainError> {
+        let ranks = self.ranks.get_mut();
+        let work = |number, batches| Command::Update { number, batches };
+        let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
+        let number = division.number;
+        let LocalLearner { updater, micro_batches, .. } = &mut self.local;
+        let mut update = updater.begin();
+        let device = update.learner().model().device();
+        let (mut round, mut tally) = (0, Tally::default());
+        let mut compute = || {
+            micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
+                let mut served = false;
+                update.try_add(batch, |scores| {
+                    let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
+                    let own = loss_of(spans, &logp, loss);
+                    tally.loss += own.value;
+                    tally.entropy.extend(scores.entropy.iter().flatten());
+                    served = true;
+                    ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                    Ok::<_, TrainError>(own)
+                })?;
+                if !served {
+                    ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                }
+                round += 1;
+                Ok(())
+            })?;
+            // those of ranks with more micro-batches
+            while round < division.rounds() {
+                if micro_batches.stop.requested() {
+                    return Err(TrainError::Interrupted);
+                }
+                ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                round += 1;
+            }
+            Ok(())
+        };
+        let computed = compute();
+        if let Err(TrainError::Interrupted) = computed {
+            cancel(ranks, number)?;
+        }
+        computed?;
+        for rank in ranks.others() {
+            ranks.send(rank, &Command::Finish { number, learning_rate }, vec![])?;
+        }
+        let report = update.finish_with(learning_rate, ranks.tensors.as_mut())?;
+        Ok(UpdateReport {
+            loss: tally.loss,
+            gradient_norm: report.gradient_norm,
+            made: report.applied,
+            entropy: tally.entropy,
+        })
+    }
+
+    fn weights(&self) -> WeightUpdate {
+        self.local.weights()
+    }
+
+    fn skipped(&self) -> u64 {
+        self.local.skipped()
+    }
+
+    fn save(&self, checkpoint: &Path) -> Result<(), TrainError> {
+        let mut ranks = self.ranks.borrow_mut();
+        for rank in ranks.others() {
+            ranks.send(rank, &Command::GatherMoments {}, vec![])?;
+        }
+        let model = self.local.updater.learner().model();
+        let own = self.local.updater.optimiser();
+        let whole = own.gathered(model.weights(), ranks.tensors.as_mut())?;
+        TrainedModel {
+            config: model.config(),
+            weights: model.weights(),
+            side_files: &self.local.side_files,
+            optimiser: whole.as_ref().unwrap_or(own),
+        }
+        .save(checkpoint)
+    }
+}
+
+/// Tells the other ranks to abandon their work.
+fn cancel(ranks: &Ranks, number: u64) -> Result<(), RankError> {
+    ranks.others().try_for_each(|rank| ranks.send(rank, &Command::Cancel { number }, vec![]))
+}

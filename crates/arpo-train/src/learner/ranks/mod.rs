@@ -1,0 +1,50 @@
+//! A learner that is several processes, its ranks.
+//!
+//! Rank 0 is the trainer's own process. It hands out the slices of every update, and the others compute their share as it
+//! computes its own: in rounds, one micro-batch of each rank a round. After its forward pass a rank sends rank 0 its
+//! log-probabilities and gets the loss's coefficients, because only rank 0 knows the loss. Then gradients are summed between
+//! the ranks, each rank updates its shard of the weights, and these are gathered in place (`arpo_model::training::shard`).
+//! Gradients are summed after the last micro-batch, not while the backward pass goes on: a micro-batch is a whole episode, so
+//! that an update has several, and only the last one's pass could hide anything.
+//!
+//! The order of everything that rank 0 computes is fixed by rounds and ranks, not by who is first, so that runs with the same
+//! number of ranks are the same to the bit where one process's are: shown with one thread of libtorch for each rank.
+//!
+//! | to change | look in |
+//! |---|---|
+//! | which rank computes which slices | `division` |
+//! | what rank 0 and the others say to each other | `messages` |
+//! | rank 0 | [`leader`] |
+//! | the other ranks | [`follower`] |
+//! | how a run's ranks are started and given their model | `trainer/ranks.rs` |
+
+mod division;
+pub mod follower;
+pub mod leader;
+mod messages;
+
+pub use division::SliceCosts;
+pub use leader::RankedLearner;
+
+use arpo_model::training::nccl::NcclTensors;
+use arpo_model::training::ranks::HostTensors;
+use arpo_ranks::{Collectives, Group};
+use tch::Tensor;
+
+/// Operations on tensors between ranks, and the group for everything else.
+pub trait RankTensors: Collectives<Tensor> + std::fmt::Debug {
+    /// The group.
+    fn group(&self) -> &Group;
+}
+
+impl RankTensors for HostTensors {
+    fn group(&self) -> &Group {
+        Self::group(self)
+    }
+}
+
+impl RankTensors for NcclTensors {
+    fn group(&self) -> &Group {
+        Self::group(self)
+    }
+}

@@ -1,0 +1,160 @@
+// The frame around the pages: navigation, choice of runs, live updates, colours.
+
+import { get } from "./api.js";
+import { current, go, link } from "./address.js";
+import { h, replace } from "./dom.js";
+import * as overview from "./overview.js";
+import * as now from "./now.js";
+import * as tasks from "./tasks.js";
+import * as task from "./task.js";
+import * as episodes from "./episodes.js";
+import * as group from "./group.js";
+import * as player from "./player.js";
+
+const PAGES = { overview, now, tasks, task, episodes, group, player };
+const TABS = [["overview", "Overview"], ["now", "Now"], ["tasks", "Tasks"], ["episodes", "Episodes"]];
+
+const top = document.getElementById("top");
+const content = document.getElementById("content");
+let runs = [];
+let shown = null;
+let turn = 0;
+let events = null;
+let watched = "";
+
+function chosen(params) {
+  const wanted = (params.get("runs") ?? "").split(",").filter((id) => runs.some((run) => run.id === id));
+  return wanted.length > 0 || runs.length === 0 ? wanted : [runs[0].id];
+}
+
+// Drawn again whenever the address changes; a page that is drawn later than its successor is dropped.
+async function draw() {
+  const { page: asked, params } = current();
+  // results of an evaluation have episodes, but neither curves nor desktops
+  const results = runs.find((run) => run.id === chosen(params)[0])?.state === "results";
+  const page = results && ["overview", "now"].includes(asked) ? "episodes" : asked;
+  const view = PAGES[page] ?? overview;
+  const mine = ++turn;
+  shown?.close?.();
+  shown = null;
+  const selected = chosen(params);
+  header(page, selected);
+  watch(selected);
+  document.title = `${page} · ${selected.join(", ") || "arpo"}`;
+  if (selected.length === 0) {
+    replace(content, h("p", { class: "empty" }, "There is no run here yet. A run appears as soon as it has begun."));
+    setTimeout(() => mine === turn && start(), 2000);
+    return;
+  }
+  const context = {
+    params, runs, selected, run: selected[0],
+    summary: runs.find((run) => run.id === selected[0]) ?? {},
+    link: (to, more) => link(to, { runs: selected.join(","), ...more }),
+  };
+  try {
+    const drawn = await view.show(content, context);
+    if (mine === turn) shown = drawn;
+    else drawn?.close?.();
+  } catch (error) {
+    if (mine === turn) replace(content, h("p", { class: "problem", role: "alert" }, error.message));
+  }
+}
+
+function header(page, selected) {
+  const tab = page === "task" ? "tasks" : page === "player" || page === "group" ? "episodes" : page;
+  const results = runs.find((run) => run.id === selected[0])?.state === "results";
+  const tabs = TABS.filter(([name]) => !results || name === "tasks" || name === "episodes");
+  replace(top,
+    h("a", { class: "brand", href: link("overview", { runs: selected.join(",") }) }, "arpo"),
+    h("nav", { "aria-label": "Views" }, tabs.map(([name, text]) =>
+      h("a", { href: link(name, { runs: selected.join(",") }), "aria-current": tab === name ? "page" : undefined }, text))),
+    picker(page, selected),
+    h("span", { id: "live", class: "live", role: "status" }, ""),
+    h("button", { type: "button", class: "quiet", onclick: theme, "aria-label": "Dark or light colours", title: "Dark or light" }, "◐"));
+  liveText(runs.find((run) => run.id === selected[0])?.state);
+}
+
+function picker(page, selected) {
+  const change = (event) => {
+    const id = event.target.value;
+    const stays = ["overview", "now", "tasks", "episodes"].includes(page) ? page : "episodes";
+    go(stays, { runs: id });
+  };
+  return h("label", { class: "field runs" }, h("span", { class: "hidden" }, "Run"),
+    h("select", { onchange: change, "aria-label": "Run" },
+      runs.map((run) => h("option", { value: run.id, selected: run.id === selected[0] }, `${run.id} · ${run.state ?? "unreadable"}`))));
+}
+
+function liveText(state) {
+  const live = document.getElementById("live");
+  if (!live) return;
+  live.textContent = state === "running" ? "live" : (state ?? "");
+  live.dataset.state = state ?? "";
+}
+
+// One stream of events for the runs on the page. The browser opens it again when it breaks.
+function watch(selected, again = false) {
+  const wanted = selected.join(",");
+  if (wanted === watched) return;
+  unwatch();
+  // a hidden page opens its stream when it is seen
+  if (!wanted || document.hidden) return;
+  watched = wanted;
+  let first = !again;
+  events = new EventSource(`/api/events?runs=${encodeURIComponent(wanted)}`);
+  events.onmessage = (message) => {
+    const news = JSON.parse(message.data);
+    for (const [id, progress] of Object.entries(news)) {
+      const run = runs.find((one) => one.id === id);
+      if (run) run.state = progress.state;
+    }
+    liveText(runs.find((run) => run.id === selected[0])?.state);
+    // the first event says what the page has just read
+    if (!first) shown?.update?.(news);
+    first = false;
+  };
+}
+
+function unwatch() {
+  events?.close();
+  [events, watched] = [null, ""];
+}
+
+// A page that nobody sees holds no connection: a browser has six for a server, over all its tabs and the pages it keeps to go back to.
+function resume() {
+  if (document.hidden) unwatch();
+  else if (runs.length) watch(chosen(current().params), true);
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("arpo-theme", root.dataset.theme); } catch { /* not remembered */ }
+  shown?.colours?.();
+}
+
+async function start() {
+  try {
+    runs = (await get("/api/runs")).runs;
+  } catch (error) {
+    replace(content, h("p", { class: "problem", role: "alert" }, error.message));
+    return;
+  }
+  await draw();
+}
+
+try {
+  const remembered = localStorage.getItem("arpo-theme");
+  if (remembered) document.documentElement.dataset.theme = remembered;
+} catch { /* the browser's own choice */ }
+document.getElementById("skip").addEventListener("click", () => content.focus());
+addEventListener("hashchange", draw);
+addEventListener("pagehide", unwatch);
+addEventListener("pageshow", (event) => event.persisted && resume());
+document.addEventListener("visibilitychange", resume);
+addEventListener("keydown", (event) => {
+  const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+  if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) shown?.key?.(event);
+});
+await start();
