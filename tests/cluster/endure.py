@@ -1,4 +1,4 @@
-"""A training with 64 desktops on 4 local workers, one of which is killed every 15 seconds: endure.py ARPO FOLDER [ITERATIONS].
+"""A training with 64 desktops on 4 local workers, one of which is killed every 5 seconds: endure.py ARPO FOLDER [ITERATIONS].
 
 Every iteration has 64 episodes. At the end: all iterations are there, no episode id occurs twice, every episode was counted, no
 worker is left, and how much memory trainer and workers had. Connections that are cut are tested in
@@ -14,8 +14,8 @@ import sys
 import time
 
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-iterations = int(sys.argv[3]) if len(sys.argv) > 3 else 8
-every, limit = 15.0, 3600
+iterations = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+every, limit = 5.0, 3600
 settings = {
     "iterations": iterations,
     "collect.tasks": 16,
