@@ -1,40 +1,22 @@
-//! The ranks of a run's learner: how the others are started or join, and how they get the model that rank 0 has read.
-//!
-//! Only rank 0 reads and writes files: base model, checkpoints, run folder. The others are told the configuration and get
-//! tokenizer, weights and moments over the network, so that they need nothing but the program and a device.
+//! The processes of a run's ranks: how they are started on this machine, or join from others, and how they come together.
 
-use super::setup;
+use super::model::take_part;
+use super::say;
 use crate::TrainError;
-use crate::agent::Agent;
-use crate::learner::LocalLearner;
-use crate::learner::ranks::RankTensors;
-use crate::learner::ranks::follower::follow;
-use crate::memory::guarded;
 use crate::run::stop::StopSwitch;
-use arpo_core::config::{Config, LearnConfig, OptimiserConfig};
-use arpo_model::checkpoint::Weights;
-use arpo_model::checkpoint::layout::ParameterLayout;
-use arpo_model::config::ModelConfig;
-use arpo_model::training::Learner as ModelLearner;
-use arpo_model::training::adamw::AdamW;
-use arpo_model::training::nccl::{Connected, NcclTensors};
-use arpo_model::training::ranks::HostTensors;
-use arpo_model::training::shard;
-use arpo_model::training::step::Updater;
+use crate::trainer::setup;
+use arpo_core::config::{Config, LearnConfig};
 use arpo_ranks::rendezvous::{self, Rendezvous};
-use arpo_ranks::{Group, GroupOptions, RankError, token};
+use arpo_ranks::{Group, GroupOptions, RankError, Sentinel, token};
 use arpo_torch::runtime;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 
 /// The key of the address that ranks connect to.
 const LISTEN_KEY: &str = "learn.listen";
@@ -49,31 +31,13 @@ const END: Duration = Duration::from_secs(10);
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The ranks of a run, gathered.
-pub(super) struct Gathered {
-    pub(super) group: Group,
-    pub(super) processes: Processes,
-}
-
-/// What another rank is told before it gets the weights.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelOfRun {
-    config: Config,
-    /// As `config.json` has them.
-    dimensions: Value,
-    /// Rank 0 computes in bf16, on a GPU.
-    bf16: bool,
-    /// The names of tokenizer, image processor and the like, which follow.
-    side_files: Vec<String>,
-    optimiser: OptimiserConfig,
-    /// Updates that were skipped so far.
-    skipped: u64,
-    /// Where records of skipped updates go, if this rank has such a folder.
-    incidents: PathBuf,
+pub(in crate::trainer) struct Gathered {
+    pub(in crate::trainer) group: Group,
+    pub(in crate::trainer) processes: Processes,
 }
 
 /// Checks what can be checked before anything is started.
-pub(super) fn check(config: &Config) -> Result<(), TrainError> {
+pub(in crate::trainer) fn check(config: &Config) -> Result<(), TrainError> {
     if config.learn.ranks == 1 {
         return Ok(());
     }
@@ -87,7 +51,7 @@ pub(super) fn check(config: &Config) -> Result<(), TrainError> {
 }
 
 /// Starts the other ranks of this machine and waits until all have come; `None` for a learner that is one process.
-pub(super) fn gather(
+pub(in crate::trainer) fn gather(
     config: &Config,
     folder: &Path,
     stop: &StopSwitch,
@@ -130,28 +94,6 @@ pub(super) fn gather(
         processes.check()
     });
     Ok(Some(Gathered { group: group.map_err(stopped)?, processes }))
-}
-
-/// Connects the devices of a group: by NCCL where all ranks have GPUs and it, else through the memory of the hosts. Every
-/// rank does this at the same time.
-pub fn connect(group: Group, device: Device) -> Result<Box<dyn RankTensors>, TrainError> {
-    if device == Device::Cpu {
-        return Ok(Box::new(HostTensors::new(group)));
-    }
-    match NcclTensors::connect(group, device)? {
-        Connected::With(tensors) => Ok(Box::new(tensors)),
-        Connected::Without(group, reason) => {
-            say(&format!(
-                "slower than necessary: gradients go through the hosts' memory, not by NCCL: {reason}"
-            ));
-            Ok(Box::new(HostTensors::new(group)))
-        }
-    }
-}
-
-/// A line beside the progress of the run.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn stopped(error: RankError) -> TrainError {
@@ -275,66 +217,6 @@ impl Drop for Processes {
     }
 }
 
-/// What rank 0 gives the others.
-pub struct Shared<'a> {
-    /// The configuration of the run.
-    pub config: &'a Config,
-    /// The model's dimensions.
-    pub dimensions: &'a ModelConfig,
-    /// Tokenizer, image processor and the like, by file name.
-    pub side_files: &'a BTreeMap<String, Vec<u8>>,
-    /// The weights, with gradients.
-    pub weights: &'a Weights,
-    /// The moments of a checkpoint.
-    pub restored: Option<&'a AdamW>,
-    /// The optimiser's options.
-    pub optimiser: OptimiserConfig,
-    /// Updates that were skipped so far.
-    pub skipped: u64,
-    /// Where records of skipped updates go.
-    pub incidents: PathBuf,
-}
-
-impl Shared<'_> {
-    /// Gives the other ranks the model; returns rank 0's shard of the optimiser, and what connects the ranks' tensors.
-    pub fn give(self, group: Group) -> Result<(AdamW, Box<dyn RankTensors>), TrainError> {
-        let kind = self.weights.kind();
-        let model = ModelOfRun {
-            config: self.config.clone(),
-            dimensions: self.dimensions.to_json(if kind == Kind::Float { "float32" } else { "bfloat16" }),
-            bf16: kind == Kind::BFloat16,
-            side_files: self.side_files.keys().cloned().collect(),
-            optimiser: self.optimiser.clone(),
-            skipped: self.skipped,
-            incidents: self.incidents,
-        };
-        for rank in 1..group.size() {
-            group.send(rank, &model, vec![])?;
-            for bytes in self.side_files.values() {
-                group.send(rank, &(), bytes.clone())?;
-            }
-        }
-        let device = self.weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
-        let mut tensors = connect(group, device)?;
-        shard::broadcast(self.weights, tensors.as_mut())?;
-        let shard = AdamW::scattered(self.restored, self.weights, self.optimiser, tensors.as_mut())?;
-        Ok((shard, tensors))
-    }
-}
-
-/// Gives the other ranks the reference model, which they wait for if there is one.
-pub fn give_reference(
-    reference: Option<&ModelLearner>,
-    tensors: &mut dyn RankTensors,
-) -> Result<(), TrainError> {
-    let Some(reference) = reference else { return Ok(()) };
-    let group = tensors.group();
-    for rank in 1..group.size() {
-        group.send(rank, &(), vec![])?;
-    }
-    Ok(shard::broadcast(reference.model().weights(), tensors)?)
-}
-
 /// Joins the run of the rank 0 at `HOST:PORT` and learns with it until it is over; with more than one rank on this machine,
 /// each has a GPU of its own.
 pub fn join(address: &str, ranks: usize, limit: Duration, stop: &StopSwitch) -> Result<(), TrainError> {
@@ -352,97 +234,19 @@ pub fn join(address: &str, ranks: usize, limit: Duration, stop: &StopSwitch) -> 
     }
     let mut look = || if stop.requested() { Err(RankError::Stopped) } else { Ok(()) };
     let group = rendezvous::join(address, &token, limit, &mut look).map_err(stopped)?;
-    let (sentinel, stop) = (group.sentinel(), stop.clone());
-    std::thread::spawn(move || {
-        while sentinel.wait(Duration::from_millis(200)) {
-            if stop.requested() {
-                sentinel.end("one of its ranks was asked to stop");
-            }
-        }
-    });
+    end_on_stop(group.sentinel(), stop.clone())?;
     take_part(group)
 }
 
-/// Gets the model from rank 0 and follows it.
-pub fn take_part(group: Group) -> Result<(), TrainError> {
-    let sentinel = group.sentinel();
-    let received = receive(group);
-    match received {
-        Ok((learner, tensors)) => follow(learner, tensors),
-        Err(_) if sentinel.is_over() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// What this rank has before it gets the weights.
-struct Prepared {
-    config: Config,
-    dimensions: ModelConfig,
-    agent: Agent,
-    weights: Weights,
-    reserved: Option<Tensor>,
-    optimiser: OptimiserConfig,
-    skipped: u64,
-    incidents: PathBuf,
-}
-
-/// The model that rank 0 gives, with this rank's shard of the optimiser. The other ranks are told what goes wrong.
-fn receive(group: Group) -> Result<(LocalLearner, Box<dyn RankTensors>), TrainError> {
-    const ADVICE: &str = "nothing else on the device";
-    let prepared = guarded("loading the model", ADVICE, || prepare(&group))
-        .inspect_err(|error| group.end(&error.to_string()))?;
-    let device = prepared.weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
-    let mut tensors = connect(group, device)?;
-    let learner = guarded("loading the model", ADVICE, || complete(prepared, tensors.as_mut()))
-        .inspect_err(|error| tensors.abort(&error.to_string()))?;
-    Ok((learner, tensors))
-}
-
-/// Everything but the values of weights and moments.
-fn prepare(group: &Group) -> Result<Prepared, TrainError> {
-    let ModelOfRun { mut config, dimensions, bf16, side_files: names, optimiser, skipped, incidents } =
-        group.receive(0, None)?.fields()?;
-    let mut side_files = BTreeMap::new();
-    for name in names {
-        side_files.insert(name, group.receive(0, None)?.payload);
-    }
-    // rank 0 has its own GPU; this process sees only those that are meant for it
-    config.model.gpu = 0;
-    let (kind, device) = setup::dtype_and_device(&config)?;
-    if (kind == Kind::BFloat16) != bf16 {
-        let device = format!("{device:?}").to_lowercase();
-        return Err(TrainError::Configuration(format!(
-            "this rank computes on {device}, unlike rank 0: expected GPUs on all ranks, or `model.device` = \"cpu\""
-        )));
-    }
-    let dimensions = arpo_model::config::parse(dimensions).map_err(TrainError::Configuration)?;
-    let agent = setup::agent(&config, &dimensions, &side_files)?;
-    let reserved = setup::reserved_memory(&config, device)?;
-    let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
-    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(trained);
-    Ok(Prepared { config, dimensions, agent, weights, reserved, optimiser, skipped, incidents })
-}
-
-/// The learner with rank 0's weights and this rank's moments.
-fn complete(prepared: Prepared, tensors: &mut dyn RankTensors) -> Result<LocalLearner, TrainError> {
-    let Prepared { config, dimensions, agent, weights, reserved, optimiser, skipped, incidents } = prepared;
-    shard::broadcast(&weights, tensors)?;
-    let optimiser = AdamW::scattered(None, &weights, optimiser, tensors)?;
-    let reference = if config.loss.kl_coefficient > 0.0 {
-        tensors.group().receive(0, None)?;
-        let (kind, device) = setup::dtype_and_device(&config)?;
-        let weights = Weights::zeros(&dimensions, kind, device);
-        shard::broadcast(&weights, tensors)?;
-        Some(setup::learner(&config, &dimensions, weights, &agent))
-    } else {
-        None
+/// Ends the group when this rank is asked to stop: it cannot leave without the others.
+fn end_on_stop(sentinel: Sentinel, stop: StopSwitch) -> Result<(), TrainError> {
+    let watch = move || {
+        while sentinel.wait(Duration::from_millis(200)) {
+            if stop.requested() {
+                sentinel.end("asked to stop");
+            }
+        }
     };
-    let model = setup::learner(&config, &dimensions, weights, &agent);
-    // only where rank 0's folder is, too: on its machine, or on a shared file system
-    let here = incidents.parent().is_some_and(Path::is_dir);
-    let incidents = here.then(|| incidents.join(format!("rank-{}", tensors.rank())));
-    let updater = Updater::new(model, optimiser, incidents).with_skipped(skipped);
-    Ok(LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
-        .with_reference(reference)
-        .reserving(reserved))
+    let started = std::thread::Builder::new().name("stop".into()).spawn(watch);
+    started.map(drop).map_err(|error| TrainError::Io(format!("no thread to watch for a stop: {error}")))
 }
