@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(20);
 
 /// How often it looks for their responses.
-const GLANCE: Duration = Duration::from_micros(500);
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// The engines of all ranks, seen from rank 0.
 #[derive(Debug)]
