@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// What the policy is told.
+/// A message to the policy.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum PolicyMessage {
     /// Requests that are computed together.
     Requests(Vec<GenerationRequest>),
     /// This episode has ended.
@@ -63,26 +63,26 @@ impl<Event: From<PolicyEvent>> Drop for StoppedOnDrop<'_, Event> {
 /// Completes requests until the sender is gone or the policy fails.
 pub(super) fn serve<Event: From<PolicyEvent>>(
     policy: &mut dyn Policy,
-    inbox: &Receiver<Told>,
+    inbox: &Receiver<PolicyMessage>,
     events: &Sender<Event>,
     collection: u64,
 ) {
     let _stopped = StoppedOnDrop { events, collection };
     let mut seen = HashMap::new();
     loop {
-        let told = if policy.pending() == 0 {
+        let message = if policy.pending() == 0 {
             inbox.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
             inbox.try_recv()
         };
         let started = Instant::now();
-        let result = match told {
-            Ok(Told::Ended(episode)) => {
+        let result = match message {
+            Ok(PolicyMessage::Ended(episode)) => {
                 policy.ended(&episode);
                 continue;
             }
             // everything that has arrived is submitted before the step
-            Ok(Told::Requests(batch)) => match submit(policy, batch, &mut seen) {
+            Ok(PolicyMessage::Requests(batch)) => match submit(policy, batch, &mut seen) {
                 Ok(()) => continue,
                 Err(error) => Err(error),
             },

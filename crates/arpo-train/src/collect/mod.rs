@@ -284,14 +284,14 @@ impl Collector {
         // workers may have joined
         self.pool.grow(self.most);
         let hosts = self.pool.hosts();
-        let (told, inbox) = channel();
+        let (messages, inbox) = channel();
         let events = self.pool.events();
         let running = self.options.running.or_else(|| policy.max_episodes());
         let before = policy.cache_use();
         let run = || {
             std::thread::scope(|scope| {
                 let session = scope.spawn(|| {
-                    let mut session = Session::new(self, groups, running, told, progress);
+                    let mut session = Session::new(self, groups, running, messages, progress);
                     session.run()?;
                     Ok(session.end())
                 });

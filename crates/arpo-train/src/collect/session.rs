@@ -7,7 +7,7 @@
 
 use super::board::{Board, DesktopNow};
 use super::desktop::{Call, Done, Failure};
-use super::generation::{GeneratedResponse, PolicyEvent, PolicyReport, Told};
+use super::generation::{GeneratedResponse, PolicyEvent, PolicyMessage, PolicyReport};
 use super::plan::GroupPlan;
 use super::pool::{Failed, Pool, PoolEvent};
 use super::report::{FailureKind, Tally};
@@ -35,8 +35,8 @@ pub(super) struct Session<'a> {
     pub(super) generating: usize,
     waiting: VecDeque<QueuedEpisode>,
     groups: Vec<GroupState>,
-    /// What the policy is told.
-    policy: Sender<Told>,
+    /// Messages to the policy.
+    policy: Sender<PolicyMessage>,
     tally: Tally,
     next_number: &'a mut u64,
     collection: u64,
@@ -50,7 +50,7 @@ impl<'a> Session<'a> {
         collector: &'a mut Collector,
         plans: Vec<GroupPlan>,
         running: Option<usize>,
-        policy: Sender<Told>,
+        policy: Sender<PolicyMessage>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
         let Collector { options, pool, ahead, next_number, collections, stop, board, .. } = collector;
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         self.generating += batch.len();
         if !batch.is_empty() {
             // a policy that has stopped has reported it
-            let _ = self.policy.send(Told::Requests(batch));
+            let _ = self.policy.send(PolicyMessage::Requests(batch));
         }
     }
 
@@ -356,7 +356,7 @@ impl<'a> Session<'a> {
         let active = self.active.remove(&number)?;
         self.pool.release(active.slot);
         // a policy that has stopped has reported it
-        let _ = self.policy.send(Told::Ended(active.history.plan.id.clone()));
+        let _ = self.policy.send(PolicyMessage::Ended(active.history.plan.id.clone()));
         Some(active)
     }
 
