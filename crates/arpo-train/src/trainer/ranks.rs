@@ -418,8 +418,8 @@ fn prepare(group: &Group) -> Result<Prepared, TrainError> {
     let dimensions = arpo_model::config::parse(dimensions).map_err(TrainError::Configuration)?;
     let agent = setup::agent(&config, &dimensions, &side_files)?;
     let reserved = setup::reserved_memory(&config, device)?;
-    let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
-    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(trained);
+    let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(&config, layout);
+    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(buffer_of);
     Ok(Prepared { config, dimensions, agent, weights, reserved, optimiser, skipped, incidents })
 }
 

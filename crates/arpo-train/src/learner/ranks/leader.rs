@@ -12,12 +12,13 @@ use crate::policy::WeightUpdate;
 use crate::run::training_state::TrainedModel;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
-use arpo_model::training::step::LossGradient;
-use arpo_ranks::{Message, RankError};
+use arpo_model::training::step::{HasRanks, LossGradient};
+use arpo_ranks::{Collectives, Message, RankError};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use tch::Tensor;
 
 /// A learner that is several processes, seen from rank 0.
 pub struct RankedLearner {
@@ -74,6 +75,12 @@ impl RankedLearner {
     }
 }
 
+impl HasRanks for Ranks {
+    fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
+        self.tensors.as_mut()
+    }
+}
+
 impl Ranks {
     fn others(&self) -> std::ops::Range<usize> {
         1..self.tensors.size()
@@ -101,7 +108,7 @@ impl Ranks {
         local: &LocalLearner,
         trajectories: &[&Trajectory],
         screens: &Screens,
-        work: impl Fn(u64, Vec<Vec<SliceIndex>>) -> Command,
+        work: impl Fn(&Division, Vec<Vec<SliceIndex>>) -> Command,
     ) -> Result<Division, TrainError> {
         self.number += 1;
         let shares = divide(trajectories, slices_of(trajectories), self.costs, self.tensors.size());
@@ -109,7 +116,7 @@ impl Ranks {
         let division = Division { number: self.number, batches: shares.into_iter().map(plan).collect() };
         for rank in self.others() {
             let batches = self.hand_over(rank, trajectories, screens, &division.batches[rank])?;
-            self.send(rank, &work(division.number, batches), vec![])?;
+            self.send(rank, &work(&division, batches), vec![])?;
         }
         Ok(division)
     }
@@ -157,7 +164,8 @@ impl Ranks {
         Ok(theirs)
     }
 
-    /// Computes the losses of a round for the ranks that have a micro-batch in it, in the order of the ranks.
+    /// Computes the losses of a round for the ranks that have a micro-batch in it, in the order of the ranks. After that every
+    /// rank goes on to the backward pass, also those that have nothing to compute: gradients may be summed in it.
     fn serve(
         &self,
         division: &Division,
@@ -168,11 +176,17 @@ impl Ranks {
     ) -> Result<(), TrainError> {
         let number = division.number;
         for rank in self.others() {
-            let Some(batch) = division.batches[rank].get(round) else { continue };
-            let (answer, message) = self.answer(rank, number)?;
-            if !matches!(answer, Answer::Scores { .. }) {
+            let answered = match division.batches[rank].get(round) {
+                None => None,
+                Some(batch) => match self.answer(rank, number)? {
+                    (Answer::Scores { .. }, message) => Some((batch, message)),
+                    _ => None,
+                },
+            };
+            let Some((batch, message)) = answered else {
+                self.send(rank, &Command::Pass { number }, vec![])?;
                 continue;
-            }
+            };
             let spans = spans(trajectories, batch)?;
             let scores = from_bytes(&message.payload);
             let (logp, entropy) = scores.split_at(scores.len() / 2);
@@ -250,7 +264,8 @@ impl Learner for RankedLearner {
             return Ok(log_probs);
         }
         let ranks = self.ranks.get_mut();
-        let work = |number, batches| Command::LogProbs { number, scorer, batches };
+        let work =
+            |division: &Division, batches| Command::LogProbs { number: division.number, scorer, batches };
         let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
         let model = self.local.model(scorer)?;
         let device = model.model().device();
@@ -284,7 +299,11 @@ impl Learner for RankedLearner {
         loss: &mut LossOfSpan,
     ) -> Result<UpdateReport, TrainError> {
         let ranks = self.ranks.get_mut();
-        let work = |number, batches| Command::Update { number, batches };
+        let work = |division: &Division, batches| Command::Update {
+            number: division.number,
+            batches,
+            rounds: division.rounds(),
+        };
         let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
         let number = division.number;
         let LocalLearner { updater, micro_batches, .. } = &mut self.local;
@@ -293,18 +312,17 @@ impl Learner for RankedLearner {
         let (mut round, mut tally) = (0, Tally::default());
         let mut compute = || {
             micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
-                let mut served = false;
-                update.try_add(batch, |scores| {
+                let computed = update.try_add_with(ranks, batch, |ranks, scores| {
                     let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
                     let own = loss_of(spans, &logp, loss);
                     tally.loss += own.value;
                     tally.entropy.extend(scores.entropy.iter().flatten());
-                    served = true;
                     ranks.serve(&division, round, trajectories, &mut tally, loss)?;
                     Ok::<_, TrainError>(own)
                 })?;
-                if !served {
+                if !computed {
                     ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                    update.add_nothing(ranks.tensors.as_mut())?;
                 }
                 round += 1;
                 Ok(())
@@ -315,6 +333,7 @@ impl Learner for RankedLearner {
                     return Err(TrainError::Interrupted);
                 }
                 ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                update.add_nothing(ranks.tensors.as_mut())?;
                 round += 1;
             }
             Ok(())
