@@ -27,7 +27,7 @@ pub trait HasRanks {
     fn ranks(&mut self) -> &mut dyn Collectives<Tensor>;
 }
 
-impl HasRanks for HostTensors {
+impl<T: Collectives<Tensor>> HasRanks for T {
     fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
         self
     }
@@ -148,21 +148,12 @@ impl UpdateInProgress<'_> {
         batch: MicroBatch,
         loss: impl FnOnce(&TokenScores) -> LossGradient,
     ) -> Result<(), ModelError> {
-        self.try_add(batch, |scores| Ok(loss(scores)))
-    }
-
-    /// The same with a loss that may fail to be computed.
-    pub fn try_add<E: From<ModelError>>(
-        &mut self,
-        batch: MicroBatch,
-        loss: impl FnOnce(&TokenScores) -> Result<LossGradient, E>,
-    ) -> Result<(), E> {
         let mut alone = HostTensors::new(Group::alone());
-        self.try_add_with(&mut alone, batch, |_, scores| loss(scores)).map(|_| ())
+        self.try_add_with(&mut alone, batch, |_, scores| Ok::<_, ModelError>(loss(scores))).map(|_| ())
     }
 
-    /// The same for a rank, while each other rank adds a micro-batch, too, or nothing ([`Self::add_nothing`]). Returns false
-    /// if the micro-batch is ignored: then this rank has to add nothing.
+    /// The same for a rank, while each other rank adds a micro-batch, too, or nothing ([`Self::add_nothing`]); the loss may
+    /// fail to be computed. Returns false if the micro-batch is ignored: then this rank has to add nothing.
     pub fn try_add_with<R: HasRanks, E: From<ModelError>>(
         &mut self,
         owner: &mut R,
