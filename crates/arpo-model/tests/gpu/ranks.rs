@@ -45,7 +45,8 @@ fn trained<R: Collectives<Tensor>>(updater: &mut Updater, ranks: &mut R) -> (Vec
     let mut norms = vec![];
     for _ in 0..3 {
         let mut update = updater.begin();
-        for episode in (0..4).filter(|episode| episode % ranks.size() == ranks.rank()) {
+        let (rank, size) = (ranks.rank(), ranks.size());
+        for episode in (0..4).filter(|episode| episode % size == rank) {
             let (tokens, trained) = tokens(episode);
             let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
             let batch = MicroBatch { sequences: &sequence, images: &[] };
