@@ -46,7 +46,7 @@ impl Layers {
         layers
     }
 
-    /// With so many processes that learn together.
+    /// With so many processes that sample and learn together.
     pub(crate) fn with_ranks(&self, ranks: Option<usize>) -> Self {
         let mut layers = self.clone();
         layers.set.extend(ranks.map(|ranks| format!("learn.ranks={ranks}")));

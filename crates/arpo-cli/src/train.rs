@@ -27,11 +27,11 @@ pub(crate) struct TrainArguments {
     /// rollout.servers=...
     #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
     servers: Vec<String>,
-    /// Processes that learn together, one for each GPU of this machine; the same as --set learn.ranks=... With --join: how many
-    /// of them are on this machine
+    /// Processes that sample and learn together, one for each GPU of this machine; the same as --set learn.ranks=... With
+    /// --join: how many of them are on this machine
     #[arg(long, value_name = "N", visible_alias = "ranks")]
     gpus: Option<usize>,
-    /// Join the run that waits for ranks at this address, and learn with it until it is over; it needs no other options
+    /// Join the run that waits for ranks at this address, and work for it until it is over; it needs no other options
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["out", "preset", "config", "set", "servers", "dry_run"])]
     join: Option<String>,
     /// The run folder [default: a new one under runs/]
@@ -136,7 +136,7 @@ fn dry_run(arguments: &TrainArguments, config: &Config, out: &mut impl Write) ->
 /// Longest wait of a rank for the run that it joins, and for the other ranks.
 const JOIN: Duration = Duration::from_hours(1);
 
-/// Learns with another process's run.
+/// Works for another process's run.
 fn join(address: &str, ranks: usize) -> Result<(), Failure> {
     if ranks == 0 {
         return Err(Failure::usage("--gpus 0: expected at least 1"));

@@ -40,6 +40,16 @@ impl EpisodeScreen {
         }))
     }
 
+    /// From its reference and its PNG, which is decoded when the pixels are needed.
+    pub(crate) fn encoded(reference: &ImageRef, png: Arc<[u8]>) -> Self {
+        Self(Arc::new(Shared {
+            digest: reference.digest.as_str().into(),
+            size: (reference.width, reference.height),
+            pixels: Mutex::new(None),
+            png: OnceLock::from(png),
+        }))
+    }
+
     /// A desktop's screen; an error if it cannot be decoded.
     pub(crate) fn of(screen: &Screen) -> Result<Self, EnvironmentError> {
         Ok(Self::new(screen.image()?, screen.png().cloned()))
@@ -182,6 +192,15 @@ mod tests {
             assert_eq!((shared.image().unwrap(), shown.image().unwrap()), (image.clone(), image.clone()));
         }
         assert_eq!(Arc::strong_count(&image), 1, "nothing else holds the pixels");
+    }
+
+    #[test]
+    fn a_screen_is_the_same_after_it_travelled_as_a_png() {
+        let screen = EpisodeScreen::new(pixels(168, 140, 3), None);
+        let arrived = EpisodeScreen::encoded(&screen.reference(), screen.png().unwrap());
+        assert_eq!(arrived.reference(), screen.reference());
+        assert_eq!(arrived.image().unwrap(), screen.image().unwrap());
+        assert_eq!(arrived.screenshot().digest, screen.screenshot().digest);
     }
 
     #[test]

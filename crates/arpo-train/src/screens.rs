@@ -94,14 +94,13 @@ impl Screens {
         }
     }
 
-    /// Adds a screenshot by its digest.
-    pub fn insert(&mut self, digest: &str, screen: RgbImage) {
-        let screen = EpisodeScreen::new(Arc::new(screen), None);
-        screen.release_pixels();
-        self.memory().insert(digest, &screen);
+    /// Adds a screenshot as a PNG, which is decoded when its pixels are needed.
+    pub fn insert(&mut self, screenshot: &ImageRef, png: Arc<[u8]>) {
+        self.memory().insert(&screenshot.digest, &EpisodeScreen::encoded(screenshot, png));
     }
 
-    /// The screenshots of steps, in order. In parallel, because decoding a 1080p screen takes over 10 ms.
+    /// The screenshots of steps, in order, read from the store if they are not in memory. In parallel, because decoding a
+    /// 1080p screen takes over 10 ms. What had to be decoded is not kept decoded: training needs it once.
     pub fn of(&self, steps: &[Step]) -> Result<Vec<Arc<RgbImage>>, TrainError> {
         let kept: Vec<Option<EpisodeScreen>> = {
             let mut memory = self.memory();
@@ -111,11 +110,13 @@ impl Screens {
         wanted.map(|(kept, step)| self.pixels(kept, &step.observation.screenshot)).collect()
     }
 
-    /// One screenshot, read from the store if it is not in memory. What had to be decoded is not kept decoded: training
-    /// needs it once.
-    pub fn get(&self, screenshot: &ImageRef) -> Result<Arc<RgbImage>, TrainError> {
+    /// The PNG of a screenshot: as it is in memory or in the store, else encoded.
+    pub fn png(&self, screenshot: &ImageRef) -> Result<Arc<[u8]>, TrainError> {
         let kept = self.memory().get(&screenshot.digest);
-        self.pixels(kept, screenshot)
+        match kept {
+            Some(screen) => Ok(screen.png()?),
+            None => Ok(self.store_of(screenshot)?.png(screenshot)?.into()),
+        }
     }
 
     /// Not under the lock: decoding takes its time.
@@ -124,12 +125,16 @@ impl Screens {
         kept: Option<EpisodeScreen>,
         screenshot: &ImageRef,
     ) -> Result<Arc<RgbImage>, TrainError> {
-        if let Some(screen) = kept {
-            return Ok(screen.image()?);
+        match kept {
+            Some(screen) => Ok(screen.image()?),
+            None => Ok(Arc::new(self.store_of(screenshot)?.get(screenshot)?)),
         }
+    }
+
+    /// The store, for a screenshot that is not in memory.
+    fn store_of(&self, screenshot: &ImageRef) -> Result<&ScreenStore, TrainError> {
         let missing = || TrainError::Io(format!("screenshot {} is missing", screenshot.digest));
-        let store = self.store.as_ref().ok_or_else(missing)?;
-        Ok(Arc::new(store.get(screenshot)?))
+        self.store.as_deref().ok_or_else(missing)
     }
 
     /// A screenshot, if it is in memory. This does not count as a use.
@@ -238,6 +243,13 @@ mod tests {
         for (number, found) in screens.of(&stored.steps).unwrap().iter().enumerate() {
             assert_eq!(*found, screen(number as u8));
         }
+        // as PNGs, from memory and from disk, and back
+        let mut others = Screens::default();
+        for step in &stored.steps {
+            let screenshot = &step.observation.screenshot;
+            others.insert(screenshot, screens.png(screenshot).unwrap());
+        }
+        assert_eq!(others.of(&stored.steps).unwrap(), screens.of(&stored.steps).unwrap());
         assert_eq!(screens.len(), 3, "reading keeps nothing");
         let lost = screens.of(&other.steps).unwrap_err().to_string();
         assert!(lost.contains("screen100"), "{lost}");

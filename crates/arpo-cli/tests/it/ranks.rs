@@ -1,5 +1,5 @@
-//! Training with several ranks as processes: the same result as one process; a rank that is killed or cut off ends the run,
-//! which resumes with another number of ranks.
+//! Training with several ranks as processes, which sample and learn: the same result as one process; a rank that is killed or
+//! cut off ends the run, which resumes with another number of ranks.
 
 use crate::eventually;
 use crate::training::{metrics, scratch, train};
@@ -88,6 +88,10 @@ fn two_processes_train_what_one_trains() {
     assert_eq!(expected.len(), found.len());
     let mut updates = 0.0;
     for (expected, found) in expected.iter().zip(&found) {
+        // sampled by both ranks, and the same
+        for name in ["tasks", "reward/score", "episode/turns", "episode/trained_tokens", "collect/episodes"] {
+            assert_eq!(expected.get(name), found.get(name), "{name}");
+        }
         for name in ["loss/value", "update/gradient_norm", "policy/entropy", "update/count"] {
             let (expected, found) = (number(expected, name), number(found, name));
             assert!((expected - found).abs() < 1e-5 * expected.abs().max(1.0), "{name}: {expected} {found}");
@@ -130,6 +134,62 @@ fn a_killed_rank_ends_the_run_which_resumes_with_another_number() {
     succeed(run(&whole, &[]));
     assert_eq!(metrics(&broken).len(), metrics(&whole).len());
     assert_same_weights(&weights(&broken, 5), &weights(&whole, 5));
+}
+
+/// The last checkpoint of a run.
+fn last_step(run: &Path) -> u32 {
+    let entries = fs::read_dir(run.join("checkpoints")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| name.strip_prefix("step-")?.parse().ok()).max().unwrap()
+}
+
+/// Whether a run said not long ago that it was collecting.
+fn is_collecting(run: &Path) -> bool {
+    let status = fs::read_to_string(run.join("status.json")).unwrap_or_default();
+    serde_json::from_str::<Value>(&status).is_ok_and(|status| status["phase"] == "collect")
+}
+
+#[test]
+fn a_rank_killed_while_it_samples_ends_the_run_which_resumes() {
+    let scratch = scratch("killed-sampler");
+    let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
+    let mut child = run(&broken, &["--gpus", "2", "--set", "iterations=200"]).spawn().unwrap();
+    until("a checkpoint", || broken.join("checkpoints/step-000001").exists());
+    until("a collection", || is_collecting(&broken));
+    let ranks = joined(&child);
+    assert_eq!(ranks.len(), 1, "{ranks:?}");
+    let began = Instant::now();
+    assert!(Command::new("kill").args(["-9", &ranks[0].to_string()]).status().unwrap().success());
+    until("the end of the run", || child.try_wait().unwrap().is_some());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let said = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
+    let last = said.lines().last().unwrap();
+    let gone = format!("process {}) is gone: the connection ended", ranks[0]);
+    assert!(last.starts_with("error: rank 1 (") && last.ends_with(&gone), "{said}");
+    assert_eq!(leftovers(&broken), Vec::<String>::new());
+    // to the bit what it would have been
+    let next = last_step(&broken) + 1;
+    let iterations = format!("iterations={next}");
+    succeed(resume(&broken, &["--gpus", "2", "--set", &iterations]));
+    succeed(run(&whole, &["--gpus", "2", "--set", &iterations]));
+    assert_eq!(metrics(&broken), metrics(&whole));
+    assert!(weights(&broken, next) == weights(&whole, next));
+}
+
+#[test]
+fn ctrl_c_ends_a_run_of_several_ranks_within_seconds() {
+    let scratch = scratch("stopped-ranks");
+    let folder = scratch.join("run");
+    let mut child = run(&folder, &["--gpus", "2", "--set", "iterations=200"]).spawn().unwrap();
+    until("a checkpoint", || folder.join("checkpoints/step-000001").exists());
+    let ranks = joined(&child);
+    let began = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    until("the end of the run", || child.try_wait().unwrap().is_some());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    until("the other rank's end", || !Path::new(&format!("/proc/{}", ranks[0])).exists());
+    assert_eq!(leftovers(&folder), Vec::<String>::new());
 }
 
 /// Passes bytes on until it is cut.

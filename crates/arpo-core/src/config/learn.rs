@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A learner that is several processes, its ranks, each with a device of its own: they share the episodes of every update and
-/// divide the optimiser's moments between them.
+/// divide the optimiser's moments between them. In a synchronous run with the built-in engine they share the sampling, too, each
+/// with the weights that it trains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LearnConfig {
-    /// Processes that learn together, this one included. `--gpus` sets it, too. The results are the same for any number, but
+    /// Processes that sample and learn together, this one included. `--gpus` sets it, too. The results are the same for any number, but
     /// for the rounding of sums, and a run may be resumed with another number.
     #[schemars(range(min = 1, max = 1024))]
     pub ranks: usize,

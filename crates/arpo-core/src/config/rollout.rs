@@ -75,6 +75,11 @@ impl RolloutConfig {
         let (served, started) = (!self.servers.is_empty(), !self.start.trim().is_empty());
         if self.engine == RolloutEngine::Builtin {
             return match (served, started) {
+                (false, false) if !self.gpus.is_empty() => Err(format!(
+                    "`rollout.gpus` = {:?} are the GPUs of servers: expected none, because the built-in engine samples on \
+                     those that learn (`learn.ranks`)",
+                    self.gpus
+                )),
                 (false, false) => Ok(()),
                 _ => Err("`rollout.engine` = \"builtin\" uses no servers: expected \"vllm\" or \"sglang\", or neither \
                           `rollout.servers` nor `rollout.start`"
@@ -144,5 +149,9 @@ mod tests {
         }
         let builtin = config(RolloutEngine::Builtin, &["http://a:1"], "").check();
         assert!(builtin.unwrap_err().contains("uses no servers"));
+        let split = RolloutConfig { gpus: vec!["1".into()], ..RolloutConfig::default() }.check();
+        assert!(
+            split.unwrap_err().starts_with("`rollout.gpus` = [\"1\"] are the GPUs of servers: expected none")
+        );
     }
 }

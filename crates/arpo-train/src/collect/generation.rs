@@ -6,9 +6,19 @@ use crate::TrainError;
 use crate::policy::{GenerationRequest, Policy, RequestId, Response};
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
+use arpo_core::trajectory::EpisodeId;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
+
+/// What the policy is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Requests that are computed together.
+    Requests(Vec<GenerationRequest>),
+    /// This episode has ended.
+    Ended(EpisodeId),
+}
 
 /// A response, how it is written, and the size of the image that the policy saw.
 #[derive(Debug)]
@@ -53,22 +63,26 @@ impl<Event: From<PolicyEvent>> Drop for StoppedOnDrop<'_, Event> {
 /// Completes requests until the sender is gone or the policy fails.
 pub(super) fn serve<Event: From<PolicyEvent>>(
     policy: &mut dyn Policy,
-    requests: &Receiver<Vec<GenerationRequest>>,
+    inbox: &Receiver<Told>,
     events: &Sender<Event>,
     collection: u64,
 ) {
     let _stopped = StoppedOnDrop { events, collection };
     let mut seen = HashMap::new();
     loop {
-        let batch = if policy.pending() == 0 {
-            requests.recv().map_err(|_| TryRecvError::Disconnected)
+        let told = if policy.pending() == 0 {
+            inbox.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
-            requests.try_recv()
+            inbox.try_recv()
         };
         let started = Instant::now();
-        let result = match batch {
+        let result = match told {
+            Ok(Told::Ended(episode)) => {
+                policy.ended(&episode);
+                continue;
+            }
             // everything that has arrived is submitted before the step
-            Ok(batch) => match submit(policy, batch, &mut seen) {
+            Ok(Told::Requests(batch)) => match submit(policy, batch, &mut seen) {
                 Ok(()) => continue,
                 Err(error) => Err(error),
             },

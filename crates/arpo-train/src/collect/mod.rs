@@ -46,6 +46,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+/// What helps if the policy runs out of memory.
+pub(crate) const MEMORY_ADVICE: &str = "a smaller `model.cache_gib`, `collect.running` or `model.memory_gib`";
+
 /// How episodes are collected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectOptions {
@@ -281,15 +284,14 @@ impl Collector {
         // workers may have joined
         self.pool.grow(self.most);
         let hosts = self.pool.hosts();
-        let (requests, inbox) = channel();
+        let (told, inbox) = channel();
         let events = self.pool.events();
         let running = self.options.running.or_else(|| policy.max_episodes());
         let before = policy.cache_use();
-        let advice = "a smaller `model.cache_gib`, `collect.running` or `model.memory_gib`";
         let run = || {
             std::thread::scope(|scope| {
                 let session = scope.spawn(|| {
-                    let mut session = Session::new(self, groups, running, requests, progress);
+                    let mut session = Session::new(self, groups, running, told, progress);
                     session.run()?;
                     Ok(session.end())
                 });
@@ -299,7 +301,7 @@ impl Collector {
                 session.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
         };
-        let result = guarded("collecting", advice, run);
+        let result = guarded("collecting", MEMORY_ADVICE, run);
         policy.cancel_all();
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));

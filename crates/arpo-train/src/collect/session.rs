@@ -7,7 +7,7 @@
 
 use super::board::{Board, DesktopNow};
 use super::desktop::{Call, Done, Failure};
-use super::generation::{GeneratedResponse, PolicyEvent, PolicyReport};
+use super::generation::{GeneratedResponse, PolicyEvent, PolicyReport, Told};
 use super::plan::GroupPlan;
 use super::pool::{Failed, Pool, PoolEvent};
 use super::report::{FailureKind, Tally};
@@ -35,7 +35,8 @@ pub(super) struct Session<'a> {
     pub(super) generating: usize,
     waiting: VecDeque<QueuedEpisode>,
     groups: Vec<GroupState>,
-    requests: Sender<Vec<GenerationRequest>>,
+    /// What the policy is told.
+    policy: Sender<Told>,
     tally: Tally,
     next_number: &'a mut u64,
     collection: u64,
@@ -49,7 +50,7 @@ impl<'a> Session<'a> {
         collector: &'a mut Collector,
         plans: Vec<GroupPlan>,
         running: Option<usize>,
-        requests: Sender<Vec<GenerationRequest>>,
+        policy: Sender<Told>,
         progress: &'a mut (dyn FnMut(CollectEvent) + Send),
     ) -> Self {
         let Collector { options, pool, ahead, next_number, collections, stop, board, .. } = collector;
@@ -77,7 +78,7 @@ impl<'a> Session<'a> {
             generating: 0,
             waiting,
             groups,
-            requests,
+            policy,
             tally: Tally::default(),
             next_number,
             collection: *collections,
@@ -150,7 +151,7 @@ impl<'a> Session<'a> {
         self.generating += batch.len();
         if !batch.is_empty() {
             // a policy that has stopped has reported it
-            let _ = self.requests.send(batch);
+            let _ = self.policy.send(Told::Requests(batch));
         }
     }
 
@@ -350,9 +351,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn finish(&mut self, number: u64, outcome: Outcome, score: f64) {
-        let Some(active) = self.active.remove(&number) else { return };
+    /// An episode that has ended: its desktop is free, and the policy may forget it.
+    fn remove(&mut self, number: u64) -> Option<ActiveEpisode> {
+        let active = self.active.remove(&number)?;
         self.pool.release(active.slot);
+        // a policy that has stopped has reported it
+        let _ = self.policy.send(Told::Ended(active.history.plan.id.clone()));
+        Some(active)
+    }
+
+    fn finish(&mut self, number: u64, outcome: Outcome, score: f64) {
+        let Some(active) = self.remove(number) else { return };
         self.tally.report.episodes += 1;
         let (group, index) = (active.group, active.index);
         self.groups[group].ended.push((index, active.ended(outcome, score)));
@@ -361,8 +370,7 @@ impl<'a> Session<'a> {
 
     /// Ends an episode whose desktop failed; a spare replaces it, unless the task is the cause or no spare is left.
     fn fail_episode(&mut self, number: u64, failure: Failure) {
-        let Some(active) = self.active.remove(&number) else { return };
-        self.pool.release(active.slot);
+        let Some(active) = self.remove(number) else { return };
         let (number, index) = (active.group, active.index);
         let group = &mut self.groups[number];
         if failure.kind == FailureKind::BadTask {

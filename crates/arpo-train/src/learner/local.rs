@@ -1,7 +1,7 @@
 //! The learner in this process: a model on one device, its optimiser, and the reference model if there is one.
 
 use super::micro_batches::MicroBatches;
-use super::{Learner, LearnerInfo, LossOfSpan, Scorer, UpdateReport};
+use super::{Learner, LearnerInfo, LossOfSpan, Scorer, UpdateReport, unknown_log_probs};
 use crate::TrainError;
 use crate::policy::WeightUpdate;
 use crate::run::stop::StopSwitch;
@@ -118,8 +118,7 @@ impl Learner for LocalLearner {
         screens: &Screens,
     ) -> Result<Vec<Vec<f32>>, TrainError> {
         let model = self.model(scorer)?;
-        let mut log_probs: Vec<Vec<f32>> =
-            trajectories.iter().map(|trajectory| vec![0.0; trajectory.trained_tokens()]).collect();
+        let mut log_probs = unknown_log_probs(trajectories);
         self.micro_batches.each(model.model().device(), trajectories, screens, |spans, batch| {
             for (span, logp) in spans.iter().zip(model.scores(&batch)?.logp) {
                 log_probs[span.trajectory][span.trained.clone()].copy_from_slice(&logp);

@@ -102,3 +102,8 @@ pub trait Learner {
     /// Writes model and optimiser into the empty folder of a checkpoint.
     fn save(&self, checkpoint: &Path) -> Result<(), TrainError>;
 }
+
+/// A log-probability for every trained token of each trajectory, to be filled in.
+fn unknown_log_probs(trajectories: &[&Trajectory]) -> Vec<Vec<f32>> {
+    trajectories.iter().map(|trajectory| vec![0.0; trajectory.trained_tokens()]).collect()
+}

@@ -12,6 +12,7 @@ use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::engine::RequestId as EngineRequestId;
 use arpo_engine::{Engine, FinishReason, Penalties, Request, Sampling};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,28 @@ pub struct ResponseOptions {
     pub temperature: f64,
     /// Most tokens; a longer response is cut off.
     pub max_tokens: usize,
+}
+
+/// What an engine is asked to respond to, here or on another rank.
+#[derive(Debug)]
+pub(crate) struct Prompt {
+    /// The conversation, with a placeholder for every feature of every screenshot.
+    pub(crate) tokens: Vec<u32>,
+    /// Its screenshots, in the order of their placeholders.
+    pub(crate) screens: Vec<EpisodeScreen>,
+    pub(crate) terms: SamplingTerms,
+}
+
+/// How the response to a prompt is sampled. Its random numbers come from the seed and the turn alone, so that they are the same
+/// wherever it is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SamplingTerms {
+    temperature: f64,
+    max_tokens: usize,
+    /// The episode's.
+    seed: u64,
+    turn: u64,
 }
 
 /// The engine, prompted with conversations.
@@ -76,6 +99,44 @@ impl EnginePolicy {
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
+
+    /// What the engine is asked for the next response of an episode.
+    pub(crate) fn prompt(&self, history: &History) -> Result<Prompt, TrainError> {
+        let transcribed = transcribe(&self.agent, history, history.screens.len())?;
+        let terms = SamplingTerms {
+            temperature: self.responses.temperature,
+            max_tokens: self.responses.max_tokens,
+            seed: history.plan.sampling_seed,
+            turn: history.responses.len() as u64,
+        };
+        let screens = transcribed.live(history).to_vec();
+        Ok(Prompt { tokens: transcribed.assembled.tokens, screens, terms })
+    }
+
+    /// Takes a request whose prompt is known.
+    pub(crate) fn submit_prompt(&mut self, id: RequestId, prompt: Prompt) -> Result<(), TrainError> {
+        self.submit_forced(id, prompt, vec![])
+    }
+
+    /// The same with the first tokens of the response.
+    fn submit_forced(&mut self, id: RequestId, prompt: Prompt, forced: Vec<u32>) -> Result<(), TrainError> {
+        let Prompt { tokens, screens, terms: SamplingTerms { temperature, max_tokens, seed, turn } } = prompt;
+        let sampling = Sampling {
+            temperature,
+            top_k: None,
+            top_p: None,
+            max_tokens,
+            stop: vec![self.agent.end_token],
+            penalties: Penalties::default(),
+            alternatives: 0,
+            seed,
+            turn,
+        };
+        let screenshots = screens.iter().map(EpisodeScreen::screenshot).collect();
+        let request = Request { tokens, screenshots, sampling, forced };
+        self.pending.insert(self.engine.submit(request)?, id);
+        Ok(())
+    }
 }
 
 impl fmt::Debug for EnginePolicy {
@@ -87,26 +148,12 @@ impl fmt::Debug for EnginePolicy {
 impl Policy for EnginePolicy {
     fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
         let GenerationRequest { id, history } = request;
-        let prompt = transcribe(&self.agent, &history, history.screens.len())?;
-        let sampling = Sampling {
-            temperature: self.responses.temperature,
-            top_k: None,
-            top_p: None,
-            max_tokens: self.responses.max_tokens,
-            stop: vec![self.agent.end_token],
-            penalties: Penalties::default(),
-            alternatives: 0,
-            seed: history.plan.sampling_seed,
-            turn: history.responses.len() as u64,
-        };
-        let screenshots = prompt.live(&history).iter().map(EpisodeScreen::screenshot).collect();
+        let prompt = self.prompt(&history)?;
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],
         };
-        let request = Request { tokens: prompt.assembled.tokens, screenshots, sampling, forced: dictated };
-        self.pending.insert(self.engine.submit(request)?, id);
-        Ok(())
+        self.submit_forced(id, prompt, dictated)
     }
 
     fn pending(&self) -> usize {

@@ -4,6 +4,7 @@
 //! | to change | look in |
 //! |---|---|
 //! | how the built-in engine generates | [`engine`] |
+//! | how the engines of several ranks share the episodes | [`ranks`] |
 //! | how inference servers sample while training | [`served`] |
 //! | how a chat server is called | [`chat`] |
 //! | what both send: requests, messages, screenshots | `exchange`, `http`, `messages`, `data_urls` |
@@ -17,6 +18,7 @@ pub mod engine;
 mod exchange;
 mod http;
 mod messages;
+pub mod ranks;
 pub mod script_file;
 pub mod scripted;
 pub mod served;
@@ -28,11 +30,13 @@ use crate::episode::{History, TranscriptSlice};
 use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
-use arpo_core::trajectory::{PolicyVersion, TokenSpan};
+use arpo_core::trajectory::{EpisodeId, PolicyVersion, TokenSpan};
 use arpo_model::checkpoint::Weights;
+use serde::{Deserialize, Serialize};
 
 pub use chat::ChatPolicy;
 pub use engine::EnginePolicy;
+pub use ranks::RankedPolicy;
 pub use scripted::ScriptedPolicy;
 pub use served::ServedPolicy;
 
@@ -65,7 +69,8 @@ pub struct Response {
 }
 
 /// How well a policy's prefix cache has worked since the policy was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CacheUse {
     /// Prompt tokens that were in the cache.
     pub hits: u64,
@@ -88,6 +93,9 @@ pub trait Policy: Send {
     fn take_lost(&mut self) -> Vec<(RequestId, String)> {
         vec![]
     }
+
+    /// An episode has ended: it requests no more responses.
+    fn ended(&mut self, _episode: &EpisodeId) {}
 
     /// Drops all pending requests.
     fn cancel_all(&mut self);

@@ -81,10 +81,16 @@ impl ScreenStore {
         })
     }
 
+    /// Reads a screenshot's PNG.
+    pub fn png(&self, screen: &ImageRef) -> Result<Vec<u8>, RunError> {
+        let path = self.path(&screen.digest)?;
+        fs::read(&path).map_err(RunError::io(&path, "read"))
+    }
+
     /// Reads a screenshot back.
     pub fn get(&self, screen: &ImageRef) -> Result<RgbImage, RunError> {
         let path = self.path(&screen.digest)?;
-        let bytes = fs::read(&path).map_err(RunError::io(&path, "read"))?;
+        let bytes = self.png(screen)?;
         let decoded = ImageReader::with_format(Cursor::new(bytes), image::ImageFormat::Png).decode();
         let decoded = decoded.map_err(|error| RunError::file(&path, format!("not a whole PNG: {error}")))?;
         let (width, height) = (decoded.width(), decoded.height());

@@ -6,12 +6,12 @@ use super::state::RunState;
 use crate::TrainError;
 use crate::base_model;
 use crate::collect::Collector;
-use crate::learner::ranks::RankedLearner;
+use crate::learner::ranks::{RankedLearner, SharedRanks};
 use crate::learner::{Learner, LocalLearner};
 use crate::memory::guarded;
 use crate::memory_plan::{MemoryPlan, Work};
-use crate::policy::RolloutPolicy;
 use crate::policy::served::ServedModel;
+use crate::policy::{RankedPolicy, RolloutPolicy};
 use crate::run::RunFolder;
 use crate::run::episodes::tokens::Decode;
 use crate::run::stop::StopSwitch;
@@ -41,7 +41,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Policy and learner in this process, from the base model or from a checkpoint, and the suite's desktops.
+    /// Policy and learner in this process and its other ranks, from the base model or from a checkpoint, and the suite's desktops.
     pub fn local(
         config: &Config,
         checkpoint: Option<&Path>,
@@ -77,7 +77,7 @@ impl Parts {
                 (Loaded { config: dimensions, weights, side_files, agent }, Some(optimiser))
             }
         };
-        let (optimiser, mut others) =
+        let (optimiser, others) =
             guarded("allocating moments", "nothing else on the device", || match ranks {
                 None => {
                     let whole = restored.unwrap_or_else(|| AdamW::new(&loaded.weights, optimiser_config));
@@ -95,7 +95,8 @@ impl Parts {
                         incidents: folder.incidents(),
                     };
                     let (shard, tensors) = shared.give(group)?;
-                    Ok((shard, Some((tensors, processes))))
+                    let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
+                    Ok((shard, Some(SharedRanks::new(tensors, budget, Box::new(processes)))))
                 }
             })?;
         // before desktops are started and a reference model is loaded
@@ -112,7 +113,19 @@ impl Parts {
                 let version = state.version();
                 let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
                 let features = config.model.freeze_vision.then(|| policy.engine().features());
-                (Box::new(policy), features)
+                match &others {
+                    Some(others) if ranks::all_sample(config) => {
+                        (Box::new(RankedPolicy::new(policy, others.clone())), features)
+                    }
+                    Some(_) => {
+                        ranks::say(
+                            "slower than necessary: rank 0 alone samples, because sampling and learning overlap; with \
+                             `collect.mode` = \"synchronous\" all ranks do",
+                        );
+                        (Box::new(policy), features)
+                    }
+                    None => (Box::new(policy), features),
+                }
             }
             RolloutEngine::Vllm | RolloutEngine::Sglang => {
                 let model = ServedModel {
@@ -128,8 +141,8 @@ impl Parts {
         let faults = Arc::new(FaultCounts::default());
         let collector = setup::collector(config, Some(folder.path()), &faults, stop)?;
         let reference = setup::reference(config, &agent)?;
-        if let Some((tensors, _)) = &mut others {
-            ranks::give_reference(reference.as_ref(), tensors.as_mut())?;
+        if let Some(others) = &others {
+            ranks::give_reference(reference.as_ref(), others)?;
         }
         let model = setup::learner(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
@@ -142,10 +155,7 @@ impl Parts {
             .reserving(reserved);
         let learner: Box<dyn Learner> = match others {
             None => Box::new(learner),
-            Some((tensors, processes)) => {
-                let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
-                Box::new(RankedLearner::new(learner, tensors, budget, Box::new(processes)))
-            }
+            Some(others) => Box::new(RankedLearner::new(learner, others)),
         };
         let tokenizer = Arc::clone(&agent.tokenizer);
         let decode: Decode = Arc::new(move |tokens| tokenizer.decode(tokens, false).ok());

@@ -12,6 +12,7 @@ mod embedded;
 mod large_screens;
 mod learning;
 mod lost_requests;
+mod rank_rollouts;
 mod ranks;
 mod recording;
 mod reinforcement;

@@ -11,32 +11,33 @@ use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
 use arpo_train::batch::Sample;
-use arpo_train::learner::ranks::RankedLearner;
+use arpo_train::learner::ranks::{RankedLearner, SharedRanks};
 use arpo_train::learner::{Learner, LocalLearner, Scorer, SpanLoss, TrainedSpan};
+use arpo_train::policy::RankedPolicy;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::training_state::{RestoredModel, load_model};
 use arpo_train::screens::Screens;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
-use arpo_train::trainer::ranks::{Shared, give_reference, take_part};
+use arpo_train::trainer::ranks::{self, Shared, give_reference, take_part};
 use arpo_train::trainer::setup::{self, Loaded};
 use arpo_train::updates::{LearnReport, RunPosition, Updates, learn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tch::{Device, Kind, Tensor};
 
 /// What ranks and one process may differ by, because of the order of sums.
 const TOLERANCE: f64 = 1e-5;
 
-fn config(more: &[&str]) -> Config {
+pub(crate) fn config(more: &[&str]) -> Config {
     let settings = ["collect.desktops=16", "collect.max_steps=4", "optimiser.learning_rate=2e-5"];
     let settings = settings.iter().chain(more).map(|text| Layer::set(text).unwrap());
     resolve(&[Layer::preset("quick").unwrap()].into_iter().chain(settings).collect::<Vec<_>>()).unwrap()
 }
 
 /// Episodes of different lengths with their screenshots, fresh and replayed ones, with advantages of both signs.
-fn samples(config: &Config) -> (Vec<Sample>, Screens) {
+pub(crate) fn samples(config: &Config) -> (Vec<Sample>, Screens) {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(config).unwrap();
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
     let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();
@@ -56,7 +57,7 @@ fn samples(config: &Config) -> (Vec<Sample>, Screens) {
 }
 
 /// The learner of one process, from the base model or from a checkpoint.
-fn alone(config: &Config, checkpoint: Option<&Path>) -> LocalLearner {
+pub(crate) fn alone(config: &Config, checkpoint: Option<&Path>) -> LocalLearner {
     let trained = |layout: &arpo_model::checkpoint::layout::ParameterLayout| !layout.is_vision();
     let Loaded { config: dimensions, weights, agent, side_files } = setup::load(config).unwrap();
     let (weights, optimiser) = match checkpoint {
@@ -90,6 +91,17 @@ fn together<T>(
     stop: &StopSwitch,
     work: impl FnOnce(&mut RankedLearner) -> T,
 ) -> T {
+    sampling_together(config, ranks, checkpoint, stop, |learner, _| work(learner))
+}
+
+/// The same with the policy of all ranks, which samples with the learner's weights.
+pub(crate) fn sampling_together<T>(
+    config: &Config,
+    ranks: usize,
+    checkpoint: Option<&Path>,
+    stop: &StopSwitch,
+    work: impl FnOnce(&mut RankedLearner, &mut RankedPolicy) -> T,
+) -> T {
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let rendezvous = Rendezvous::listen("test", here, "").unwrap();
     let address = rendezvous.address().to_string();
@@ -107,7 +119,7 @@ fn together<T>(
             rendezvous.gather(ranks, GroupOptions::default(), limit, &mut |_| {}, &mut || Ok(())).unwrap();
         let whole = alone(config, checkpoint);
         let Loaded { config: dimensions, agent, side_files, .. } = setup::load(config).unwrap();
-        let (shard, mut tensors) = Shared {
+        let (shard, tensors) = Shared {
             config,
             dimensions: &dimensions,
             side_files: &side_files,
@@ -120,18 +132,21 @@ fn together<T>(
         .give(group)
         .unwrap();
         let reference = setup::reference(config, &agent).unwrap();
-        give_reference(reference.as_ref(), tensors.as_mut()).unwrap();
+        let shared = SharedRanks::new(tensors, 1 << 20, Box::new(()));
+        give_reference(reference.as_ref(), &shared).unwrap();
         let weights = whole.updater().learner().model().weights().share();
         let weights = weights.with_gradients(|layout| setup::gradient_buffer(config, layout));
+        let own = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
+        let mut policy = RankedPolicy::new(own, shared.clone());
         let model = setup::learner(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, shard, None);
         let local = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .with_reference(reference)
             .with_side_files(side_files)
             .stopped_by(stop.clone());
-        let mut learner = RankedLearner::new(local, tensors, 1 << 20, Box::new(()));
-        let result = work(&mut learner);
-        drop(learner);
+        let mut learner = RankedLearner::new(local, shared);
+        let result = work(&mut learner, &mut policy);
+        drop((learner, policy));
         for other in others {
             other.join().unwrap().unwrap();
         }
@@ -254,7 +269,7 @@ fn a_run_continues_with_another_number_of_ranks() {
 }
 
 /// A loss that pushes every token up.
-fn up(_: &TrainedSpan, logp: &[f32]) -> SpanLoss {
+pub(crate) fn up(_: &TrainedSpan, logp: &[f32]) -> SpanLoss {
     let value = -logp.iter().map(|&logp| f64::from(logp)).sum::<f64>() / 100.0;
     SpanLoss { value, coefficients: vec![-0.01; logp.len()] }
 }
@@ -342,4 +357,24 @@ fn the_same_number_of_ranks_gives_the_same_bits() {
         bytes
     };
     assert!(bytes("first") == bytes("second"));
+}
+
+#[test]
+fn a_rank_that_is_asked_to_stop_ends_the_run() {
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let rendezvous = Rendezvous::listen("test", here, "").unwrap();
+    let (address, limit) = (rendezvous.address().to_string(), Duration::from_mins(2));
+    let stop = StopSwitch::default();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| ranks::join(&address, 1, limit, &stop));
+        let group =
+            rendezvous.gather(2, GroupOptions::default(), limit, &mut |_| {}, &mut || Ok(())).unwrap();
+        let began = Instant::now();
+        stop.request();
+        let problem = group.receive(1, Some(limit)).unwrap_err().to_string();
+        assert!(problem.starts_with("rank 1 (") && problem.ends_with("): asked to stop"), "{problem}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        drop(group);
+        assert_eq!(other.join().unwrap().unwrap_err().to_string(), "asked to stop");
+    });
 }

@@ -1,24 +1,38 @@
-//! A rank other than rank 0: it does what rank 0 says until the run is over.
+//! A rank other than rank 0: it does what rank 0 says until the run is over. While it has requests it samples, one pass after
+//! the other, and looks for commands between two passes.
 
 use super::RankTensors;
-use super::messages::{Answer, Command, from_bytes, to_bytes};
+use super::messages::{Answer, Command, from_bytes, to_bytes, tokens_from_bytes};
 use crate::TrainError;
+use crate::collect::MEMORY_ADVICE;
 use crate::learner::local::LocalLearner;
 use crate::learner::micro_batches::SliceIndex;
 use crate::learner::{Scorer, TrainedSpan};
 use crate::memory::guarded;
+use crate::policy::engine::Prompt;
+use crate::policy::{EnginePolicy, Policy, RequestId, RolloutPolicy, WeightUpdate};
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
 use arpo_model::training::step::{HasRanks, LossGradient};
 use arpo_ranks::{Collectives, Message, RankError};
-use image::RgbImage;
 use std::collections::VecDeque;
 use tch::Tensor;
 
-/// Follows rank 0 with a model and its shard of the optimiser, until the run is over.
-pub fn follow(mut learner: LocalLearner, tensors: Box<dyn RankTensors>) -> Result<(), TrainError> {
-    let mut follower =
-        Follower { tensors, pending: VecDeque::new(), trajectories: vec![], screens: Screens::default() };
+/// Follows rank 0 with a model and its shard of the optimiser, until the run is over. If all ranks sample, `sampler` is what
+/// this one samples with: the learner's own weights.
+pub fn follow(
+    mut learner: LocalLearner,
+    sampler: Option<EnginePolicy>,
+    tensors: Box<dyn RankTensors>,
+) -> Result<(), TrainError> {
+    let mut follower = Follower {
+        tensors,
+        pending: VecDeque::new(),
+        trajectories: vec![],
+        screens: Screens::default(),
+        sampler,
+        requests: vec![],
+    };
     let advice = "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`";
     let followed = guarded("learning", advice, || follower.until_the_end(&mut learner));
     if follower.tensors.group().is_over() {
@@ -38,6 +52,9 @@ struct Follower {
     /// Those of the next work.
     trajectories: Vec<Trajectory>,
     screens: Screens,
+    sampler: Option<EnginePolicy>,
+    /// Requests that wait for the last one of their batch.
+    requests: Vec<(RequestId, Prompt)>,
 }
 
 impl HasRanks for Follower {
@@ -49,17 +66,13 @@ impl HasRanks for Follower {
 impl Follower {
     fn until_the_end(&mut self, learner: &mut LocalLearner) -> Result<(), TrainError> {
         loop {
-            let (command, message) = self.next()?;
+            let Some((command, message)) = self.next_or_sample()? else { continue };
             match command {
                 Command::Trajectory(trajectory) => {
                     trajectory.check()?;
                     self.trajectories.push(*trajectory);
                 }
-                Command::Screen { digest, width, height } => {
-                    let screen = RgbImage::from_raw(width, height, message.payload);
-                    let wrong = || TrainError::Internal(format!("{digest} is not {width} x {height} pixels"));
-                    self.screens.insert(&digest, screen.ok_or_else(wrong)?);
-                }
+                Command::Screen(screenshot) => self.screens.insert(&screenshot, message.payload.into()),
                 Command::ForgetScreens {} => self.screens = Screens::default(),
                 Command::LogProbs { number, scorer, batches } => {
                     let trajectories = std::mem::take(&mut self.trajectories);
@@ -78,8 +91,61 @@ impl Follower {
                 Command::Loss { .. } | Command::Pass { .. } | Command::Finish { .. } => {
                     return Err(TrainError::Internal("rank 0 goes on with work that does not exist".into()));
                 }
+                about_sampling => self.sample(about_sampling, &message)?,
             }
         }
+    }
+
+    /// The next command; `None` if there was none yet, and this rank has sampled meanwhile.
+    fn next_or_sample(&mut self) -> Result<Option<(Command, Message)>, TrainError> {
+        let Some(sampler) = self.sampler.as_mut().filter(|sampler| sampler.pending() > 0) else {
+            return Ok(Some(self.next()?));
+        };
+        let group = self.tensors.group();
+        if group.is_over() {
+            return Err(TrainError::Interrupted);
+        }
+        let next = self.pending.pop_front().map_or_else(|| group.try_receive(0), |next| Ok(Some(next)))?;
+        if let Some(message) = next {
+            return Ok(Some((message.fields()?, message)));
+        }
+        let completed = guarded("collecting", MEMORY_ADVICE, || sampler.step())?;
+        let cache = sampler.cache_use();
+        for (RequestId(number), response) in completed {
+            let (answer, payload) = Answer::response(number, response, cache);
+            self.answer(&answer, payload)?;
+        }
+        Ok(None)
+    }
+
+    /// Does what rank 0 says about sampling.
+    fn sample(&mut self, command: Command, message: &Message) -> Result<(), TrainError> {
+        let unable = || TrainError::Internal("rank 0 asks a rank to sample that only learns".into());
+        let sampler = self.sampler.as_mut().ok_or_else(unable)?;
+        match command {
+            Command::Request { number, screens, terms } => {
+                let found = screens.iter().map(|digest| {
+                    let missing = || TrainError::Internal(format!("rank 0 did not send screenshot {digest}"));
+                    self.screens.in_memory(digest).ok_or_else(missing)
+                });
+                let screens = found.collect::<Result<_, _>>()?;
+                let tokens = tokens_from_bytes(&message.payload);
+                self.requests.push((RequestId(number), Prompt { tokens, screens, terms }));
+            }
+            Command::Generate {} => {
+                for (id, prompt) in self.requests.drain(..) {
+                    sampler.submit_prompt(id, prompt)?;
+                }
+            }
+            Command::DropRequests {} => {
+                self.requests.clear();
+                sampler.cancel_all();
+            }
+            Command::Publish { version } => sampler.publish(WeightUpdate::InPlace, version)?,
+            Command::ReleaseMemory {} => sampler.release_memory()?,
+            other => return Err(TrainError::Internal(format!("{other:?} is not about sampling"))),
+        }
+        Ok(())
     }
 
     fn next(&mut self) -> Result<(Command, Message), RankError> {

@@ -1,51 +1,31 @@
 //! Rank 0: the learner that the trainer sees. It hands out work, computes its own share and the loss of everybody's, and
 //! saves what all ranks have.
 
-use super::RankTensors;
+use super::SharedRanks;
 use super::division::{SliceCosts, divide};
 use super::messages::{Answer, Command, from_bytes, to_bytes};
+use super::others::OtherRanks;
 use crate::TrainError;
 use crate::learner::local::LocalLearner;
-use crate::learner::micro_batches::{SliceIndex, slices_of};
-use crate::learner::{Learner, LearnerInfo, LossOfSpan, Scorer, TrainedSpan, UpdateReport};
+use crate::learner::micro_batches::{MicroBatches, SliceIndex, slices_of};
+use crate::learner::{
+    Learner, LearnerInfo, LossOfSpan, Scorer, TrainedSpan, UpdateReport, unknown_log_probs,
+};
 use crate::policy::WeightUpdate;
 use crate::run::training_state::TrainedModel;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
 use arpo_model::training::step::{HasRanks, LossGradient};
-use arpo_ranks::{Collectives, Message, RankError};
-use std::any::Any;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use arpo_ranks::Collectives;
+use std::collections::BTreeMap;
 use std::path::Path;
 use tch::Tensor;
 
 /// A learner that is several processes, seen from rank 0.
 pub struct RankedLearner {
     local: LocalLearner,
-    /// Saving, too, is something that all ranks do together.
-    ranks: RefCell<Ranks>,
-    /// What must live as long as the ranks, and is dropped after them: their processes.
-    #[expect(dead_code, reason = "held, not read")]
-    processes: Box<dyn Any>,
-}
-
-/// The ranks, and what each of them has.
-struct Ranks {
-    tensors: Box<dyn RankTensors>,
+    ranks: SharedRanks,
     costs: SliceCosts,
-    /// The number of the last work.
-    number: u64,
-    /// Screenshots that each rank has, by rank.
-    screens: Vec<SentScreens>,
-    /// Bytes of screenshots that a rank keeps between two pieces of work.
-    screens_budget: usize,
-}
-
-#[derive(Debug, Clone, Default)]
-struct SentScreens {
-    digests: HashSet<String>,
-    bytes: usize,
 }
 
 /// Work that is divided: the micro-batches of each rank.
@@ -61,60 +41,33 @@ impl Division {
 }
 
 impl RankedLearner {
-    /// The learner of rank 0, whose optimiser has its shard of the moments; `processes` are dropped when the ranks are.
-    pub fn new(
-        local: LocalLearner,
-        tensors: Box<dyn RankTensors>,
-        screens_budget: usize,
-        processes: Box<dyn Any>,
-    ) -> Self {
+    /// The learner of rank 0, whose optimiser has its shard of the moments, and the other ranks.
+    pub fn new(local: LocalLearner, ranks: SharedRanks) -> Self {
         let costs = SliceCosts::of(local.updater.learner().model().config());
-        let screens = vec![SentScreens::default(); tensors.size()];
-        let ranks = Ranks { tensors, costs, number: 0, screens, screens_budget };
-        Self { local, ranks: RefCell::new(ranks), processes }
+        Self { local, ranks, costs }
     }
 }
 
-impl HasRanks for Ranks {
+impl HasRanks for OtherRanks {
     fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
         self.tensors.as_mut()
     }
 }
 
-impl Ranks {
-    fn others(&self) -> std::ops::Range<usize> {
-        1..self.tensors.size()
-    }
-
-    fn send(&self, rank: usize, command: &Command, payload: Vec<u8>) -> Result<(), RankError> {
-        self.tensors.group().send(rank, command, payload)
-    }
-
-    /// The answer of a rank to this work; what is left of cancelled work is passed over.
-    fn answer(&self, rank: usize, number: u64) -> Result<(Answer, Message), RankError> {
-        let group = self.tensors.group();
-        loop {
-            let message = group.receive(rank, Some(group.deadline()))?;
-            let answer: Answer = message.fields()?;
-            if answer.number() == number {
-                return Ok((answer, message));
-            }
-        }
-    }
-
+impl OtherRanks {
     /// Divides the slices, and hands the other ranks theirs.
     fn hand_out(
         &mut self,
-        local: &LocalLearner,
+        (micro_batches, costs): (&MicroBatches, SliceCosts),
         trajectories: &[&Trajectory],
         screens: &Screens,
         work: impl Fn(&Division, Vec<Vec<SliceIndex>>) -> Command,
     ) -> Result<Division, TrainError> {
-        self.number += 1;
-        let shares = divide(trajectories, slices_of(trajectories), self.costs, self.tensors.size());
-        let plan = |share: Vec<SliceIndex>| local.micro_batches.plan(trajectories, share);
-        let division = Division { number: self.number, batches: shares.into_iter().map(plan).collect() };
-        for rank in self.others() {
+        let shares = divide(trajectories, slices_of(trajectories), costs, self.tensors.size());
+        let plan = |share: Vec<SliceIndex>| micro_batches.plan(trajectories, share);
+        let batches = shares.into_iter().map(plan).collect();
+        let division = Division { number: self.next_number(), batches };
+        for rank in self.numbers() {
             let batches = self.hand_over(rank, trajectories, screens, &division.batches[rank])?;
             self.send(rank, &work(&division, batches), vec![])?;
         }
@@ -129,10 +82,7 @@ impl Ranks {
         screens: &Screens,
         batches: &[Vec<SliceIndex>],
     ) -> Result<Vec<Vec<SliceIndex>>, TrainError> {
-        if self.screens[rank].bytes > self.screens_budget {
-            self.screens[rank] = SentScreens::default();
-            self.send(rank, &Command::ForgetScreens {}, vec![])?;
-        }
+        self.make_room(rank)?;
         let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
         let mut theirs = batches.to_vec();
         for (at, slice) in theirs.iter_mut().flatten() {
@@ -146,18 +96,7 @@ impl Ranks {
             let live = view.map_or(0..0, |view| view.live);
             for step in &trajectory.steps[live] {
                 let screenshot = &step.observation.screenshot;
-                if self.screens[rank].digests.contains(&screenshot.digest) {
-                    continue;
-                }
-                let screen = screens.get(screenshot)?;
-                let command = Command::Screen {
-                    digest: screenshot.digest.clone(),
-                    width: screen.width(),
-                    height: screen.height(),
-                };
-                self.send(rank, &command, screen.as_raw().clone())?;
-                self.screens[rank].bytes += screen.as_raw().len();
-                self.screens[rank].digests.insert(screenshot.digest.clone());
+                self.show(rank, screenshot, || screens.png(screenshot))?;
             }
             *at = number;
         }
@@ -175,7 +114,7 @@ impl Ranks {
         loss: &mut LossOfSpan,
     ) -> Result<(), TrainError> {
         let number = division.number;
-        for rank in self.others() {
+        for rank in self.numbers() {
             let answered = match division.batches[rank].get(round) {
                 None => None,
                 Some(batch) => match self.answer(rank, number)? {
@@ -248,7 +187,7 @@ fn loss_of(spans: &[TrainedSpan], logp: &[&[f32]], loss: &mut LossOfSpan) -> Los
 impl Learner for RankedLearner {
     fn info(&self) -> LearnerInfo {
         let info = self.local.info();
-        let ranks = self.ranks.borrow().tensors.size();
+        let ranks = self.ranks.size();
         LearnerInfo { device: format!("{ranks} ranks, {}", info.device), ..info }
     }
 
@@ -258,15 +197,15 @@ impl Learner for RankedLearner {
         trajectories: &[&Trajectory],
         screens: &Screens,
     ) -> Result<Vec<Vec<f32>>, TrainError> {
-        let mut log_probs: Vec<Vec<f32>> =
-            trajectories.iter().map(|trajectory| vec![0.0; trajectory.trained_tokens()]).collect();
+        let mut log_probs = unknown_log_probs(trajectories);
         if trajectories.is_empty() {
             return Ok(log_probs);
         }
-        let ranks = self.ranks.get_mut();
+        let mut ranks = self.ranks.lock();
         let work =
             |division: &Division, batches| Command::LogProbs { number: division.number, scorer, batches };
-        let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
+        let how = (&self.local.micro_batches, self.costs);
+        let division = ranks.hand_out(how, trajectories, screens, work)?;
         let model = self.local.model(scorer)?;
         let device = model.model().device();
         let own = &division.batches[0];
@@ -278,10 +217,10 @@ impl Learner for RankedLearner {
                 Ok(())
             });
         if let Err(TrainError::Interrupted) = computed {
-            cancel(ranks, division.number)?;
+            ranks.send_all(&Command::Cancel { number: division.number })?;
         }
         computed?;
-        for rank in ranks.others() {
+        for rank in ranks.numbers() {
             let (_, message) = ranks.answer(rank, division.number)?;
             let spans = spans(trajectories, &division.batches[rank].concat())?;
             for (span, logp) in spans.iter().zip(by_span(&spans, &from_bytes(&message.payload))?) {
@@ -298,13 +237,14 @@ impl Learner for RankedLearner {
         learning_rate: f64,
         loss: &mut LossOfSpan,
     ) -> Result<UpdateReport, TrainError> {
-        let ranks = self.ranks.get_mut();
+        let mut ranks = self.ranks.lock();
         let work = |division: &Division, batches| Command::Update {
             number: division.number,
             batches,
             rounds: division.rounds(),
         };
-        let division = ranks.hand_out(&self.local, trajectories, screens, work)?;
+        let how = (&self.local.micro_batches, self.costs);
+        let division = ranks.hand_out(how, trajectories, screens, work)?;
         let number = division.number;
         let LocalLearner { updater, micro_batches, .. } = &mut self.local;
         let mut update = updater.begin();
@@ -312,14 +252,15 @@ impl Learner for RankedLearner {
         let (mut round, mut tally) = (0, Tally::default());
         let mut compute = || {
             micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
-                let computed = update.try_add_with(ranks, batch, |ranks, scores| {
-                    let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
-                    let own = loss_of(spans, &logp, loss);
-                    tally.loss += own.value;
-                    tally.entropy.extend(scores.entropy.iter().flatten());
-                    ranks.serve(&division, round, trajectories, &mut tally, loss)?;
-                    Ok::<_, TrainError>(own)
-                })?;
+                let computed =
+                    update.try_add_with(&mut *ranks, batch, |ranks: &mut OtherRanks, scores| {
+                        let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
+                        let own = loss_of(spans, &logp, loss);
+                        tally.loss += own.value;
+                        tally.entropy.extend(scores.entropy.iter().flatten());
+                        ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                        Ok::<_, TrainError>(own)
+                    })?;
                 if !computed {
                     ranks.serve(&division, round, trajectories, &mut tally, loss)?;
                     update.add_nothing(ranks.tensors.as_mut())?;
@@ -340,12 +281,10 @@ impl Learner for RankedLearner {
         };
         let computed = compute();
         if let Err(TrainError::Interrupted) = computed {
-            cancel(ranks, number)?;
+            ranks.send_all(&Command::Cancel { number })?;
         }
         computed?;
-        for rank in ranks.others() {
-            ranks.send(rank, &Command::Finish { number, learning_rate }, vec![])?;
-        }
+        ranks.send_all(&Command::Finish { number, learning_rate })?;
         let report = update.finish_with(learning_rate, ranks.tensors.as_mut())?;
         Ok(UpdateReport {
             loss: tally.loss,
@@ -364,10 +303,8 @@ impl Learner for RankedLearner {
     }
 
     fn save(&self, checkpoint: &Path) -> Result<(), TrainError> {
-        let mut ranks = self.ranks.borrow_mut();
-        for rank in ranks.others() {
-            ranks.send(rank, &Command::GatherMoments {}, vec![])?;
-        }
+        let mut ranks = self.ranks.lock();
+        ranks.send_all(&Command::GatherMoments {})?;
         let model = self.local.updater.learner().model();
         let own = self.local.updater.optimiser();
         let whole = own.gathered(model.weights(), ranks.tensors.as_mut())?;
@@ -379,9 +316,4 @@ impl Learner for RankedLearner {
         }
         .save(checkpoint)
     }
-}
-
-/// Tells the other ranks to abandon their work.
-fn cancel(ranks: &Ranks, number: u64) -> Result<(), RankError> {
-    ranks.others().try_for_each(|rank| ranks.send(rank, &Command::Cancel { number }, vec![]))
 }

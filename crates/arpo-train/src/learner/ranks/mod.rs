@@ -1,4 +1,5 @@
-//! A learner that is several processes, its ranks.
+//! A learner that is several processes, its ranks. In a synchronous run with the built-in engine all of them also sample
+//! ([`crate::policy::ranks`]), with the weights that they train.
 //!
 //! Rank 0 is the trainer's own process. It hands out the slices of every update, and the others compute their share as it
 //! computes its own: in rounds, one micro-batch of each rank a round. After its forward pass a rank sends rank 0 its
@@ -15,16 +16,19 @@
 //! | which rank computes which slices | `division` |
 //! | what rank 0 and the others say to each other | `messages` |
 //! | rank 0 | [`leader`] |
+//! | what rank 0 knows of the others | `others` |
 //! | the other ranks | [`follower`] |
-//! | how a run's ranks are started and given their model | `trainer/ranks.rs` |
+//! | how a run's ranks are started and given their model | [`crate::trainer::ranks`] |
 
 mod division;
 pub mod follower;
 pub mod leader;
-mod messages;
+pub(crate) mod messages;
+mod others;
 
 pub use division::SliceCosts;
 pub use leader::RankedLearner;
+pub use others::SharedRanks;
 
 use arpo_model::training::nccl::NcclTensors;
 use arpo_model::training::ranks::HostTensors;
@@ -32,7 +36,7 @@ use arpo_ranks::{Collectives, Group};
 use tch::Tensor;
 
 /// Operations on tensors between ranks, and the group for everything else.
-pub trait RankTensors: Collectives<Tensor> + std::fmt::Debug {
+pub trait RankTensors: Collectives<Tensor> + std::fmt::Debug + Send {
     /// The group.
     fn group(&self) -> &Group;
 }
