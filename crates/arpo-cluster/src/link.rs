@@ -90,5 +90,5 @@ pub(crate) fn read_by(
 /// Writes one message before there is a link.
 pub(crate) fn write_by(stream: &TcpStream, message: &Message, limit: Duration) -> Result<(), ProtocolError> {
     stream.set_write_timeout(Some(limit))?;
-    Ok(message.frame()?.write(&mut &*stream)?)
+    message.frame()?.write(&mut &*stream)
 }

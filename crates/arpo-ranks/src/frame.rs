@@ -1,151 +1,162 @@
-//! Frames: how messages are delimited on a connection with rank 0.
+//! Frames: how messages are delimited on a connection, between ranks as between a trainer and its workers.
 //!
 //! ```text
 //! kind: 1 byte | length of the header: 4 bytes | length of the payload: 4 bytes | header (JSON) | payload
 //! ```
 //!
-//! Lengths are big-endian. Limits are checked before anything is allocated, and memory grows only with the bytes that really
-//! arrive.
+//! Lengths are big-endian. Each kind has its own limits, which are checked before anything is allocated; memory grows only
+//! with the bytes that really arrive. So a peer that sends garbage, or announces four gigabytes, costs nothing.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::io::{self, Read, Write};
 
-/// What a frame is, and so how long it may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A process wants to be a rank.
-    Hello = 0x81,
-    /// Rank 0 takes it.
-    Welcome = 0x82,
-    /// Rank 0 does not take it.
-    Refused = 0x83,
-    /// Where the rank before it in the ring may connect.
-    Ready = 0x84,
-    /// Where it has to connect in the ring.
-    Neighbour = 0x85,
-    /// The first frame between neighbours.
-    Ring = 0x86,
-    /// The sender is alive.
-    Beat = 0x87,
-    /// A message of the program.
-    Message = 0x88,
-    /// The sender has a problem.
-    Failed = 0x89,
-    /// The group has ended, for this reason.
-    Abort = 0x8a,
-    /// The run is over.
-    Goodbye = 0x8b,
-}
+/// What the frames of a protocol can be, and so how long they may be.
+pub trait FrameKind: Copy + PartialEq + Debug + 'static {
+    /// Every kind.
+    const ALL: &'static [Self];
 
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
+    /// The first byte of its frames.
+    fn byte(self) -> u8;
 
-const KINDS: [Kind; 11] = [
-    Kind::Hello,
-    Kind::Welcome,
-    Kind::Refused,
-    Kind::Ready,
-    Kind::Neighbour,
-    Kind::Ring,
-    Kind::Beat,
-    Kind::Message,
-    Kind::Failed,
-    Kind::Abort,
-    Kind::Goodbye,
-];
-
-impl Kind {
     /// Most bytes of its header.
-    pub const fn header_limit(self) -> usize {
-        match self {
-            // an episode of a hundred turns
-            Self::Message => 64 * MIB,
-            _ => 4 * KIB,
-        }
-    }
+    fn header_limit(self) -> usize;
 
-    /// Most bytes of its payload: a tokenizer, or a screen of 5120 x 2880 pixels.
-    pub const fn payload_limit(self) -> usize {
-        match self {
-            Self::Message => 256 * MIB,
-            _ => 0,
-        }
-    }
+    /// Most bytes of its payload.
+    fn payload_limit(self) -> usize;
 }
 
-/// A delimited message.
+/// A delimited message. `P` holds the payload: a vector, or something that can be shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct Frame<K, P = Vec<u8>> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: K,
     /// Its fields, as JSON.
     pub header: Vec<u8>,
     /// Bytes that JSON would blow up.
-    pub payload: Vec<u8>,
+    pub payload: P,
+}
+
+/// A peer that does not follow the protocol, or is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError<K> {
+    /// Not a message at all.
+    #[error("not a message of this protocol: a kind of {byte}")]
+    Garbage {
+        /// Its first byte.
+        byte: u8,
+    },
+    /// A message that is not allowed here.
+    #[error("a {kind:?} is not expected here")]
+    Unexpected {
+        /// What came.
+        kind: K,
+    },
+    /// A message that is longer than any that is meant.
+    #[error("a {kind:?} of {length} bytes: expected at most {limit}")]
+    TooLong {
+        /// What came.
+        kind: K,
+        /// How long.
+        length: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// A message whose fields are not those of this version.
+    #[error("a {kind:?} that cannot be read: {problem}")]
+    Malformed {
+        /// What came.
+        kind: K,
+        /// Where it is wrong.
+        problem: String,
+    },
+    /// The connection.
+    #[error("the connection ended: {0}")]
+    Connection(#[from] io::Error),
+}
+
+impl<K: FrameKind> From<FrameError<K>> for io::Error {
+    fn from(error: FrameError<K>) -> Self {
+        match error {
+            FrameError::Connection(error) => error,
+            other => Self::new(io::ErrorKind::InvalidData, other.to_string()),
+        }
+    }
 }
 
 /// Bytes before the header.
 const PREFIX: usize = 9;
 
-impl Frame {
-    /// A frame with these fields.
-    pub fn new(kind: Kind, fields: &impl Serialize) -> io::Result<Self> {
-        Ok(Self { kind, header: serde_json::to_vec(fields)?, payload: vec![] })
-    }
+/// Bytes that are allocated before any have arrived.
+const FIRST_ALLOCATION: usize = 64 << 10;
 
+impl<K: FrameKind, P: Default> Frame<K, P> {
+    /// A frame with these fields.
+    pub fn new(kind: K, fields: &impl Serialize) -> Result<Self, FrameError<K>> {
+        let header = serde_json::to_vec(fields);
+        let header = header.map_err(|error| FrameError::Malformed { kind, problem: error.to_string() })?;
+        Ok(Self { kind, header, payload: P::default() })
+    }
+}
+
+impl<K: FrameKind, P> Frame<K, P> {
     /// Its fields.
-    pub fn fields<T: DeserializeOwned>(&self) -> io::Result<T> {
-        Ok(serde_json::from_slice(&self.header)?)
+    pub fn fields<T: DeserializeOwned>(&self) -> Result<T, FrameError<K>> {
+        let parsed = serde_json::from_slice(&self.header);
+        parsed.map_err(|error| FrameError::Malformed { kind: self.kind, problem: error.to_string() })
+    }
+}
+
+impl<K: FrameKind, P: AsRef<[u8]> + From<Vec<u8>>> Frame<K, P> {
+    /// Checks the limits, which a message of our own may exceed, too: a task of ten megabytes.
+    pub fn check(&self) -> Result<(), FrameError<K>> {
+        check_lengths(self.kind, self.header.len(), self.payload.as_ref().len())
     }
 
     /// Writes it; an error if it is longer than its kind may be.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        check_lengths(self.kind, self.header.len(), self.payload.len())?;
+    pub fn write(&self, out: &mut impl Write) -> Result<(), FrameError<K>> {
+        self.check()?;
+        let payload = self.payload.as_ref();
         let mut head = Vec::with_capacity(PREFIX + self.header.len());
-        head.push(self.kind as u8);
+        head.push(self.kind.byte());
         head.extend((self.header.len() as u32).to_be_bytes());
-        head.extend((self.payload.len() as u32).to_be_bytes());
+        head.extend((payload.len() as u32).to_be_bytes());
         head.extend(&self.header);
         out.write_all(&head)?;
-        out.write_all(&self.payload)?;
-        out.flush()
+        out.write_all(payload)?;
+        Ok(out.flush()?)
     }
 
     /// Reads the next one; any other kind than those allowed is an error, before its length matters.
-    pub fn read(from: &mut impl Read, allowed: &[Kind]) -> io::Result<Self> {
+    pub fn read(from: &mut impl Read, allowed: &[K]) -> Result<Self, FrameError<K>> {
         let mut prefix = [0; PREFIX];
         from.read_exact(&mut prefix)?;
         let [byte, h0, h1, h2, h3, p0, p1, p2, p3] = prefix;
-        let kind = KINDS.into_iter().find(|kind| *kind as u8 == byte);
-        let kind = kind.ok_or_else(|| invalid(format!("not a message between ranks: a kind of {byte}")))?;
+        let kind = K::ALL.iter().copied().find(|kind| kind.byte() == byte);
+        let kind = kind.ok_or(FrameError::Garbage { byte })?;
         if !allowed.contains(&kind) {
-            return Err(invalid(format!("a {kind:?} is not expected here")));
+            return Err(FrameError::Unexpected { kind });
         }
         let header = u32::from_be_bytes([h0, h1, h2, h3]) as usize;
         let payload = u32::from_be_bytes([p0, p1, p2, p3]) as usize;
         check_lengths(kind, header, payload)?;
-        Ok(Self { kind, header: read_bytes(from, header)?, payload: read_bytes(from, payload)? })
+        Ok(Self { kind, header: read_bytes(from, header)?, payload: read_bytes(from, payload)?.into() })
     }
 }
 
-fn check_lengths(kind: Kind, header: usize, payload: usize) -> io::Result<()> {
+fn check_lengths<K: FrameKind>(kind: K, header: usize, payload: usize) -> Result<(), FrameError<K>> {
     for (length, limit) in [(header, kind.header_limit()), (payload, kind.payload_limit())] {
         if length > limit {
-            return Err(invalid(format!("a {kind:?} of {length} bytes: expected at most {limit}")));
+            return Err(FrameError::TooLong { kind, length, limit });
         }
     }
     Ok(())
 }
 
-fn invalid(problem: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, problem)
-}
-
 /// Exactly so many bytes, allocated as they arrive.
 fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(length.min(64 * KIB));
+    let mut bytes = Vec::with_capacity(length.min(FIRST_ALLOCATION));
     from.take(length as u64).read_to_end(&mut bytes)?;
     if bytes.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -155,7 +166,7 @@ fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::kind::{Frame, Kind};
 
     #[test]
     fn frames_are_read_back_and_garbage_is_refused() {
@@ -165,7 +176,7 @@ mod tests {
         assert_eq!(Frame::read(&mut bytes.as_slice(), &[Kind::Message]).unwrap(), frame);
         let read = |bytes: &[u8], kind: Kind| Frame::read(&mut &*bytes, &[kind]).unwrap_err().to_string();
         assert_eq!(read(&bytes, Kind::Hello), "a Message is not expected here");
-        assert_eq!(read(b"GET / HTTP/1.1\r\n", Kind::Hello), "not a message between ranks: a kind of 71");
+        assert_eq!(read(b"GET / HTTP/1.1\r\n", Kind::Hello), "not a message of this protocol: a kind of 71");
         let long = [&[Kind::Hello as u8], &[0xff; 8][..]].concat();
         assert_eq!(read(&long, Kind::Hello), "a Hello of 4294967295 bytes: expected at most 4096");
         for end in 0..bytes.len() {

@@ -2,16 +2,17 @@
 
 use crate::deadline::is_timeout;
 use crate::error::RankError;
-use crate::frame::{Frame, Kind};
+use crate::frame::FrameError;
+use crate::kind::{Frame, Kind};
 use crate::ring::Ring;
 use crate::watch::{Ending, Peer, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -89,7 +90,7 @@ impl Group {
             stream.set_read_timeout(Some(options.silence)).map_err(system)?;
             stream.set_write_timeout(Some(options.deadline)).map_err(system)?;
             streams.push(stream.try_clone().map_err(system)?);
-            peers.push(Arc::new(Peer { name, out: Mutex::new(stream), operations: AtomicU64::new(0) }));
+            peers.push(Arc::new(Peer::new(name, stream).map_err(system)?));
         }
         let watch = Arc::new(Watch::new(rank, peers));
         let ring = match neighbours {
@@ -140,9 +141,11 @@ impl Group {
         let mut out = peer.out.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = frame.write(&mut *out);
         drop(out);
-        sent.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => RankError::Internal(error.to_string()),
-            _ => self.watch.suspect(&lost(&peer.name, &error, self.options.deadline)),
+        sent.map_err(|error| match error {
+            FrameError::Connection(error) => {
+                self.watch.suspect(&lost(&peer.name, &error, self.options.deadline))
+            }
+            too_long => RankError::Internal(too_long.to_string()),
         })
     }
 
@@ -236,9 +239,7 @@ impl Drop for Group {
                 self.watch.finish();
                 let goodbye = Frame { kind: Kind::Goodbye, header: vec![], payload: vec![] };
                 for peer in &self.watch.peers {
-                    let mut out = peer.out.lock().unwrap_or_else(PoisonError::into_inner);
-                    let _ = out.set_write_timeout(Some(Duration::from_secs(1)));
-                    let _ = goodbye.write(&mut *out);
+                    peer.write_soon(&goodbye, Duration::from_secs(1));
                 }
             } else {
                 // it must not look like a rank that is still there
@@ -247,8 +248,7 @@ impl Drop for Group {
         }
         self.watch.finish();
         for peer in &self.watch.peers {
-            let out = peer.out.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = out.shutdown(std::net::Shutdown::Write);
+            peer.cut();
         }
     }
 }
@@ -278,7 +278,7 @@ fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message
             Ok(frame) => frame,
             Err(error) => {
                 if !watch.is_over() {
-                    watch.end(&lost(&peer.name, &error, silence));
+                    watch.end(&lost(&peer.name, &error.into(), silence));
                 }
                 return;
             }

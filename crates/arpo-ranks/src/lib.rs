@@ -12,13 +12,15 @@
 //! | signs of life, messages, who is blamed for a failure | [`group`], `watch` |
 //! | how sums and copies travel | [`ring`] |
 //! | the types of values | [`values`] |
-//! | how messages are delimited, and how long they may be | [`frame`] |
+//! | how messages are delimited | [`frame`] |
+//! | what ranks say to each other, and how long it may be | `hello`, `kind` |
 
 pub mod deadline;
 mod error;
 pub mod frame;
 pub mod group;
 mod hello;
+mod kind;
 pub mod rendezvous;
 pub mod ring;
 pub mod token;

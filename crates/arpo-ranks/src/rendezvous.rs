@@ -6,18 +6,21 @@
 
 use crate::deadline::UntilDeadline;
 use crate::error::RankError;
-use crate::frame::{Frame, Kind};
 use crate::group::{Group, GroupOptions, Line};
 use crate::hello::{Hello, Neighbour, Pass, Ready, Refused, RingHello, Welcome, host};
+use crate::kind::{Frame, Kind};
 use crate::token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Longest time for a hello, and for a connection between neighbours.
 const HELLO: Duration = Duration::from_secs(10);
+
+/// Longest time for a neighbour's hello once it is connected: it says it at once.
+const RING_HELLO: Duration = Duration::from_secs(1);
 
 /// How often those who wait look up.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -75,7 +78,7 @@ impl Rendezvous {
             return Ok(Group::alone());
         }
         let remote =
-            |one: &Arrived| one.stream.peer_addr().map(|peer| peer.ip()).ok().filter(|ip| !ip.is_loopback());
+            |one: &Arrived| one.stream.peer_addr().ok().and_then(|peer| address_for_others(peer.ip()));
         let hosts: Vec<Option<IpAddr>> = arrived.iter().map(remote).collect();
         let one_machine = hosts.iter().all(Option::is_none);
         let welcome = |rank: usize| Welcome {
@@ -94,7 +97,7 @@ impl Rendezvous {
         for (number, one) in arrived.iter().enumerate() {
             tell(&one.stream, Kind::Welcome, &welcome(number + 1)).map_err(cut(one))?;
         }
-        let listener = ring_listener(one_machine, self.address.is_ipv6())?;
+        let listener = ring_listener(one_machine)?;
         let own = listener.local_addr().map_err(RankError::system("listening for ranks"))?.port();
         let mut places = vec![Neighbour { host: None, port: own }];
         for (one, host) in arrived.iter().zip(hosts) {
@@ -104,10 +107,7 @@ impl Rendezvous {
         for (number, one) in arrived.iter().enumerate() {
             tell(&one.stream, Kind::Neighbour, &places[(number + 2) % size]).map_err(cut(one))?;
         }
-        let next = SocketAddr::new(
-            places[1].host.unwrap_or_else(|| loopback(self.address.is_ipv6())),
-            places[1].port,
-        );
+        let next = SocketAddr::new(places[1].host.unwrap_or(LOOPBACK), places[1].port);
         let neighbours = neighbours(0, size, &listener, next, &self.token)?;
         let lines = arrived.into_iter().map(|Arrived { name, stream }| Line { name, stream }).collect();
         Group::start(0, size, options, lines, Some(neighbours))
@@ -122,8 +122,8 @@ impl Rendezvous {
         news: &mut dyn FnMut(&str),
         look: &mut dyn FnMut() -> Result<(), RankError>,
     ) -> Result<Vec<Arrived>, RankError> {
-        let (sender, introductions) = channel();
-        let (mut arrived, mut strangers): (Vec<Arrived>, usize) = (vec![], 0);
+        let mut door = Door::new();
+        let mut arrived: Vec<Arrived> = vec![];
         while arrived.len() < count {
             look()?;
             if Instant::now() > deadline {
@@ -134,45 +134,67 @@ impl Rendezvous {
                     limit.as_secs_f64()
                 )));
             }
-            while strangers < MOST_STRANGERS
-                && let Ok((stream, peer)) = self.listener.accept()
-            {
-                let (sender, token) = (sender.clone(), self.token.clone());
-                let introduce = move || {
-                    let introduced = introduction(&stream, &token);
-                    let introduced = introduced
-                        .map(|hello| (hello, stream))
-                        .map_err(|reason| format!("refused {peer}: {reason}"));
-                    let _ = sender.send(introduced);
-                };
-                Builder::new()
-                    .name("hello".into())
-                    .spawn(introduce)
-                    .map_err(RankError::system("a thread"))?;
-                strangers += 1;
-            }
-            if let Ok(introduced) = introductions.recv_timeout(GLANCE) {
-                strangers -= 1;
-                match introduced {
-                    Ok((Hello { host, process, .. }, stream)) => {
-                        let host: String =
-                            host.chars().filter(|letter| !letter.is_control()).take(64).collect();
-                        let name = format!("rank {} ({host}, process {process})", arrived.len() + 1);
-                        arrived.push(Arrived { name, stream });
-                    }
-                    Err(line) => news(&line),
+            let token = self.token.clone();
+            let introduced = door.next(&self.listener, move |stream, peer| {
+                introduction(stream, &token).map_err(|reason| format!("refused {peer}: {reason}"))
+            })?;
+            match introduced {
+                Some(Ok((Hello { host, process, .. }, stream))) => {
+                    let host: String = host.chars().filter(|letter| !letter.is_control()).take(64).collect();
+                    let name = format!("rank {} ({host}, process {process})", arrived.len() + 1);
+                    arrived.push(Arrived { name, stream });
                 }
+                Some(Err(line)) => news(&line),
+                None => {}
             }
         }
         Ok(arrived)
     }
 }
 
+/// Hears those who connect, each in a thread of its own, so that one that says nothing holds nobody up.
+struct Door<T> {
+    sender: Sender<Introduced<T>>,
+    introductions: Receiver<Introduced<T>>,
+    /// Connections that have not introduced themselves.
+    strangers: usize,
+}
+
+/// What somebody said, and the connection; or why it is not taken.
+type Introduced<T> = Result<(T, TcpStream), String>;
+
+impl<T: Send + 'static> Door<T> {
+    fn new() -> Self {
+        let (sender, introductions) = channel();
+        Self { sender, introductions, strangers: 0 }
+    }
+
+    /// Accepts who has connected, and waits a moment for the next that has introduced itself.
+    fn next(
+        &mut self,
+        listener: &TcpListener,
+        introduce: impl Fn(&TcpStream, SocketAddr) -> Result<T, String> + Clone + Send + 'static,
+    ) -> Result<Option<Introduced<T>>, RankError> {
+        while self.strangers < MOST_STRANGERS
+            && let Ok((stream, peer)) = listener.accept()
+        {
+            let (sender, introduce) = (self.sender.clone(), introduce.clone());
+            let hear = move || {
+                let heard = stream.set_nonblocking(false).map_err(|error| error.to_string());
+                let _ = sender.send(heard.and_then(|()| introduce(&stream, peer)).map(|who| (who, stream)));
+            };
+            Builder::new().name("hello".into()).spawn(hear).map_err(RankError::system("a thread"))?;
+            self.strangers += 1;
+        }
+        let introduced = self.introductions.recv_timeout(GLANCE).ok();
+        self.strangers -= usize::from(introduced.is_some());
+        Ok(introduced)
+    }
+}
+
 /// Reads and checks a hello; a process that is not taken is told why.
 fn introduction(stream: &TcpStream, token: &str) -> Result<Hello, String> {
-    let checked = stream
-        .set_nonblocking(false)
-        .and_then(|()| hear::<Hello>(stream, Kind::Hello))
+    let checked = hear::<Hello>(stream, Kind::Hello)
         .map_err(|error| error.to_string())
         .and_then(|hello| hello.pass.check(token).map(|()| hello));
     if let Err(reason) = &checked {
@@ -207,20 +229,22 @@ pub fn join(
         match stream.peek(&mut [0]) {
             Err(error) if crate::deadline::is_timeout(&error) => {}
             Err(error) => return Err(cut(error)),
-            Ok(_) => break read(&stream, &[Kind::Welcome, Kind::Refused]).map_err(cut)?,
+            Ok(_) => break read(&stream, &[Kind::Welcome, Kind::Refused], HELLO).map_err(cut)?,
         }
     };
     if answer.kind == Kind::Refused {
-        let Refused { reason } = answer.fields().map_err(cut)?;
+        let Refused { reason } = answer.fields().map_err(|error| cut(error.into()))?;
         return Err(RankError::Refused(reason));
     }
-    let Welcome { rank, size, one_machine, deadline_ms, silence_ms } = answer.fields().map_err(cut)?;
+    let Welcome { rank, size, one_machine, deadline_ms, silence_ms } =
+        answer.fields().map_err(|error| cut(error.into()))?;
     let zero = stream.peer_addr().map_err(cut)?;
-    let listener = ring_listener(one_machine, zero.is_ipv6())?;
+    let listener = ring_listener(one_machine)?;
     let port = listener.local_addr().map_err(cut)?.port();
     tell(&stream, Kind::Ready, &Ready { port }).map_err(cut)?;
     let Neighbour { host, port } = hear(&stream, Kind::Neighbour).map_err(cut)?;
-    let next = SocketAddr::new(host.unwrap_or(zero.ip()), port);
+    let machine_of_zero = if one_machine { LOOPBACK } else { zero.ip().to_canonical() };
+    let next = SocketAddr::new(host.unwrap_or(machine_of_zero), port);
     let neighbours = neighbours(rank, size, &listener, next, token)?;
     let options = GroupOptions {
         deadline: Duration::from_millis(deadline_ms),
@@ -253,15 +277,26 @@ fn dial(
     }
 }
 
-fn loopback(is_ipv6: bool) -> IpAddr {
-    if is_ipv6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
+/// How ranks of one machine reach each other, whatever the address of rank 0.
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The address of a rank for those on other machines, from the one that rank 0 sees; `None` for rank 0's own machine.
+///
+/// A listener at `[::]` sees IPv4 peers under IPv6 addresses, with which a machine without IPv6 can do nothing.
+fn address_for_others(seen: IpAddr) -> Option<IpAddr> {
+    Some(seen.to_canonical()).filter(|ip| !ip.is_loopback())
 }
 
-/// A listener for the rank before this one, which only other machines' ranks can reach if there are any.
-fn ring_listener(one_machine: bool, is_ipv6: bool) -> Result<TcpListener, RankError> {
-    let any: IpAddr = if is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let ip = if one_machine { loopback(is_ipv6) } else { any };
-    TcpListener::bind((ip, 0)).map_err(RankError::system("listening for the rank before this one"))
+/// A listener for the rank before this one, which other machines can reach only if there are ranks on some.
+fn ring_listener(one_machine: bool) -> Result<TcpListener, RankError> {
+    let bound = if one_machine {
+        TcpListener::bind((LOOPBACK, 0))
+    } else {
+        // for IPv4, too
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+    };
+    bound.map_err(RankError::system("listening for the rank before this one"))
 }
 
 /// Connects to the next rank and takes the connection of the one before.
@@ -277,14 +312,19 @@ fn neighbours(
         .and_then(|to| tell(&to, Kind::Ring, &RingHello { pass: Pass::new(token), rank }).map(|()| to));
     let to = to.map_err(|error| RankError::Rendezvous(format!("rank {after} at {next}: {error}")))?;
     listener.set_nonblocking(true).map_err(RankError::system("listening for ranks"))?;
-    let deadline = Instant::now() + HELLO;
+    let (mut door, deadline) = (Door::new(), Instant::now() + HELLO);
     loop {
-        if let Ok((from, _)) = listener.accept() {
-            let introduced = from.set_nonblocking(false).and_then(|()| hear::<RingHello>(&from, Kind::Ring));
-            // a stranger is not worth a word
-            if introduced.is_ok_and(|hello| hello.pass.check(token).is_ok() && hello.rank == before) {
-                return Ok((from, to));
-            }
+        let token = token.to_owned();
+        let introduced = door.next(listener, move |stream, _| {
+            let hello = read(stream, &[Kind::Ring], RING_HELLO).and_then(|frame| Ok(frame.fields()?));
+            let hello: RingHello = hello.map_err(|error| error.to_string())?;
+            hello.pass.check(&token).map(|()| hello.rank)
+        })?;
+        // a stranger is not worth a word
+        if let Some(Ok((rank, from))) = introduced
+            && rank == before
+        {
+            return Ok((from, to));
         }
         if Instant::now() > deadline {
             return Err(RankError::Rendezvous(format!(
@@ -292,19 +332,50 @@ fn neighbours(
                 HELLO.as_secs_f64()
             )));
         }
-        std::thread::sleep(GLANCE);
     }
 }
 
 fn tell(stream: &TcpStream, kind: Kind, fields: &impl serde::Serialize) -> io::Result<()> {
     stream.set_write_timeout(Some(HELLO))?;
-    Frame::new(kind, fields)?.write(&mut &*stream)
+    Ok(Frame::new(kind, fields)?.write(&mut &*stream)?)
 }
 
-fn read(stream: &TcpStream, kinds: &[Kind]) -> io::Result<Frame> {
-    Frame::read(&mut UntilDeadline { stream, deadline: Instant::now() + HELLO }, kinds)
+fn read(stream: &TcpStream, kinds: &[Kind], limit: Duration) -> io::Result<Frame> {
+    Ok(Frame::read(&mut UntilDeadline { stream, deadline: Instant::now() + limit }, kinds)?)
 }
 
 fn hear<T: serde::de::DeserializeOwned>(stream: &TcpStream, kind: Kind) -> io::Result<T> {
-    read(stream, &[kind])?.fields()
+    Ok(read(stream, &[kind], HELLO)?.fields()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_told_addresses_that_they_can_use() {
+        let told = |seen: &str| address_for_others(seen.parse().unwrap()).map(|ip| ip.to_string());
+        assert_eq!(told("::ffff:10.0.0.7").as_deref(), Some("10.0.0.7"));
+        assert_eq!(told("10.0.0.7").as_deref(), Some("10.0.0.7"));
+        assert_eq!(told("fd00::7").as_deref(), Some("fd00::7"));
+        for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(told(here), None, "{here}");
+        }
+    }
+
+    #[test]
+    fn strangers_at_a_port_of_the_ring_hold_nobody_up() {
+        let listen = || ring_listener(true).unwrap();
+        let (zero, one) = (listen(), listen());
+        let address = |listener: &TcpListener| listener.local_addr().unwrap();
+        let (to_zero, to_one) = (address(&zero), address(&one));
+        // they are before the neighbour in the queue, and say nothing
+        let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(to_zero).unwrap()).collect();
+        let began = Instant::now();
+        let other = std::thread::spawn(move || neighbours(1, 2, &one, to_zero, "secret"));
+        neighbours(0, 2, &zero, to_one, "secret").unwrap();
+        other.join().unwrap().unwrap();
+        assert!(began.elapsed() < HELLO / 2, "{:?}", began.elapsed());
+        drop(silent);
+    }
 }

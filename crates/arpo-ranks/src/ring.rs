@@ -17,7 +17,7 @@ use crate::group::{Group, lost};
 use crate::values::{HostValues, Parts};
 use crate::watch::Watch;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -249,6 +249,8 @@ fn write_frames(
             return;
         }
     }
+    // the next rank may be waiting for more than this one has sent before it left
+    let _ = out.shutdown(Shutdown::Write);
 }
 
 impl Collectives<HostValues> for Group {

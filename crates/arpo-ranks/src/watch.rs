@@ -5,8 +5,9 @@
 //! connection with every rank, knows. So a suspicion waits a little for something better.
 
 use crate::error::RankError;
-use crate::frame::{Frame, Kind};
+use crate::kind::{Frame, Kind};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,8 +35,38 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     /// Whoever writes holds it for a whole frame.
     pub(crate) out: Mutex<TcpStream>,
+    /// The same connection, to shut it down while somebody writes to a peer that does not read.
+    pub(crate) cut: TcpStream,
     /// Operations that it had begun when it last said so.
     pub(crate) operations: AtomicU64,
+}
+
+impl Peer {
+    pub(crate) fn new(name: String, stream: TcpStream) -> io::Result<Self> {
+        let cut = stream.try_clone()?;
+        Ok(Self { name, out: Mutex::new(stream), cut, operations: AtomicU64::new(0) })
+    }
+
+    /// Writes a frame if that is possible soon: somebody else may be writing to a peer that does not read.
+    pub(crate) fn write_soon(&self, frame: &Frame, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Ok(mut out) = self.out.try_lock() {
+                let _ = out.set_write_timeout(Some(limit));
+                let _ = frame.write(&mut *out);
+                return;
+            }
+            if Instant::now() > deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends what is written to it, at once. The other direction may still bring what the peer has to say.
+    pub(crate) fn cut(&self) {
+        let _ = self.cut.shutdown(Shutdown::Write);
+    }
 }
 
 /// The state of a group, shared by the threads of a rank.
@@ -121,10 +152,7 @@ impl Watch {
             let _ = stream.shutdown(Shutdown::Both);
         }
         for peer in &self.peers {
-            if let Ok(out) = peer.out.try_lock() {
-                // only this direction: the other may still bring what the peer has to say
-                let _ = out.shutdown(Shutdown::Write);
-            }
+            peer.cut();
         }
         self.told.store(true, Ordering::SeqCst);
     }
@@ -177,19 +205,8 @@ impl Watch {
         let reason = reason.chars().take(1000).collect();
         let Ok(frame) = Frame::new(kind, &Ending { reason, certain }) else { return };
         for peer in &self.peers {
-            // somebody may be writing to a peer that does not read: it learns from its connection's end
-            let deadline = Instant::now() + Duration::from_millis(200);
-            loop {
-                if let Ok(mut out) = peer.out.try_lock() {
-                    let _ = out.set_write_timeout(Some(Duration::from_millis(200)));
-                    let _ = frame.write(&mut *out);
-                    break;
-                }
-                if Instant::now() > deadline {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            // one that cannot be told learns from its connection's end
+            peer.write_soon(&frame, Duration::from_millis(200));
         }
     }
 }

@@ -8,8 +8,9 @@ use libloading::os::unix::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 use tch::{Device, Kind, Tensor};
 
 /// Bytes of an id that brings ranks together.
@@ -21,6 +22,9 @@ const BFLOAT16: c_int = 9;
 
 /// The value of `ncclRedOp_t` for a sum.
 const SUM: c_int = 0;
+
+/// How long an abort waits for a call that has begun.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -81,6 +85,8 @@ pub struct Communicator {
     calls: Arc<Calls>,
     /// 0 once it is aborted.
     handle: AtomicUsize,
+    /// Held during every call: a communicator is not for two threads at a time.
+    in_use: Mutex<()>,
     ranks: usize,
     device: Device,
 }
@@ -130,8 +136,8 @@ impl Nccl {
                 (self.calls.init_rank)(&raw mut handle, ranks as c_int, UniqueId { bytes: id }, rank as c_int)
             };
             self.calls.check("ncclCommInitRank", code)?;
-            let handle = AtomicUsize::new(handle as usize);
-            Ok(Communicator { calls: Arc::clone(&self.calls), handle, ranks, device })
+            let (calls, handle) = (Arc::clone(&self.calls), AtomicUsize::new(handle as usize));
+            Ok(Communicator { calls, handle, in_use: Mutex::default(), ranks, device })
         })
     }
 }
@@ -199,19 +205,11 @@ impl Communicator {
     /// Replaces the values of a flat tensor by their sums over all ranks.
     pub fn all_reduce(&self, tensor: &Tensor) -> Result<(), String> {
         let (pointer, kind) = self.buffer(tensor)?;
-        on(self.device, || {
+        self.operate(|handle| {
             // SAFETY: ncclAllReduce(send, receive, count, type, operation, comm, stream), in place, on the default stream, which
             // is the one that libtorch computes on; the tensor has as many values of this type.
             let code = unsafe {
-                (self.calls.all_reduce)(
-                    pointer,
-                    pointer,
-                    tensor.numel(),
-                    kind,
-                    SUM,
-                    self.handle()?,
-                    ptr::null_mut(),
-                )
+                (self.calls.all_reduce)(pointer, pointer, tensor.numel(), kind, SUM, handle, ptr::null_mut())
             };
             self.calls.check("ncclAllReduce", code)
         })
@@ -221,11 +219,11 @@ impl Communicator {
     pub fn reduce_scatter(&self, tensor: &Tensor, rank: usize, length: usize) -> Result<(), String> {
         let (pointer, kind) = self.buffer(tensor)?;
         let own = self.part(tensor, pointer, rank, length);
-        on(self.device, || {
+        self.operate(|handle| {
             // SAFETY: ncclReduceScatter(send, receive, count of a part, type, operation, comm, stream); in place, because what is
             // received is the rank's part of what is sent; as above.
             let code = unsafe {
-                (self.calls.reduce_scatter)(pointer, own, length, kind, SUM, self.handle()?, ptr::null_mut())
+                (self.calls.reduce_scatter)(pointer, own, length, kind, SUM, handle, ptr::null_mut())
             };
             self.calls.check("ncclReduceScatter", code)
         })
@@ -235,12 +233,11 @@ impl Communicator {
     pub fn all_gather(&self, tensor: &Tensor, rank: usize, length: usize) -> Result<(), String> {
         let (pointer, kind) = self.buffer(tensor)?;
         let own = self.part(tensor, pointer, rank, length);
-        on(self.device, || {
+        self.operate(|handle| {
             // SAFETY: ncclAllGather(send, receive, count of a part, type, comm, stream); in place, because what is sent is the
             // rank's part of what is received; as above.
-            let code = unsafe {
-                (self.calls.all_gather)(own, pointer, length, kind, self.handle()?, ptr::null_mut())
-            };
+            let code =
+                unsafe { (self.calls.all_gather)(own, pointer, length, kind, handle, ptr::null_mut()) };
             self.calls.check("ncclAllGather", code)
         })
     }
@@ -300,14 +297,14 @@ impl Communicator {
     ) -> Result<(), String> {
         let (pointer, kind) = self.buffer(tensor)?;
         let width = tensor.kind().elt_size_in_bytes();
-        on(self.device, || {
+        self.operate(|handle| {
             // SAFETY: ncclGroupStart() and ncclGroupEnd() have no arguments; every start is followed by an end.
             self.calls.check("ncclGroupStart", unsafe { (self.calls.group_start)() })?;
             let queued = sections.iter().filter(|section| section.length > 0).try_for_each(|section| {
                 assert!(section.start + section.length <= tensor.numel(), "a section outside of its tensor");
                 // inside of the tensor, by the line above
                 let first = pointer.wrapping_byte_add(section.start * width);
-                operation(first, kind, section, self.handle()?)
+                operation(first, kind, section, handle)
             });
             // SAFETY: as above.
             let ended = self.calls.check("ncclGroupEnd", unsafe { (self.calls.group_end)() });
@@ -316,19 +313,36 @@ impl Communicator {
     }
 
     /// Ends it while operations may be waiting: they end, too, without results. Another thread may call this.
+    ///
+    /// No further call begins. One that has begun may end first, but not for long: a call can wait for a rank that is lost,
+    /// and then only this ends it.
     pub fn abort(&self) {
         let handle = self.handle.swap(0, Ordering::SeqCst);
-        if handle != 0 {
-            // SAFETY: ncclResult_t ncclCommAbort(ncclComm_t), once, for a communicator that was joined; NCCL allows it beside
-            // operations of another thread.
-            let _ = unsafe { (self.calls.abort)(handle as *mut c_void) };
+        if handle == 0 {
+            return;
         }
+        let deadline = Instant::now() + ABORT_PATIENCE;
+        let mut free = self.in_use.try_lock();
+        while matches!(free, Err(TryLockError::WouldBlock)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+            free = self.in_use.try_lock();
+        }
+        // SAFETY: ncclResult_t ncclCommAbort(ncclComm_t), once, for a communicator that was joined; NCCL allows it beside a
+        // call of another thread, if need be.
+        let _ = unsafe { (self.calls.abort)(handle as *mut c_void) };
     }
 
-    fn handle(&self) -> Result<*mut c_void, String> {
+    /// Makes calls with the device current.
+    fn operate(&self, calls: impl FnOnce(*mut c_void) -> Result<(), String>) -> Result<(), String> {
+        on(self.device, || self.alone(calls))
+    }
+
+    /// Makes calls while no other thread does, unless it is aborted.
+    fn alone(&self, calls: impl FnOnce(*mut c_void) -> Result<(), String>) -> Result<(), String> {
+        let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         match self.handle.load(Ordering::SeqCst) {
             0 => Err("the group of GPUs was ended".into()),
-            handle => Ok(handle as *mut c_void),
+            handle => calls(handle as *mut c_void),
         }
     }
 
@@ -356,5 +370,151 @@ impl Drop for Communicator {
             // SAFETY: ncclResult_t ncclCommDestroy(ncclComm_t), once, for a communicator that was not aborted.
             let _ = unsafe { (self.calls.destroy)(handle as *mut c_void) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// What stands behind the handle of a communicator without a GPU.
+    #[derive(Default)]
+    struct Probe {
+        in_call: AtomicBool,
+        aborted: AtomicBool,
+        aborted_in_call: AtomicBool,
+    }
+
+    unsafe extern "C" fn abort(handle: *mut c_void) -> c_int {
+        // SAFETY: the handle is that of a probe that outlives its communicator.
+        let probe = unsafe { &*handle.cast_const().cast::<Probe>() };
+        probe.aborted_in_call.store(probe.in_call.load(Ordering::SeqCst), Ordering::SeqCst);
+        probe.aborted.store(true, Ordering::SeqCst);
+        0
+    }
+
+    unsafe extern "C" fn on_comm(_: *mut c_void) -> c_int {
+        0
+    }
+
+    unsafe extern "C" fn group() -> c_int {
+        0
+    }
+
+    unsafe extern "C" fn unique_id(_: *mut UniqueId) -> c_int {
+        1
+    }
+
+    unsafe extern "C" fn init_rank(_: *mut *mut c_void, _: c_int, _: UniqueId, _: c_int) -> c_int {
+        1
+    }
+
+    unsafe extern "C" fn error_string(_: c_int) -> *const c_char {
+        ptr::null()
+    }
+
+    unsafe extern "C" fn with_root(
+        _: *const c_void,
+        _: *mut c_void,
+        _: usize,
+        _: c_int,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+    ) -> c_int {
+        1
+    }
+
+    unsafe extern "C" fn reduce(
+        _: *const c_void,
+        _: *mut c_void,
+        _: usize,
+        _: c_int,
+        _: c_int,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+    ) -> c_int {
+        1
+    }
+
+    unsafe extern "C" fn gather(
+        _: *const c_void,
+        _: *mut c_void,
+        _: usize,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+    ) -> c_int {
+        1
+    }
+
+    fn communicator(probe: &Probe) -> Communicator {
+        let calls = Calls {
+            get_unique_id: unique_id,
+            init_rank,
+            destroy: on_comm,
+            abort,
+            group_start: group,
+            group_end: group,
+            error_string,
+            broadcast: with_root,
+            all_reduce: with_root,
+            reduce,
+            reduce_scatter: with_root,
+            all_gather: gather,
+            library: Library::this(),
+        };
+        let handle = AtomicUsize::new(ptr::from_ref(probe) as usize);
+        Communicator {
+            calls: Arc::new(calls),
+            handle,
+            in_use: Mutex::default(),
+            ranks: 1,
+            device: Device::Cpu,
+        }
+    }
+
+    /// A call that goes on until it is aborted, at most so long, beside an abort.
+    fn call_beside_an_abort(limit: Duration) -> (Probe, Duration) {
+        let probe = Probe::default();
+        let communicator = communicator(&probe);
+        let took = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                communicator.alone(|_| {
+                    probe.in_call.store(true, Ordering::SeqCst);
+                    let end = Instant::now() + limit;
+                    while Instant::now() < end && !probe.aborted.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    probe.in_call.store(false, Ordering::SeqCst);
+                    Ok(())
+                })
+            });
+            while !probe.in_call.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let began = Instant::now();
+            communicator.abort();
+            began.elapsed()
+        });
+        let ended = communicator.alone(|_| Ok(())).unwrap_err();
+        assert_eq!(ended, "the group of GPUs was ended");
+        drop(communicator);
+        (probe, took)
+    }
+
+    #[test]
+    fn an_abort_waits_for_a_call_that_ends() {
+        let (probe, _) = call_beside_an_abort(Duration::from_millis(200));
+        assert!(probe.aborted.into_inner() && !probe.aborted_in_call.into_inner());
+    }
+
+    #[test]
+    fn an_abort_ends_a_call_that_does_not() {
+        let (probe, took) = call_beside_an_abort(Duration::from_mins(1));
+        assert!(probe.aborted_in_call.into_inner());
+        assert!(took >= ABORT_PATIENCE && took < 10 * ABORT_PATIENCE, "{took:?}");
     }
 }

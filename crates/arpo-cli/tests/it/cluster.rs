@@ -1,10 +1,10 @@
 //! `arpo train --cluster`: desktops in worker processes.
 
+use crate::eventually;
 use crate::training::{last_weights, metrics, scratch, train};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 /// The program for workers, which is built beside this one; by itself `cargo nextest -p arpo-cli` does not build it.
 fn build_worker() {
@@ -29,14 +29,6 @@ fn children(process: u32) -> Vec<(u32, String)> {
         (parent == process).then(|| (number, before.split_once('(').map_or("", |(_, name)| name).to_owned()))
     };
     fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect()
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

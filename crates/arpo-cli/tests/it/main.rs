@@ -13,3 +13,14 @@ mod serving;
 mod stopping;
 mod structure;
 mod training;
+
+use std::time::{Duration, Instant};
+
+/// Waits until something holds, and fails if it never does.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(3);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,6 +1,7 @@
 //! Training with several ranks as processes, which sample and learn: the same result as one process; a rank that is killed or
 //! cut off ends the run, which resumes with another number of ranks.
 
+use crate::eventually;
 use crate::training::{metrics, scratch, train};
 use serde_json::Value;
 use std::fs;
@@ -70,14 +71,6 @@ fn joined(parent: &Child) -> Vec<u32> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(number).filter(is_child).collect()
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(3);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Names that only an unfinished checkpoint has.
 fn leftovers(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run.join("checkpoints")).unwrap();
@@ -116,12 +109,12 @@ fn a_killed_rank_ends_the_run_which_resumes_with_another_number() {
     let scratch = scratch("killed-rank");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let mut child = run(&broken, &["--gpus", "3"]).spawn().unwrap();
-    until("a checkpoint", || broken.join("checkpoints/step-000002").exists());
+    eventually("a checkpoint", || broken.join("checkpoints/step-000002").exists());
     let ranks = joined(&child);
     assert_eq!(ranks.len(), 2, "{ranks:?}");
     let began = Instant::now();
     assert!(Command::new("kill").args(["-9", &ranks[0].to_string()]).status().unwrap().success());
-    until("the end of the run", || child.try_wait().unwrap().is_some());
+    eventually("the end of the run", || child.try_wait().unwrap().is_some());
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -134,7 +127,7 @@ fn a_killed_rank_ends_the_run_which_resumes_with_another_number() {
         "{said}"
     );
     assert_eq!(leftovers(&broken), Vec::<String>::new());
-    until("the other rank's end", || !Path::new(&format!("/proc/{}", ranks[1])).exists());
+    eventually("the other rank's end", || !Path::new(&format!("/proc/{}", ranks[1])).exists());
     // one process goes on, then two
     succeed(resume(&broken, &["--gpus", "1", "--set", "iterations=4"]));
     succeed(resume(&broken, &["--gpus", "2", "--set", "iterations=5"]));
@@ -249,12 +242,12 @@ fn a_rank_that_joins_by_hand_and_is_cut_off_ends_both() {
     let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     std::thread::spawn(move || pass(from, to));
     std::thread::spawn(move || pass(server, client));
-    until("a checkpoint", || folder.join("checkpoints/step-000002").exists());
+    eventually("a checkpoint", || folder.join("checkpoints/step-000002").exists());
     for wire in wires {
         // the first cut may have ended the second wire, too
         let _ = wire.shutdown(Shutdown::Both);
     }
-    until("the end of the run", || leader.try_wait().unwrap().is_some());
+    eventually("the end of the run", || leader.try_wait().unwrap().is_some());
     let (leader, follower) = (leader.wait_with_output().unwrap(), follower.wait_with_output().unwrap());
     for (ended, name) in [(leader, "rank 1 ("), (follower, "rank 0 (")] {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();

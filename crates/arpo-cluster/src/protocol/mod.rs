@@ -8,7 +8,8 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how messages are delimited, and how long they may be | [`frame`] |
+//! | how messages are delimited | [`arpo_ranks::frame`] |
+//! | what kinds of messages there are, and how long they may be | [`frame`] |
 //! | how environments' results and errors travel | [`outcome`] |
 //! | what `arpo cluster status` is told | [`status`] |
 //! | the shared token | [`token`] |
@@ -18,6 +19,7 @@ pub mod outcome;
 pub mod status;
 
 pub use arpo_ranks::token;
+pub use frame::ProtocolError;
 
 use crate::protocol::frame::{Frame, Kind};
 use crate::protocol::outcome::Outcome;
@@ -27,9 +29,7 @@ use arpo_core::config::Config;
 use arpo_core::task::Task;
 use arpo_env::environment::RecordEntry;
 use arpo_suite::osworld::TaskText;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,61 +199,23 @@ struct AnswerHeader {
     record: Vec<RecordEntry>,
 }
 
-/// A peer that does not follow the protocol, or is gone.
-#[derive(Debug, thiserror::Error)]
-pub enum ProtocolError {
-    /// Not a message at all.
-    #[error("not a message of this protocol: a kind of {byte}")]
-    Garbage {
-        /// Its first byte.
-        byte: u8,
-    },
-    /// A message that is not allowed here.
-    #[error("a {kind:?} is not expected here")]
-    Unexpected {
-        /// What came.
-        kind: Kind,
-    },
-    /// A message that is longer than any that is meant.
-    #[error("a {kind:?} of {length} bytes: expected at most {limit}")]
-    TooLong {
-        /// What came.
-        kind: Kind,
-        /// How long.
-        length: usize,
-        /// What is allowed.
-        limit: usize,
-    },
-    /// A message whose fields are not those of this version.
-    #[error("a {kind:?} that cannot be read: {problem}")]
-    Malformed {
-        /// What came.
-        kind: Kind,
-        /// Where it is wrong.
-        problem: String,
-    },
-    /// The connection.
-    #[error("the connection ended: {0}")]
-    Connection(#[from] io::Error),
-}
-
 impl Message {
     /// The frame of a message; an error if it is too long to be sent.
     pub fn frame(&self) -> Result<Frame, ProtocolError> {
         let frame = match self {
-            Self::Hello(fields) => framed(Kind::Hello, fields),
-            Self::Welcome(fields) => framed(Kind::Welcome, fields),
-            Self::Refused(fields) => framed(Kind::Refused, fields),
+            Self::Hello(fields) => Frame::new(Kind::Hello, fields),
+            Self::Welcome(fields) => Frame::new(Kind::Welcome, fields),
+            Self::Refused(fields) => Frame::new(Kind::Refused, fields),
             Self::Beat => Ok(Frame { kind: Kind::Beat, header: vec![], payload: Arc::default() }),
-            Self::Request(fields) => framed(Kind::Request, fields),
+            Self::Request(fields) => Frame::new(Kind::Request, fields),
             Self::Answer(Answer { desktop, number, outcome, record, png }) => {
                 let (outcome, record) = (outcome.clone(), record.clone());
                 let header = AnswerHeader { desktop: *desktop, number: *number, outcome, record };
-                framed(Kind::Answer, &header).map(|frame| Frame { payload: Arc::clone(png), ..frame })
+                Frame::new(Kind::Answer, &header).map(|frame| Frame { payload: Arc::clone(png), ..frame })
             }
-            Self::Goodbye(fields) => framed(Kind::Goodbye, fields),
-            Self::Inquiry(fields) => framed(Kind::Inquiry, fields),
-            Self::Status(fields) => framed(Kind::Status, fields),
+            Self::Goodbye(fields) => Frame::new(Kind::Goodbye, fields),
+            Self::Inquiry(fields) => Frame::new(Kind::Inquiry, fields),
+            Self::Status(fields) => Frame::new(Kind::Status, fields),
         }?;
         frame.check()?;
         Ok(frame)
@@ -262,29 +224,18 @@ impl Message {
     /// The message of a frame.
     pub fn of(frame: Frame) -> Result<Self, ProtocolError> {
         Ok(match frame.kind {
-            Kind::Hello => Self::Hello(fields(&frame)?),
-            Kind::Welcome => Self::Welcome(fields(&frame)?),
-            Kind::Refused => Self::Refused(fields(&frame)?),
+            Kind::Hello => Self::Hello(frame.fields()?),
+            Kind::Welcome => Self::Welcome(frame.fields()?),
+            Kind::Refused => Self::Refused(frame.fields()?),
             Kind::Beat => Self::Beat,
-            Kind::Request => Self::Request(fields(&frame)?),
+            Kind::Request => Self::Request(frame.fields()?),
             Kind::Answer => {
-                let AnswerHeader { desktop, number, outcome, record } = fields(&frame)?;
+                let AnswerHeader { desktop, number, outcome, record } = frame.fields()?;
                 Self::Answer(Answer { desktop, number, outcome, record, png: frame.payload })
             }
-            Kind::Goodbye => Self::Goodbye(fields(&frame)?),
-            Kind::Inquiry => Self::Inquiry(fields(&frame)?),
-            Kind::Status => Self::Status(fields(&frame)?),
+            Kind::Goodbye => Self::Goodbye(frame.fields()?),
+            Kind::Inquiry => Self::Inquiry(frame.fields()?),
+            Kind::Status => Self::Status(frame.fields()?),
         })
     }
-}
-
-fn framed(kind: Kind, fields: &impl Serialize) -> Result<Frame, ProtocolError> {
-    let header = serde_json::to_vec(fields);
-    let header = header.map_err(|error| ProtocolError::Malformed { kind, problem: error.to_string() })?;
-    Ok(Frame { kind, header, payload: Arc::default() })
-}
-
-fn fields<T: DeserializeOwned>(frame: &Frame) -> Result<T, ProtocolError> {
-    let parsed = serde_json::from_slice(&frame.header);
-    parsed.map_err(|error| ProtocolError::Malformed { kind: frame.kind, problem: error.to_string() })
 }

@@ -10,6 +10,7 @@ use arpo_core::action::{Action, ModelBox};
 use arpo_core::config::Config;
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::RecordEntry;
+use arpo_ranks::frame::FrameKind;
 use arpo_suite::osworld::TaskText;
 use proptest::prelude::*;
 use std::sync::Arc;

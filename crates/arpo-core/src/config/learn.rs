@@ -16,6 +16,10 @@ pub struct LearnConfig {
     /// How many of them are on this machine, one for each GPU; the others join with `arpo train --join HOST:PORT`. 0: all.
     #[schemars(range(max = 1024))]
     pub local: usize,
+    /// What is divided between the ranks: 1, the optimiser's moments; 2, the gradients, too, which takes less memory, but they
+    /// are summed between the ranks after every micro-batch instead of once an update.
+    #[schemars(range(min = 1, max = 2))]
+    pub zero_stage: usize,
     /// The address that this program listens on for the other ranks. Empty: any free port of this machine, for its own only, or
     /// `0.0.0.0:7701` if others join. Beyond this machine a token is required: the same `ARPO_CLUSTER_TOKEN` in the
     /// environment of every rank.
@@ -31,7 +35,14 @@ pub struct LearnConfig {
 
 impl Default for LearnConfig {
     fn default() -> Self {
-        Self { ranks: 1, local: 0, listen: String::new(), start_seconds: 300.0, deadline_seconds: 600.0 }
+        Self {
+            ranks: 1,
+            local: 0,
+            zero_stage: 1,
+            listen: String::new(),
+            start_seconds: 300.0,
+            deadline_seconds: 600.0,
+        }
     }
 }
 
@@ -39,6 +50,11 @@ impl LearnConfig {
     /// How many of the ranks are on this machine.
     pub fn local_ranks(&self) -> usize {
         if self.local == 0 { self.ranks } else { self.local }
+    }
+
+    /// Whether the gradients are divided between the ranks.
+    pub fn shards_gradients(&self) -> bool {
+        self.zero_stage > 1 && self.ranks > 1
     }
 
     /// An error if more ranks are here than there are.

@@ -19,6 +19,28 @@ impl ParameterLayout {
         self.pieces.iter().all(Piece::is_vision)
     }
 
+    /// The block of the language model that it belongs to, if any.
+    pub fn block(&self) -> Option<usize> {
+        self.name.strip_prefix("text.")?.split_once('.')?.0.parse().ok()
+    }
+
+    /// Whether it is the language model's head; one that is tied to the embedding has no parameter of its own.
+    pub fn is_head(&self) -> bool {
+        self.name == "text.head"
+    }
+
+    /// What its gradient shares a buffer with, if layers pass theirs on: the same parameter of the other blocks, which is as
+    /// large; and the embedding with the head.
+    pub fn buffer_name(&self) -> &str {
+        if self.is_head() {
+            return "text.embed";
+        }
+        match self.block() {
+            Some(_) => self.name.splitn(3, '.').last().unwrap_or(&self.name),
+            None => &self.name,
+        }
+    }
+
     /// Whether its gradient is accumulated in f32, whatever the type of the weights. Over 64 micro-batches,
     /// accumulating in bf16 is off by less than 1 % of the norm in the listed matrices of the language model, which are
     /// most of a model, and by more in all others: up to 1.5 % in the head, to which every token contributes

@@ -28,12 +28,32 @@ const INITIAL_DEVIATION: f64 = 0.02;
 /// For training from scratch: the standard deviation times the square root of a matrix's input width.
 const SCRATCH_DEVIATION: f64 = 0.8;
 
+/// Where the gradient of a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GradientBuffer {
+    /// Nowhere: the parameter is not trained.
+    Absent,
+    /// In memory of its own.
+    Own,
+    /// In memory that the layers of the backward pass use one after the other: its reader must have taken each layer's
+    /// gradients before the next one computes its own (see `training::gradients`).
+    Passing,
+}
+
+impl From<bool> for GradientBuffer {
+    fn from(trained: bool) -> Self {
+        if trained { Self::Own } else { Self::Absent }
+    }
+}
+
 /// A model's parameters, by their names in memory.
 #[derive(Debug)]
 pub struct Weights {
     parameters: Vec<(ParameterLayout, Tensor)>,
     /// The gradient buffer of each parameter, if it is trained.
     gradients: Vec<Option<Tensor>>,
+    /// Whether layers pass on the memory of their gradients.
+    passing: bool,
     index: BTreeMap<String, usize>,
     /// The kernels of their device.
     kernels: Kernels,
@@ -44,7 +64,7 @@ impl Weights {
         let index = parameters.iter().enumerate().map(|(i, (layout, _))| (layout.name.clone(), i)).collect();
         let gradients = parameters.iter().map(|_| None).collect();
         let kernels = parameters.first().map_or_else(Kernels::none, |(_, first)| Kernels::of(first.device()));
-        Self { parameters, gradients, index, kernels }
+        Self { parameters, gradients, passing: false, index, kernels }
     }
 
     /// With other kernels: with none, the plain versions are used.
@@ -109,16 +129,35 @@ impl Weights {
         Self::new(self.parameters.iter().map(convert).collect()).with_kernels(self.kernels.clone())
     }
 
-    /// Allocates zeroed gradients for the parameters that `trained` selects.
+    /// Allocates zeroed gradients for the parameters that `buffer_of` selects.
     #[must_use]
-    pub fn with_gradients(mut self, trained: impl Fn(&ParameterLayout) -> bool) -> Self {
-        let zeros = |(layout, tensor): &(ParameterLayout, Tensor)| {
+    pub fn with_gradients<B: Into<GradientBuffer>>(
+        mut self,
+        buffer_of: impl Fn(&ParameterLayout) -> B,
+    ) -> Self {
+        let mut shared: BTreeMap<&str, Tensor> = BTreeMap::new();
+        let mut gradients = vec![];
+        self.passing = false;
+        for (layout, tensor) in &self.parameters {
             let kind = if layout.accumulates_in_f32() { Kind::Float } else { tensor.kind() };
-            Tensor::zeros(tensor.size(), (kind, tensor.device()))
-        };
-        let buffer = |one: &(ParameterLayout, Tensor)| trained(&one.0).then(|| zeros(one));
-        self.gradients = self.parameters.iter().map(buffer).collect();
+            let zeros = || Tensor::zeros(tensor.size(), (kind, tensor.device()));
+            let buffer: GradientBuffer = buffer_of(layout).into();
+            gradients.push(match buffer {
+                GradientBuffer::Absent => None,
+                GradientBuffer::Own => Some(zeros()),
+                GradientBuffer::Passing => {
+                    self.passing = true;
+                    Some(shared.entry(layout.buffer_name()).or_insert_with(zeros).shallow_clone())
+                }
+            });
+        }
+        self.gradients = gradients;
         self
+    }
+
+    /// Whether gradients are in memory that the layers pass on.
+    pub(crate) fn passes_gradients(&self) -> bool {
+        self.passing
     }
 
     /// A second handle on the same memory, without the gradients: for a model beside the one that is trained.

@@ -198,22 +198,24 @@ impl TextModel {
         (self.norm.forward(&x), SavedText { blocks, last: x, deepstack })
     }
 
-    /// dL/d(embeddings) from dL/d(normed hidden states).
-    pub(crate) fn backward(
+    /// dL/d(embeddings) from dL/d(normed hidden states). `complete` is told when all gradients of a block are.
+    pub(crate) fn backward<E>(
         &self,
         saved: SavedText,
         gradient: &Tensor,
         layout: &TextLayout,
-    ) -> EmbeddedGradient {
+        mut complete: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<EmbeddedGradient, E> {
         let SavedText { blocks, last, deepstack } = saved;
         let mut levels = Vec::new();
         let mut gradient = self.norm.backward(&last, gradient, None);
         for (index, (block, saved)) in self.blocks.iter().zip(blocks).enumerate().rev() {
             levels.extend(deepstack.as_ref().and_then(|deep| deep.level_gradient(index, &gradient)));
             gradient = block.backward(saved, &gradient, layout.context());
+            complete(index)?;
         }
         levels.reverse();
-        EmbeddedGradient { tokens: gradient, deepstack: levels }
+        Ok(EmbeddedGradient { tokens: gradient, deepstack: levels })
     }
 
     /// Logits of hidden states: `[..., vocabulary]`.

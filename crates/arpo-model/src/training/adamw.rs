@@ -82,7 +82,9 @@ impl AdamW {
             let gradient_norm = gradient_norm(weights);
             let applied = gradient_norm.is_finite();
             if applied {
-                self.apply(weights, learning_rate, gradient_norm);
+                let gradients: Vec<Tensor> =
+                    weights.trained().map(|(_, _, own)| self.shard.of(own)).collect();
+                self.apply(weights, &gradients, learning_rate, gradient_norm);
             } else {
                 weights.zero_gradients();
             }
@@ -90,18 +92,21 @@ impl AdamW {
         })
     }
 
-    /// Updates this shard of the weights with gradients whose norm, over all shards, is finite; all gradients are zeroed.
-    pub(super) fn apply(&mut self, weights: &Weights, learning_rate: f64, gradient_norm: f64) {
+    /// Updates this shard of the weights with its gradients, whose norm, over all shards, is finite; they are zeroed.
+    pub(super) fn apply(
+        &mut self,
+        weights: &Weights,
+        gradients: &[Tensor],
+        learning_rate: f64,
+        gradient_norm: f64,
+    ) {
         self.updates += 1;
         let clip = self.clip(gradient_norm);
         let step = Step::new(&self.config, self.updates, learning_rate, clip, self.kernels.clone());
-        for (index, ((_, value, gradient), moments)) in weights.trained().zip(&self.moments).enumerate() {
+        let parameters = weights.trained().zip(gradients).zip(&self.moments);
+        for (index, (((_, value, _), gradient), moments)) in parameters.enumerate() {
             let first = self.shard.part(value).start as i64;
-            step.update((index, first), &self.shard.of(value), &self.shard.of(gradient), moments);
-        }
-        if self.shard != Shard::WHOLE {
-            // those of the other shards, too
-            weights.zero_gradients();
+            step.update((index, first), &self.shard.of(value), gradient, moments);
         }
     }
 
@@ -114,13 +119,19 @@ impl AdamW {
 
 /// The norm of all gradients together.
 pub fn gradient_norm(weights: &Weights) -> f64 {
-    let squares: Vec<Tensor> = weights
-        .trained()
-        .map(|(_, _, gradient)| gradient.norm_scalaropt_dtype(2, Kind::Float).square())
-        .collect();
-    match squares.as_slice() {
+    sum_of_squares(weights.trained().map(|(_, _, gradient)| gradient)).sqrt()
+}
+
+/// The sum of the squares of all values of tensors.
+pub(super) fn sum_of_squares<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> f64 {
+    sum(&tensors.map(|tensor| tensor.norm_scalaropt_dtype(2, Kind::Float).square()).collect::<Vec<_>>())
+}
+
+/// The sum of single values.
+pub(super) fn sum(values: &[Tensor]) -> f64 {
+    match values {
         [] => 0.0,
-        squares => Tensor::stack(squares, 0).sum(Kind::Double).sqrt().double_value(&[]),
+        values => Tensor::stack(values, 0).sum(Kind::Double).double_value(&[]),
     }
 }
 

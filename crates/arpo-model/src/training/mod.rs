@@ -6,6 +6,7 @@
 //! between the passes ([`plan`]).
 
 pub mod adamw;
+mod gradients;
 mod head;
 mod incident;
 pub mod nccl;
@@ -22,6 +23,7 @@ use crate::model::Model;
 use crate::positions::Grid;
 use crate::text::{Embedded, SavedText, TextLayout};
 use crate::vision::SavedVision;
+use gradients::Bucket;
 use head::Head;
 use packed::Packed;
 use plan::Plan;
@@ -233,6 +235,15 @@ impl ForwardPass<'_> {
     /// Adds the gradient of `sum(coefficient * logp)` to the weights' gradients. Coefficients are by episode, one for
     /// each trained token.
     pub fn backward(self, coefficients: &[Vec<f32>]) -> Result<(), ModelError> {
+        self.backward_in_buckets(coefficients, &mut |_| Ok(()))
+    }
+
+    /// The same; `complete` is told when all gradients of a bucket are, before the next bucket's are computed.
+    fn backward_in_buckets(
+        self,
+        coefficients: &[Vec<f32>],
+        complete: &mut dyn FnMut(Bucket) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
         let given: Vec<usize> = coefficients.iter().map(Vec::len).collect();
         let needed: Vec<usize> = self.scores.logp.iter().map(Vec::len).collect();
         if given != needed {
@@ -243,17 +254,19 @@ impl ForwardPass<'_> {
             let model = &learner.model;
             let coefficients: Vec<f32> = coefficients.concat();
             let d_hidden = learner.head.backward(model, &hidden, &packed, &coefficients);
+            complete(Bucket::Head)?;
             let tokens = packed.tokens.size()[0];
             let d_last = Tensor::zeros([tokens, d_hidden.size()[1]], (d_hidden.kind(), d_hidden.device()));
             // episodes that diverge predict different tokens from the same row
             let d_last = d_last.index_add(0, &packed.before_trained, &d_hidden);
-            let d_embedded = model.text().backward(text, &d_last, &layout);
+            let d_embedded =
+                model.text().backward(text, &d_last, &layout, |block| complete(Bucket::Block(block)))?;
             packed.embed_backward(model, &d_embedded.tokens);
             if !batch.images.is_empty() && learner.trains_vision() {
                 let d_features = packed.feature_gradients(&d_embedded);
                 learner.vision_backward(&batch, vision, &d_features, &plan);
             }
-            Ok(())
+            complete(Bucket::Rest)
         })
     }
 }

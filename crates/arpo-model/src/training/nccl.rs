@@ -2,7 +2,8 @@
 //!
 //! NCCL's operations wait on the device for all ranks, and know nothing of deadlines. So a thread watches: when the group
 //! ends, because a rank is lost, or when the operations take longer than the group's deadline, it aborts them. Ranks agree
-//! over TCP before they begin (see `finish_with` in `step`), so that the time of the operations is only their own.
+//! over TCP before they begin (see `finish_with` in `step`), so that the time of the operations is only their own; where
+//! gradients are summed in the backward pass (`gradients`), it is that of the pass of the slowest rank.
 
 use arpo_ranks::{Collectives, Group, Parts, RankError, Sentinel};
 use arpo_torch::nccl::{Communicator, ID_BYTES, Nccl, Section};

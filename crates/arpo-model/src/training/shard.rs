@@ -1,17 +1,18 @@
 //! A learner's optimiser divided between ranks (ZeRO-1): each rank has the moments of a part of every parameter, updates
-//! that part, and the parts are gathered in place.
+//! that part, and the parts are gathered in place. Gradients may be divided, too (ZeRO-2, `gradients`).
 //!
 //! Every parameter is divided, not the list of parameters, so that all ranks have the same amount of memory and work however
 //! different the parameters are. Boundaries are multiples of sixteen values, as the fused kernels want rows to be.
 //! Rounding noise belongs to a value's place in its parameter, so that the number of ranks does not change it.
 
-use super::adamw::{AdamW, Update};
+use super::adamw::{AdamW, Update, sum_of_squares};
+use super::gradients::GradientShards;
 use crate::ModelError;
 use crate::checkpoint::Weights;
 use arpo_core::config::OptimiserConfig;
 use arpo_ranks::{Collectives, Parts};
 use std::ops::Range;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 /// Values that stay together.
 const UNIT: usize = 16;
@@ -52,7 +53,7 @@ impl Shard {
     }
 }
 
-fn flat(tensor: &Tensor) -> Tensor {
+pub(super) fn flat(tensor: &Tensor) -> Tensor {
     tensor.view([-1])
 }
 
@@ -65,50 +66,53 @@ impl AdamW {
         learning_rate: f64,
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<Update, ModelError> {
-        let gradient_norm = self.reduced_gradient_norm(weights, ranks)?;
-        if gradient_norm.is_finite() {
-            self.update_shard(weights, learning_rate, gradient_norm, ranks)?;
-            return Ok(Update::Applied { gradient_norm });
-        }
-        weights.zero_gradients();
-        Ok(Update::Skipped { gradient_norm })
-    }
-
-    /// Sums each gradient over all ranks, so that this rank has the sums of its shard; returns the norm of the summed
-    /// gradient, the same on all ranks.
-    fn reduced_gradient_norm(
-        &self,
-        weights: &Weights,
-        ranks: &mut dyn Collectives<Tensor>,
-    ) -> Result<f64, ModelError> {
-        no_grad(|| {
-            let mut squares = vec![];
+        let own = no_grad(|| {
             for (_, _, gradient) in weights.trained() {
                 ranks.reduce_scatter(&mut flat(gradient), &self.shard.parts(gradient))?;
-                squares.push(self.shard.of(gradient).norm_scalaropt_dtype(2, Kind::Float).square());
             }
-            let own = match squares.as_slice() {
-                [] => 0.0,
-                squares => Tensor::stack(squares, 0).sum(Kind::Double).double_value(&[]),
-            };
-            Ok(ranks.sums(&[own])?[0].sqrt())
-        })
+            Ok::<_, ModelError>(
+                weights.trained().map(|(_, _, gradient)| self.shard.of(gradient)).collect::<Vec<Tensor>>(),
+            )
+        })?;
+        let update = self.update_shard(weights, &own, learning_rate, ranks);
+        // those of the other shards, too
+        weights.zero_gradients();
+        update
     }
 
-    /// Updates this rank's shard and gathers the weights of all shards; the gradients are zeroed.
+    /// The same from gradients that are summed already.
+    pub(super) fn update_from_shards(
+        &mut self,
+        weights: &Weights,
+        gradients: &mut GradientShards,
+        learning_rate: f64,
+        ranks: &mut dyn Collectives<Tensor>,
+    ) -> Result<Update, ModelError> {
+        let update = self.update_shard(weights, gradients.sums(), learning_rate, ranks);
+        gradients.zero();
+        update
+    }
+
+    /// Updates this rank's shard, unless the norm of the gradients of all shards is not finite, and gathers the weights of all
+    /// shards.
     fn update_shard(
         &mut self,
         weights: &Weights,
+        gradients: &[Tensor],
         learning_rate: f64,
-        gradient_norm: f64,
         ranks: &mut dyn Collectives<Tensor>,
-    ) -> Result<(), ModelError> {
+    ) -> Result<Update, ModelError> {
         no_grad(|| {
-            self.apply(weights, learning_rate, gradient_norm);
+            let gradient_norm = ranks.sums(&[sum_of_squares(gradients.iter())])?[0].sqrt();
+            if !gradient_norm.is_finite() {
+                return Ok(Update::Skipped { gradient_norm });
+            }
+            self.apply(weights, gradients, learning_rate, gradient_norm);
             for (_, value, _) in weights.trained() {
                 ranks.all_gather(&mut flat(value), &self.shard.parts(value))?;
             }
-            Ok(ranks.barrier()?)
+            ranks.barrier()?;
+            Ok(Update::Applied { gradient_norm })
         })
     }
 

@@ -1,11 +1,13 @@
 //! One update from micro-batches that are added one at a time: forward, loss and backward for each, then one optimiser
 //! step. An update with a non-finite loss or gradient is skipped and counted, and its micro-batch is recorded.
 
-use super::adamw::{AdamW, Update, gradient_norm};
+use super::adamw::{AdamW, Update, gradient_norm, sum};
+use super::gradients::GradientShards;
 use super::incident::{self, Evidence};
+use super::ranks::HostTensors;
 use super::{Learner, MicroBatch, TokenScores};
 use crate::ModelError;
-use arpo_ranks::Collectives;
+use arpo_ranks::{Collectives, Group};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use tch::Tensor;
@@ -19,11 +21,25 @@ pub struct LossGradient {
     pub coefficients: Vec<Vec<f32>>,
 }
 
+/// Whoever has the connection with the other ranks of a learner.
+pub trait HasRanks {
+    /// The connection.
+    fn ranks(&mut self) -> &mut dyn Collectives<Tensor>;
+}
+
+impl<T: Collectives<Tensor>> HasRanks for T {
+    fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
+        self
+    }
+}
+
 /// Trains a model: a learner and its optimiser.
 #[derive(Debug)]
 pub struct Updater {
     learner: Learner,
     optimiser: AdamW,
+    /// This rank's part of the gradients, if they are summed over the ranks after every micro-batch.
+    gradients: Option<GradientShards>,
     /// The folder for records of skipped updates, if any.
     incidents: Option<PathBuf>,
     skipped: u64,
@@ -63,9 +79,12 @@ struct SkippedUpdate {
 }
 
 impl Updater {
-    /// From a learner and its optimiser; skipped updates are recorded in new folders in `incidents`.
+    /// From a learner and its optimiser; skipped updates are recorded in new folders in `incidents`. If the layers of the
+    /// model pass on the memory of their gradients, their sums are kept here, in shards like the optimiser's moments.
     pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
-        Self { learner, optimiser, incidents, skipped: 0 }
+        let weights = learner.model().weights();
+        let gradients = weights.passes_gradients().then(|| GradientShards::new(weights, optimiser.shard));
+        Self { learner, optimiser, gradients, incidents, skipped: 0 }
     }
 
     /// Continues the count of skipped updates of a resumed run.
@@ -129,49 +148,78 @@ impl UpdateInProgress<'_> {
         batch: MicroBatch,
         loss: impl FnOnce(&TokenScores) -> LossGradient,
     ) -> Result<(), ModelError> {
-        self.try_add(batch, |scores| Ok(loss(scores)))
+        let mut alone = HostTensors::new(Group::alone());
+        self.try_add_with(&mut alone, batch, |_, scores| Ok::<_, ModelError>(loss(scores))).map(|_| ())
     }
 
-    /// The same with a loss that may fail to be computed: because another process computes it, for instance.
-    pub fn try_add<E: From<ModelError>>(
+    /// The same for a rank, while each other rank adds a micro-batch, too, or nothing ([`Self::add_nothing`]); the loss may
+    /// fail to be computed. Returns false if the micro-batch is ignored: then this rank has to add nothing.
+    pub fn try_add_with<R: HasRanks, E: From<ModelError>>(
         &mut self,
+        owner: &mut R,
         batch: MicroBatch,
-        loss: impl FnOnce(&TokenScores) -> Result<LossGradient, E>,
-    ) -> Result<(), E> {
+        loss: impl FnOnce(&mut R, &TokenScores) -> Result<LossGradient, E>,
+    ) -> Result<bool, E> {
         if self.skipped_update.is_some() {
-            return Ok(());
+            return Ok(false);
         }
-        let learner = &self.updater.learner;
+        let Updater { learner, gradients, incidents, skipped, .. } = &mut *self.updater;
+        let weights = learner.model().weights();
         let pass = learner.forward(batch)?;
         let scores = pass.scores().clone();
-        let LossGradient { value, coefficients } = loss(&scores)?;
-        let norm = if value.is_finite() {
-            pass.backward(&coefficients)?;
-            // computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
-            // gradient
-            Some(gradient_norm(learner.model().weights()))
-        } else {
-            None
+        let LossGradient { value, coefficients } = loss(owner, &scores)?;
+        // the norm is computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
+        // gradient
+        let norm = match (value.is_finite(), gradients) {
+            (false, None) => None,
+            (false, Some(shards)) => {
+                shards.reduce_nothing(weights, owner.ranks())?;
+                None
+            }
+            (true, None) => {
+                pass.backward(&coefficients)?;
+                Some(gradient_norm(weights))
+            }
+            (true, Some(shards)) => {
+                let mut squares = vec![];
+                pass.backward_in_buckets(&coefficients, &mut |bucket| {
+                    squares.extend(shards.reduce(bucket, weights, owner.ranks())?);
+                    Ok(())
+                })?;
+                Some(sum(&squares).sqrt())
+            }
         };
         self.losses.push(value);
         if norm.is_none_or(|norm| !norm.is_finite()) {
-            learner.model().weights().zero_gradients();
+            weights.zero_gradients();
             let evidence =
                 Evidence { batch, scores: &scores, losses: &self.losses, coefficients: &coefficients };
-            self.updater.skipped += 1;
-            let incident = match &self.updater.incidents {
+            *skipped += 1;
+            let incident = match incidents {
                 None => None,
-                Some(folder) => incident::write(folder, self.updater.skipped, &evidence, norm)?,
+                Some(folder) => incident::write(folder, *skipped, &evidence, norm)?,
             };
             self.skipped_update = Some(SkippedUpdate { gradient_norm: norm, incident });
         }
         self.scores.push(scores);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Adds nothing, while other ranks add a micro-batch: where gradients are in shards, all ranks sum them together.
+    pub fn add_nothing(&mut self, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
+        let Updater { learner, gradients, .. } = &mut *self.updater;
+        match gradients {
+            None => Ok(()),
+            Some(shards) => shards.reduce_nothing(learner.model().weights(), ranks),
+        }
     }
 
     /// Updates the weights, unless a loss or gradient was non-finite. Without a micro-batch the gradient is 0: the
     /// weights still move by the optimiser's moments.
     pub fn finish(mut self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
+        if self.updater.gradients.is_some() {
+            return Err(ModelError::Input("gradients in shards need the other ranks".into()));
+        }
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
         let skipped_update = self.skipped_update.take();
         let applied = skipped_update.is_none();
@@ -211,20 +259,24 @@ impl UpdateInProgress<'_> {
             scores,
             incident,
         };
-        let updater = &mut *self.updater;
-        let weights = updater.learner.model().weights();
+        let Updater { learner, optimiser, gradients, skipped, .. } = &mut *self.updater;
+        let weights = learner.model().weights();
         if skipping > 0.0 {
-            updater.skipped += u64::from(own.is_none());
+            *skipped += u64::from(own.is_none());
             let (norm, incident) = own.map_or((None, None), |own| (own.gradient_norm, own.incident));
             // dropping zeroes the gradients
             return Ok(report(norm, false, incident));
         }
-        let (norm, applied) = match updater.optimiser.update_with(weights, learning_rate, ranks)? {
+        let update = match gradients {
+            None => optimiser.update_with(weights, learning_rate, ranks)?,
+            Some(shards) => optimiser.update_from_shards(weights, shards, learning_rate, ranks)?,
+        };
+        let (norm, applied) = match update {
             Update::Applied { gradient_norm } => (gradient_norm, true),
             // each rank's gradient was finite, their sum is not
             Update::Skipped { gradient_norm } => (gradient_norm, false),
         };
-        updater.skipped += u64::from(!applied);
+        *skipped += u64::from(!applied);
         self.finished = true;
         Ok(report(Some(norm), applied, None))
     }
@@ -233,9 +285,14 @@ impl UpdateInProgress<'_> {
 impl Drop for UpdateInProgress<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            let weights = self.updater.learner.model().weights();
+            let Updater { learner, gradients, .. } = &mut *self.updater;
             // a device that has just failed may fail here too; the first failure is the one to report
-            let _ = catch_unwind(AssertUnwindSafe(|| weights.zero_gradients()));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                learner.model().weights().zero_gradients();
+                if let Some(shards) = gradients {
+                    shards.zero();
+                }
+            }));
         }
     }
 }

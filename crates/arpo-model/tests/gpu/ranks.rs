@@ -2,7 +2,8 @@
 
 use crate::gpu;
 use arpo_core::config::OptimiserConfig;
-use arpo_model::checkpoint::Weights;
+use arpo_model::ModelError;
+use arpo_model::checkpoint::{GradientBuffer, Weights};
 use arpo_model::config::pocket;
 use arpo_model::model::Model;
 use arpo_model::training::adamw::AdamW;
@@ -17,10 +18,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 
-fn updater(device: Device, shard: impl FnOnce(&Weights) -> AdamW) -> Updater {
+fn updater(device: Device, buffer: GradientBuffer, shard: impl FnOnce(&Weights) -> AdamW) -> Updater {
     tch::manual_seed(3);
     let config = pocket();
-    let weights = Weights::random(&config, Kind::BFloat16, device).with_gradients(|_| true);
+    let weights = Weights::random(&config, Kind::BFloat16, device).with_gradients(|_| buffer);
     let optimiser = shard(&weights);
     let options = LearnerOptions {
         temperature: 1.0,
@@ -40,20 +41,20 @@ fn tokens(episode: usize) -> (Vec<u32>, Vec<bool>) {
 }
 
 /// The weights after some updates, of which this rank computes every `ranks`-th of four episodes.
-fn trained(updater: &mut Updater, ranks: &mut dyn Collectives<Tensor>) -> (Vec<Tensor>, Vec<f64>) {
+fn trained<R: Collectives<Tensor>>(updater: &mut Updater, ranks: &mut R) -> (Vec<Tensor>, Vec<f64>) {
     let mut norms = vec![];
     for _ in 0..3 {
         let mut update = updater.begin();
-        for episode in (0..4).filter(|episode| episode % ranks.size() == ranks.rank()) {
+        let (rank, size) = (ranks.rank(), ranks.size());
+        for episode in (0..4).filter(|episode| episode % size == rank) {
             let (tokens, trained) = tokens(episode);
             let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
             let batch = MicroBatch { sequences: &sequence, images: &[] };
-            update
-                .add(batch, |scores| LossGradient {
-                    value: 1.0,
-                    coefficients: scores.logp.iter().map(|logp| vec![-0.01; logp.len()]).collect(),
-                })
-                .unwrap();
+            let added = update.try_add_with(ranks, batch, |_, scores| {
+                let coefficients = scores.logp.iter().map(|logp| vec![-0.01; logp.len()]).collect();
+                Ok::<_, ModelError>(LossGradient { value: 1.0, coefficients })
+            });
+            assert!(added.unwrap());
         }
         norms.push(update.finish_with(1e-3, ranks).unwrap().gradient_norm.unwrap());
     }
@@ -83,25 +84,36 @@ fn nccl_with_one_rank_changes_nothing() {
         assert!(values.equal(&before), "{kind:?}");
     }
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());
-    let (expected, norms) = trained(&mut updater(device, whole), &mut HostTensors::new(Group::alone()));
-    let (found, by_nccl) = trained(&mut updater(device, whole), &mut nccl);
-    assert_eq!(norms, by_nccl);
-    assert!(found.iter().zip(&expected).all(|(found, expected)| found.equal(expected)));
+    for buffer in [GradientBuffer::Own, GradientBuffer::Passing] {
+        let mut host = HostTensors::new(Group::alone());
+        let (expected, norms) = trained(&mut updater(device, buffer, whole), &mut host);
+        let (found, by_nccl) = trained(&mut updater(device, buffer, whole), &mut nccl);
+        assert_eq!(norms, by_nccl);
+        assert!(found.iter().zip(&expected).all(|(found, expected)| found.equal(expected)));
+    }
 }
 
 /// The rounding of a value depends on its place in the parameter, not on the rank that rounds it.
 #[test]
 fn two_ranks_on_one_gpu_train_what_one_trains() {
     let Some((device, _)) = gpu() else { return };
+    for buffer in [GradientBuffer::Own, GradientBuffer::Passing] {
+        two_ranks_train_what_one_trains(device, buffer);
+    }
+}
+
+fn two_ranks_train_what_one_trains(device: Device, buffer: GradientBuffer) {
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());
-    let (expected, norms) = trained(&mut updater(device, whole), &mut HostTensors::new(Group::alone()));
+    let mut alone = HostTensors::new(Group::alone());
+    let (expected, norms) = trained(&mut updater(device, GradientBuffer::Own, whole), &mut alone);
     let limit = Duration::from_mins(1);
     let rendezvous = Rendezvous::listen("test", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), "").unwrap();
     let address = rendezvous.address().to_string();
     let rank = |group: Group| {
         let mut ranks = HostTensors::new(group);
         let shard = Shard::of_rank(&ranks);
-        let mut own = updater(device, |weights| AdamW::of_shard(weights, OptimiserConfig::default(), shard));
+        let mut own =
+            updater(device, buffer, |weights| AdamW::of_shard(weights, OptimiserConfig::default(), shard));
         broadcast(own.learner().model().weights(), &mut ranks).unwrap();
         trained(&mut own, &mut ranks)
     };

@@ -7,3 +7,4 @@ mod golden;
 mod golden_model;
 mod learner;
 mod optimiser_file;
+mod ranks;

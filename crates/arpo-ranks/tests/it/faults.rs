@@ -36,6 +36,22 @@ fn a_rank_that_leaves_is_named_by_all() {
     assert!(began.elapsed() < PATIENT / 2, "{:?}", began.elapsed());
 }
 
+/// It has said that the run is over, but those in the middle of an operation do not look at messages.
+#[test]
+fn rank_0_that_leaves_in_an_operation_holds_nobody_up() {
+    ranks(3, options(PATIENT, PATIENT), |mut group: Group| {
+        group.barrier().unwrap();
+        if group.rank() == 0 {
+            sleep(Duration::from_millis(200));
+            return;
+        }
+        let began = Instant::now();
+        group.barrier().unwrap_err();
+        assert!(group.is_over());
+        assert!(began.elapsed() < PATIENT / 3, "{:?}", began.elapsed());
+    });
+}
+
 #[test]
 fn a_failure_of_one_is_told_to_all() {
     let reasons = ranks(3, options(PATIENT, PATIENT), |mut group: Group| {

@@ -120,6 +120,30 @@ fn a_frozen_process_is_noticed_by_its_silence() {
     }
 }
 
+/// Whoever writes to it waits, until the silence ends the connection.
+#[test]
+fn a_process_that_freezes_while_it_is_written_to_is_noticed_by_its_silence() {
+    let (mut group, children) = group(3, Duration::from_secs(3));
+    sum(&mut group).unwrap();
+    signal(&children[0], "-STOP");
+    let (process, began) = (children[0].id(), Instant::now());
+    // ranks are numbered in the order of their arrival, so either may be the frozen one; the other only takes messages
+    let sent = loop {
+        let sent = (1..3).try_for_each(|rank| group.send(rank, &"work", vec![0; 1 << 20]));
+        if sent.is_err() {
+            break reason(sent);
+        }
+    };
+    let took = began.elapsed();
+    assert!(sent.contains(&format!("process {process}) hangs: nothing came within 3 s")), "{sent}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    drop(group);
+    signal(&children[0], "-9");
+    for child in children {
+        child.wait_with_output().unwrap();
+    }
+}
+
 #[test]
 fn ranks_whose_rank_0_is_gone_end() {
     let (group, children) = group(3, PATIENT);

@@ -46,7 +46,7 @@ fn strangers_are_refused_and_the_run_begins() {
     other.join().unwrap().0.unwrap();
     let all = refused.join("\n");
     for expected in [
-        "not a message between ranks: a kind of 71",
+        "not a message of this protocol: a kind of 71",
         "a Hello of 4294967295 bytes: expected at most 4096",
         "another token",
     ] {
@@ -73,6 +73,33 @@ fn ranks_that_do_not_come_are_an_error() {
     assert_eq!(gather(&mut || Err(RankError::Stopped)), "stopped on request");
     let problem = join("127.0.0.1:1", "", Duration::ZERO, &mut || Ok(())).unwrap_err().to_string();
     assert!(problem.starts_with("no rank 0 at 127.0.0.1:1: "), "{problem}");
+}
+
+/// Ranks that reach rank 0 by IPv4 and by IPv6 find each other, too.
+#[test]
+fn ranks_come_by_either_kind_of_address() {
+    let any = "[::]:0".parse().unwrap();
+    // not on a machine without IPv6
+    let Ok(rendezvous) = Rendezvous::listen("test", any, "secret") else { return };
+    let port = rendezvous.address().port();
+    let others: Vec<_> = ["127.0.0.1", "[::1]", "127.0.0.1"]
+        .map(|host| {
+            let address = format!("{host}:{port}");
+            thread::spawn(move || {
+                let mut group = join(&address, "secret", PATIENT, &mut || Ok(())).unwrap();
+                group.barrier().unwrap();
+                // until rank 0 leaves
+                let _ = group.receive(0, None);
+            })
+        })
+        .into();
+    let options = options(PATIENT, PATIENT);
+    let mut group = rendezvous.gather(4, options, PATIENT, &mut |_| {}, &mut || Ok(())).unwrap();
+    group.barrier().unwrap();
+    drop(group);
+    for other in others {
+        other.join().unwrap();
+    }
 }
 
 #[test]

@@ -9,17 +9,19 @@ use arpo_model::config::ModelConfig;
 type ConfigRemedy = (&'static str, fn(&mut Config));
 
 /// The cheapest first.
-const REMEDIES: [ConfigRemedy; 5] = [
+const REMEDIES: [ConfigRemedy; 6] = [
     ("`model.activation_gib` = 0 and `model.cache_gib` = 0", automatic_sizes),
     ("`optimiser.moments` = \"host\"", moments_on_the_host),
+    ("`learn.zero_stage` = 2", gradients_in_shards),
     ("`model.freeze_vision` = true", frozen_vision),
     ("`agent.max_screenshots` = 5 and `model.micro_batch_tokens` = 16384", few_screenshots),
     (
-        "all of `model.activation_gib` = 0, `model.cache_gib` = 0, `optimiser.moments` = \"host\", \
+        "all of `model.activation_gib` = 0, `model.cache_gib` = 0, `optimiser.moments` = \"host\", `learn.zero_stage` = 2, \
          `model.freeze_vision` = true, `agent.max_screenshots` = 5, `model.micro_batch_tokens` = 16384",
         |config| {
             automatic_sizes(config);
             moments_on_the_host(config);
+            gradients_in_shards(config);
             frozen_vision(config);
             few_screenshots(config);
         },
@@ -32,6 +34,13 @@ fn automatic_sizes(config: &mut Config) {
 
 fn moments_on_the_host(config: &mut Config) {
     config.optimiser.moments = Moments::Host;
+}
+
+/// Of no effect in a learner of one process.
+fn gradients_in_shards(config: &mut Config) {
+    if config.learn.ranks > 1 {
+        config.learn.zero_stage = 2;
+    }
 }
 
 fn frozen_vision(config: &mut Config) {

@@ -5,6 +5,7 @@ use arpo_agent::geometry::{PixelLimits, Size, smart_resize};
 use arpo_core::config::{Config, PromptLength};
 use arpo_model::checkpoint::layout::{ParameterLayout, parameters};
 use arpo_model::config::ModelConfig;
+use std::collections::BTreeMap;
 
 /// Tokens of a response that memory is planned for: agents usually generate about a hundred, and longer responses only
 /// leave less cache for later ones.
@@ -15,6 +16,8 @@ pub(super) struct Sizes {
     pub(super) value_bytes: u64,
     pub(super) weights: u64,
     pub(super) gradients: u64,
+    /// Buffers that the layers' gradients pass through, if each rank keeps only its shard of them.
+    pub(super) gradient_buffers: u64,
     pub(super) moments: u64,
     pub(super) largest_parameter: u64,
     /// Bytes of a token in the cache.
@@ -43,6 +46,17 @@ impl Sizes {
         let gradient = |layout: &ParameterLayout| {
             values(layout) * if layout.accumulates_in_f32() { 4 } else { value_bytes }
         };
+        let whole_gradients: u64 = layouts.iter().filter(trained).map(gradient).sum();
+        let (gradients, gradient_buffers) = if config.learn.shards_gradients() {
+            let buffers: BTreeMap<&str, u64> = layouts
+                .iter()
+                .filter(trained)
+                .map(|layout| (layout.buffer_name(), gradient(layout)))
+                .collect();
+            (whole_gradients.div_ceil(config.learn.ranks as u64), buffers.values().sum())
+        } else {
+            (whole_gradients, 0)
+        };
         let limits = pixel_limits(config);
         let patch = model.vision.patch as u32;
         let factor = patch * model.vision.merge as u32;
@@ -67,7 +81,8 @@ impl Sizes {
         Self {
             value_bytes,
             weights: layouts.iter().map(values).sum::<u64>() * value_bytes,
-            gradients: layouts.iter().filter(trained).map(gradient).sum(),
+            gradients,
+            gradient_buffers,
             // divided between the ranks
             moments: (2 * layouts.iter().filter(trained).map(values).sum::<u64>() * value_bytes)
                 .div_ceil(config.learn.ranks as u64),

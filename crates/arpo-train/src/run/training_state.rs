@@ -6,7 +6,7 @@ use super::{RunError, RunFolder};
 use crate::TrainError;
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::layout::ParameterLayout;
-use arpo_model::checkpoint::{self, Weights};
+use arpo_model::checkpoint::{self, GradientBuffer, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::training::adamw::AdamW;
 use serde::Serialize;
@@ -78,14 +78,14 @@ impl RunFolder {
 
 /// Reads model and optimiser of a checkpoint. Parameters are converted to `kind` on `device`; for a run that continues
 /// exactly, this must be the kind they were saved in.
-pub fn load_model(
+pub fn load_model<B: Into<GradientBuffer>>(
     checkpoint: &Path,
     (kind, device): (Kind, Device),
-    trained: impl Fn(&ParameterLayout) -> bool,
+    buffer_of: impl Fn(&ParameterLayout) -> B,
     optimiser: OptimiserConfig,
 ) -> Result<RestoredModel, TrainError> {
     let model = checkpoint::load(&checkpoint.join(MODEL), kind, device)?;
-    let weights = model.weights.with_gradients(trained);
+    let weights = model.weights.with_gradients(buffer_of);
     let optimiser = AdamW::load(&checkpoint.join(OPTIMISER), &weights, optimiser)?;
     Ok(RestoredModel { config: model.config, weights, side_files: model.side_files, optimiser })
 }

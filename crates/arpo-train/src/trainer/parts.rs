@@ -57,13 +57,13 @@ impl Parts {
         let plan = setup::checked_memory(config, &dimensions, Work::Training)?;
         let reserved = setup::reserved_memory(config, setup::dtype_and_device(config)?.1)?;
         let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
-        let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
+        let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(config, layout);
         let ranks = ranks::gather(config, folder.path(), stop)?;
         let (loaded, restored) = match checkpoint {
             None => {
                 let loaded = setup::load(config)?;
                 let weights = guarded("allocating gradients", "nothing else on the device", || {
-                    Ok(loaded.weights.with_gradients(trained))
+                    Ok(loaded.weights.with_gradients(buffer_of))
                 })?;
                 (Loaded { weights, ..loaded }, None)
             }
@@ -72,7 +72,7 @@ impl Parts {
                 let moments = if ranks.is_some() { Moments::Host } else { optimiser_config.moments };
                 let whole = OptimiserConfig { moments, ..optimiser_config.clone() };
                 let RestoredModel { config: dimensions, weights, side_files, optimiser } =
-                    load_model(checkpoint, setup::dtype_and_device(config)?, trained, whole)?;
+                    load_model(checkpoint, setup::dtype_and_device(config)?, buffer_of, whole)?;
                 let agent = Arc::new(setup::agent(config, &dimensions, &side_files)?);
                 (Loaded { config: dimensions, weights, side_files, agent }, Some(optimiser))
             }

@@ -17,7 +17,8 @@ use arpo_core::config::{Config, DeviceChoice};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_env::faults::FaultCounts;
-use arpo_model::checkpoint::{Checkpoint, Weights};
+use arpo_model::checkpoint::layout::ParameterLayout;
+use arpo_model::checkpoint::{Checkpoint, GradientBuffer, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
 use arpo_model::training::{Learner, LearnerOptions};
@@ -44,6 +45,17 @@ pub struct Loaded {
     pub side_files: BTreeMap<String, Vec<u8>>,
     /// Tokenizer, image processor and prompt format.
     pub agent: Arc<Agent>,
+}
+
+/// Where the gradient of a parameter is: a rank that keeps only its shard of their sums needs one layer's at a time.
+pub fn gradient_buffer(config: &Config, layout: &ParameterLayout) -> GradientBuffer {
+    if config.model.freeze_vision && layout.is_vision() {
+        GradientBuffer::Absent
+    } else if config.learn.shards_gradients() {
+        GradientBuffer::Passing
+    } else {
+        GradientBuffer::Own
+    }
 }
 
 /// The dtype and the device of a configuration.

@@ -135,7 +135,7 @@ pub(crate) fn sampling_together<T>(
         let shared = SharedRanks::new(tensors, 1 << 20, Box::new(()));
         give_reference(reference.as_ref(), &shared).unwrap();
         let weights = whole.updater().learner().model().weights().share();
-        let weights = weights.with_gradients(|layout| !layout.is_vision());
+        let weights = weights.with_gradients(|layout| setup::gradient_buffer(config, layout));
         let own = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
         let mut policy = RankedPolicy::new(own, shared.clone());
         let model = setup::learner(config, &dimensions, weights, &agent);
@@ -213,15 +213,18 @@ fn ranks_learn_what_one_process_learns() {
     let after = weights(&one);
     let moved = largest_difference(&before, &after);
     assert!(moved > 5.0 * TOLERANCE, "the weights hardly moved: {moved}");
-    for ranks in [2, 3, 4] {
+    for (ranks, zero_stage) in [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2)] {
         let iterations = if ranks == 2 { 5 } else { 2 };
-        let (found, saved) = together(&config, ranks, None, &StopSwitch::default(), |learner| {
-            (iterate(learner, &data, &config, 0..iterations), saved(learner, &format!("same-{ranks}")))
+        let mut divided = config.clone();
+        (divided.learn.ranks, divided.learn.zero_stage) = (ranks, zero_stage);
+        let (found, saved) = together(&divided, ranks, None, &StopSwitch::default(), |learner| {
+            let found = iterate(learner, &data, &divided, 0..iterations);
+            (found, saved(learner, &format!("same-{ranks}-{zero_stage}")))
         });
         assert_same(&found, &expected);
         if ranks == 2 {
             let difference = largest_difference(&weights(&alone(&config, Some(&saved))), &after);
-            println!("2 ranks: the weights differ by {difference:e} after 20 updates");
+            println!("2 ranks, ZeRO-{zero_stage}: the weights differ by {difference:e} after 20 updates");
             assert!(difference < TOLERANCE, "{difference}");
         }
         std::fs::remove_dir_all(saved).unwrap();
@@ -273,10 +276,19 @@ pub(crate) fn up(_: &TrainedSpan, logp: &[f32]) -> SpanLoss {
 
 #[test]
 fn empty_shares_skipped_and_interrupted_updates() {
-    let config = config(&["model.micro_batch_tokens=100"]);
-    let (samples, screens) = samples(&config);
+    for zero_stage in ["learn.zero_stage=1", "learn.zero_stage=2"] {
+        empty_skipped_and_interrupted(&config(&[
+            "model.micro_batch_tokens=100",
+            "learn.ranks=3",
+            zero_stage,
+        ]));
+    }
+}
+
+fn empty_skipped_and_interrupted(config: &Config) {
+    let (samples, screens) = samples(config);
     let all: Vec<&Trajectory> = samples.iter().map(|sample| sample.member.trajectory.as_ref()).collect();
-    let mut one = alone(&config, None);
+    let mut one = alone(config, None);
     let expected: Vec<_> = [&all[..1], &all[..0], &all[..7]]
         .into_iter()
         .map(|share| one.update(share, &screens, 1e-4, &mut up).unwrap())
@@ -284,7 +296,7 @@ fn empty_shares_skipped_and_interrupted_updates() {
     let scores = one.log_probs(Scorer::Policy, &all, &screens).unwrap();
     let expected_weights = weights(&one);
     let stop = StopSwitch::default();
-    let folder = together(&config, 3, None, &stop, |learner| {
+    let folder = together(config, 3, None, &stop, |learner| {
         for (share, expected) in [&all[..1], &all[..0], &all[..7]].into_iter().zip(&expected) {
             let done = learner.update(share, &screens, 1e-4, &mut up).unwrap();
             assert!(done.made && done.entropy.len() == expected.entropy.len());
@@ -321,7 +333,7 @@ fn empty_shares_skipped_and_interrupted_updates() {
         assert!(matches!(stopped, Err(TrainError::Interrupted)), "{stopped:?}");
         saved(learner, "interrupted")
     });
-    let last = alone(&config, Some(&folder));
+    let last = alone(config, Some(&folder));
     assert_eq!(last.updater().optimiser().updates(), 3);
     let difference = largest_difference(&weights(&last), &expected_weights);
     assert!(difference < TOLERANCE, "{difference}");

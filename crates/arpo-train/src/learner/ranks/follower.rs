@@ -13,9 +13,10 @@ use crate::policy::engine::Prompt;
 use crate::policy::{EnginePolicy, Policy, RequestId, RolloutPolicy, WeightUpdate};
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
-use arpo_model::training::step::LossGradient;
-use arpo_ranks::{Message, RankError};
+use arpo_model::training::step::{HasRanks, LossGradient};
+use arpo_ranks::{Collectives, Message, RankError};
 use std::collections::VecDeque;
+use tch::Tensor;
 
 /// Follows rank 0 with a model and its shard of the optimiser, until the run is over. If all ranks sample, `sampler` is what
 /// this one samples with: the learner's own weights.
@@ -56,6 +57,12 @@ struct Follower {
     requests: Vec<(RequestId, Prompt)>,
 }
 
+impl HasRanks for Follower {
+    fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
+        self.tensors.as_mut()
+    }
+}
+
 impl Follower {
     fn until_the_end(&mut self, learner: &mut LocalLearner) -> Result<(), TrainError> {
         loop {
@@ -71,9 +78,9 @@ impl Follower {
                     let trajectories = std::mem::take(&mut self.trajectories);
                     self.log_probs(learner, &trajectories, (number, scorer), &batches)?;
                 }
-                Command::Update { number, batches } => {
+                Command::Update { number, batches, rounds } => {
                     let trajectories = std::mem::take(&mut self.trajectories);
-                    self.update(learner, &trajectories, number, &batches)?;
+                    self.update(learner, &trajectories, (number, rounds), &batches)?;
                 }
                 Command::GatherMoments {} => {
                     let weights = learner.updater.learner().model().weights();
@@ -81,7 +88,7 @@ impl Follower {
                 }
                 // the work was abandoned before this rank looked
                 Command::Cancel { .. } => {}
-                Command::Loss { .. } | Command::Finish { .. } => {
+                Command::Loss { .. } | Command::Pass { .. } | Command::Finish { .. } => {
                     return Err(TrainError::Internal("rank 0 goes on with work that does not exist".into()));
                 }
                 about_sampling => self.sample(about_sampling, &message)?,
@@ -199,7 +206,7 @@ impl Follower {
         &mut self,
         learner: &mut LocalLearner,
         trajectories: &[Trajectory],
-        number: u64,
+        (number, rounds): (u64, usize),
         batches: &[Vec<SliceIndex>],
     ) -> Result<(), TrainError> {
         let trajectories: Vec<&Trajectory> = trajectories.iter().collect();
@@ -211,17 +218,24 @@ impl Follower {
             if self.is_cancelled(number)? {
                 return Err(TrainError::Interrupted);
             }
-            let mut asked = false;
-            update.try_add(batch, |scores| {
-                asked = true;
+            let computed = update.try_add_with(self, batch, |this, scores| {
                 let payload = to_bytes(&[scores.logp.concat(), scores.entropy.concat()].concat());
-                self.answer(&Answer::Scores { number }, payload)?;
-                self.loss(number, spans)
+                this.answer(&Answer::Scores { number }, payload)?;
+                this.loss(number, spans)
             })?;
-            if !asked {
+            if !computed {
                 self.answer(&Answer::NotComputed { number }, vec![])?;
+                self.pass(number)?;
+                update.add_nothing(self.tensors.as_mut())?;
             }
             Ok(())
+        });
+        // rounds in which only others have a micro-batch
+        let computed = computed.and_then(|()| {
+            (batches.len()..rounds).try_for_each(|_| {
+                self.pass(number)?;
+                Ok(update.add_nothing(self.tensors.as_mut())?)
+            })
         });
         self.screens = screens;
         match computed {
@@ -235,6 +249,15 @@ impl Follower {
                 Ok(())
             }
             Command::Cancel { number: theirs } if theirs == number => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until a round goes on without a micro-batch of this rank.
+    fn pass(&mut self, number: u64) -> Result<(), TrainError> {
+        match self.next()?.0 {
+            Command::Pass { number: theirs } if theirs == number => Ok(()),
+            Command::Cancel { number: theirs } if theirs == number => Err(TrainError::Interrupted),
             other => Err(unexpected(&other)),
         }
     }

@@ -15,9 +15,11 @@ use crate::policy::WeightUpdate;
 use crate::run::training_state::TrainedModel;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
-use arpo_model::training::step::LossGradient;
+use arpo_model::training::step::{HasRanks, LossGradient};
+use arpo_ranks::Collectives;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tch::Tensor;
 
 /// A learner that is several processes, seen from rank 0.
 pub struct RankedLearner {
@@ -46,6 +48,12 @@ impl RankedLearner {
     }
 }
 
+impl HasRanks for OtherRanks {
+    fn ranks(&mut self) -> &mut dyn Collectives<Tensor> {
+        self.tensors.as_mut()
+    }
+}
+
 impl OtherRanks {
     /// Divides the slices, and hands the other ranks theirs.
     fn hand_out(
@@ -53,7 +61,7 @@ impl OtherRanks {
         (micro_batches, costs): (&MicroBatches, SliceCosts),
         trajectories: &[&Trajectory],
         screens: &Screens,
-        work: impl Fn(u64, Vec<Vec<SliceIndex>>) -> Command,
+        work: impl Fn(&Division, Vec<Vec<SliceIndex>>) -> Command,
     ) -> Result<Division, TrainError> {
         let shares = divide(trajectories, slices_of(trajectories), costs, self.tensors.size());
         let plan = |share: Vec<SliceIndex>| micro_batches.plan(trajectories, share);
@@ -61,7 +69,7 @@ impl OtherRanks {
         let division = Division { number: self.next_number(), batches };
         for rank in self.numbers() {
             let batches = self.hand_over(rank, trajectories, screens, &division.batches[rank])?;
-            self.send(rank, &work(division.number, batches), vec![])?;
+            self.send(rank, &work(&division, batches), vec![])?;
         }
         Ok(division)
     }
@@ -95,7 +103,8 @@ impl OtherRanks {
         Ok(theirs)
     }
 
-    /// Computes the losses of a round for the ranks that have a micro-batch in it, in the order of the ranks.
+    /// Computes the losses of a round for the ranks that have a micro-batch in it, in the order of the ranks. After that every
+    /// rank goes on to the backward pass, also those that have nothing to compute: gradients may be summed in it.
     fn serve(
         &self,
         division: &Division,
@@ -106,11 +115,17 @@ impl OtherRanks {
     ) -> Result<(), TrainError> {
         let number = division.number;
         for rank in self.numbers() {
-            let Some(batch) = division.batches[rank].get(round) else { continue };
-            let (answer, message) = self.answer(rank, number)?;
-            if !matches!(answer, Answer::Scores { .. }) {
+            let answered = match division.batches[rank].get(round) {
+                None => None,
+                Some(batch) => match self.answer(rank, number)? {
+                    (Answer::Scores { .. }, message) => Some((batch, message)),
+                    _ => None,
+                },
+            };
+            let Some((batch, message)) = answered else {
+                self.send(rank, &Command::Pass { number }, vec![])?;
                 continue;
-            }
+            };
             let spans = spans(trajectories, batch)?;
             let scores = from_bytes(&message.payload);
             let (logp, entropy) = scores.split_at(scores.len() / 2);
@@ -187,7 +202,8 @@ impl Learner for RankedLearner {
             return Ok(log_probs);
         }
         let mut ranks = self.ranks.lock();
-        let work = |number, batches| Command::LogProbs { number, scorer, batches };
+        let work =
+            |division: &Division, batches| Command::LogProbs { number: division.number, scorer, batches };
         let how = (&self.local.micro_batches, self.costs);
         let division = ranks.hand_out(how, trajectories, screens, work)?;
         let model = self.local.model(scorer)?;
@@ -222,7 +238,11 @@ impl Learner for RankedLearner {
         loss: &mut LossOfSpan,
     ) -> Result<UpdateReport, TrainError> {
         let mut ranks = self.ranks.lock();
-        let work = |number, batches| Command::Update { number, batches };
+        let work = |division: &Division, batches| Command::Update {
+            number: division.number,
+            batches,
+            rounds: division.rounds(),
+        };
         let how = (&self.local.micro_batches, self.costs);
         let division = ranks.hand_out(how, trajectories, screens, work)?;
         let number = division.number;
@@ -232,18 +252,18 @@ impl Learner for RankedLearner {
         let (mut round, mut tally) = (0, Tally::default());
         let mut compute = || {
             micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
-                let mut served = false;
-                update.try_add(batch, |scores| {
-                    let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
-                    let own = loss_of(spans, &logp, loss);
-                    tally.loss += own.value;
-                    tally.entropy.extend(scores.entropy.iter().flatten());
-                    served = true;
+                let computed =
+                    update.try_add_with(&mut *ranks, batch, |ranks: &mut OtherRanks, scores| {
+                        let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
+                        let own = loss_of(spans, &logp, loss);
+                        tally.loss += own.value;
+                        tally.entropy.extend(scores.entropy.iter().flatten());
+                        ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                        Ok::<_, TrainError>(own)
+                    })?;
+                if !computed {
                     ranks.serve(&division, round, trajectories, &mut tally, loss)?;
-                    Ok::<_, TrainError>(own)
-                })?;
-                if !served {
-                    ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                    update.add_nothing(ranks.tensors.as_mut())?;
                 }
                 round += 1;
                 Ok(())
@@ -254,6 +274,7 @@ impl Learner for RankedLearner {
                     return Err(TrainError::Interrupted);
                 }
                 ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                update.add_nothing(ranks.tensors.as_mut())?;
                 round += 1;
             }
             Ok(())

@@ -20,10 +20,12 @@ pub(crate) enum Command {
     ForgetScreens {},
     /// Compute the log-probabilities of the trained tokens of these micro-batches.
     LogProbs { number: u64, scorer: Scorer, batches: Vec<Vec<SliceIndex>> },
-    /// Compute these micro-batches of an update; after each forward pass wait for the loss.
-    Update { number: u64, batches: Vec<Vec<SliceIndex>> },
+    /// Compute these micro-batches of an update, one a round; after each forward pass wait for the loss.
+    Update { number: u64, batches: Vec<Vec<SliceIndex>>, rounds: usize },
     /// The loss of the micro-batch that was computed last: its value and coefficients are the payload.
     Loss { number: u64 },
+    /// This round goes on without a micro-batch of yours.
+    Pass { number: u64 },
     /// Sum the gradients and update the weights.
     Finish { number: u64, learning_rate: f64 },
     /// Abandon the work; the weights stay as they are.

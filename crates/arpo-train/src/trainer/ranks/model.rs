@@ -191,8 +191,8 @@ fn prepare(group: &Group) -> Result<Prepared, TrainError> {
     let samples = all_sample(&config);
     let plan = samples.then(|| setup::checked_memory(&config, &dimensions, Work::Training)).transpose()?;
     let reserved = setup::reserved_memory(&config, device)?;
-    let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
-    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(trained);
+    let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(&config, layout);
+    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(buffer_of);
     Ok(Prepared { config, dimensions, agent, weights, plan, reserved, optimiser, skipped, incidents })
 }
 

@@ -1,0 +1,218 @@
+//! Ranks whose gradients are in shards, here in threads, learn what one process learns: with unequal and empty shares, with
+//! clipping, and with updates that are skipped.
+
+use arpo_core::config::OptimiserConfig;
+use arpo_model::checkpoint::{GradientBuffer, Weights};
+use arpo_model::config::{ModelConfig, pocket};
+use arpo_model::model::Model;
+use arpo_model::training::adamw::AdamW;
+use arpo_model::training::ranks::HostTensors;
+use arpo_model::training::shard::Shard;
+use arpo_model::training::step::{LossGradient, UpdateReport, Updater};
+use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput, TokenScores};
+use arpo_ranks::rendezvous::{Rendezvous, join};
+use arpo_ranks::{Collectives, GroupOptions};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tch::{Device, Kind, Tensor};
+
+/// What ranks and one process may differ by, because of the order of sums.
+const TOLERANCE: f64 = 1e-5;
+
+const LEARNING_RATE: f64 = 2e-5;
+
+/// The episodes of each update: more than ranks, as many, fewer, none.
+const UPDATES: [usize; 20] = [5, 4, 3, 7, 1, 2, 0, 6, 5, 3, 1, 4, 7, 2, 5, 6, 3, 1, 4, 5];
+
+/// The update with a loss that is not finite, and its episode; the one with such a gradient.
+const BAD_LOSS: (usize, usize) = (7, 4);
+const BAD_GRADIENT: (usize, usize) = (12, 0);
+
+/// A model whose head is tied to its embedding, and one with a head of its own.
+fn models() -> [ModelConfig; 2] {
+    let (tied, mut own) = (pocket(), pocket());
+    own.text.tied_head = false;
+    assert!(tied.text.tied_head);
+    [tied, own]
+}
+
+fn weights(config: &ModelConfig, buffer: GradientBuffer) -> Weights {
+    // threads share the generator of random numbers: these depend on nothing
+    let weights = Weights::zeros(config, Kind::Float, Device::Cpu);
+    for (index, (_, tensor)) in weights.iter().enumerate() {
+        let count = tensor.numel() as i64;
+        let values =
+            (Tensor::arange(count, (Kind::Double, Device::Cpu)) * 12.9898 + index as f64 * 0.7).sin();
+        let scale = if tensor.dim() == 1 { 1.0 } else { 0.05 };
+        tensor.shallow_clone().copy_(&(values * scale).view(tensor.size().as_slice()));
+    }
+    weights.with_gradients(|layout| if layout.is_vision() { GradientBuffer::Absent } else { buffer })
+}
+
+fn updater(config: &ModelConfig, buffer: GradientBuffer, ranks: Option<&dyn Collectives<Tensor>>) -> Updater {
+    let weights = weights(config, buffer);
+    let optimiser = OptimiserConfig { max_grad_norm: 0.01, ..OptimiserConfig::default() };
+    let optimiser = match ranks {
+        None => AdamW::new(&weights, optimiser),
+        Some(ranks) => AdamW::of_shard(&weights, optimiser, Shard::of_rank(ranks)),
+    };
+    let options = LearnerOptions {
+        temperature: 1.0,
+        forbidden: vec![],
+        activation_bytes: 1 << 24,
+        logit_rows: 16,
+        pad_to_multiple: 1,
+        share_prefixes: false,
+    };
+    Updater::new(Learner::new(Model::new(config.clone(), weights), options), optimiser, None)
+}
+
+fn tokens(update: usize, episode: usize) -> (Vec<u32>, Vec<bool>) {
+    let length = 12 + 7 * episode;
+    let token = |at: usize| (at * 31 + episode * 7 + update * 3) as u32 % 200;
+    ((0..length).map(token).collect(), (0..length).map(|at| at > 3).collect())
+}
+
+fn loss(update: usize, episode: usize, scores: &TokenScores) -> LossGradient {
+    let sign = if episode % 3 == 0 { 1.0 } else { -1.0 };
+    let value = scores.logp.iter().flatten().map(|&logp| f64::from(sign * logp) / 100.0).sum();
+    let coefficients = scores.logp.iter().map(|logp| vec![sign / 100.0; logp.len()]).collect();
+    match (update, episode) {
+        BAD_LOSS => LossGradient { value: f64::NAN, coefficients },
+        BAD_GRADIENT => LossGradient { value, coefficients: vec![vec![f32::INFINITY; scores.logp[0].len()]] },
+        _ => LossGradient { value, coefficients },
+    }
+}
+
+fn values(updater: &Updater) -> Vec<Tensor> {
+    updater.learner().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect()
+}
+
+fn alone(config: &ModelConfig) -> (Vec<Tensor>, Vec<UpdateReport>) {
+    let mut updater = updater(config, GradientBuffer::Own, None);
+    let reports = UPDATES.iter().enumerate().map(|(number, &episodes)| {
+        let mut update = updater.begin();
+        for episode in 0..episodes {
+            let (tokens, trained) = tokens(number, episode);
+            let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
+            let batch = MicroBatch { sequences: &sequence, images: &[] };
+            update.add(batch, |scores| loss(number, episode, scores)).unwrap();
+        }
+        update.finish(LEARNING_RATE).unwrap()
+    });
+    let reports = reports.collect();
+    (values(&updater), reports)
+}
+
+/// One rank: episode e is that of rank e modulo their number; in the last round some have none.
+fn as_rank(config: &ModelConfig, mut ranks: HostTensors) -> (Vec<Tensor>, Vec<UpdateReport>, HostTensors) {
+    let mut updater = updater(config, GradientBuffer::Passing, Some(&ranks));
+    let (rank, size) = (ranks.rank(), ranks.size());
+    let mut reports = vec![];
+    for (number, &episodes) in UPDATES.iter().enumerate() {
+        let mut update = updater.begin();
+        for round in 0..episodes.div_ceil(size) {
+            let episode = round * size + rank;
+            let mut added = false;
+            if episode < episodes {
+                let (tokens, trained) = tokens(number, episode);
+                let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
+                let batch = MicroBatch { sequences: &sequence, images: &[] };
+                let loss = |_: &mut HostTensors, scores: &TokenScores| {
+                    Ok::<_, arpo_model::ModelError>(loss(number, episode, scores))
+                };
+                added = update.try_add_with(&mut ranks, batch, loss).unwrap();
+            }
+            if !added {
+                update.add_nothing(&mut ranks).unwrap();
+            }
+        }
+        reports.push(update.finish_with(LEARNING_RATE, &mut ranks).unwrap());
+    }
+    (values(&updater), reports, ranks)
+}
+
+fn together(config: &ModelConfig, size: usize) -> Vec<(Vec<Tensor>, Vec<UpdateReport>, HostTensors)> {
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let rendezvous = Rendezvous::listen("test", here, "").unwrap();
+    let address = rendezvous.address().to_string();
+    let limit = Duration::from_mins(2);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..size)
+            .map(|_| {
+                scope.spawn(|| {
+                    let group = join(&address, "", limit, &mut || Ok(())).unwrap();
+                    as_rank(config, HostTensors::new(group))
+                })
+            })
+            .collect();
+        let options = GroupOptions::default();
+        let group = rendezvous.gather(size, options, limit, &mut |_| {}, &mut || Ok(())).unwrap();
+        let mut results = vec![as_rank(config, HostTensors::new(group))];
+        results.extend(others.into_iter().map(|other| other.join().unwrap()));
+        results
+    })
+}
+
+fn largest_difference(one: &[Tensor], other: &[Tensor]) -> f64 {
+    let difference = |(one, other): (&Tensor, &Tensor)| (one - other).abs().max().double_value(&[]);
+    one.iter().zip(other).map(difference).fold(0.0, f64::max)
+}
+
+#[test]
+fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
+    for config in models() {
+        let before = weights(&config, GradientBuffer::Absent);
+        let before: Vec<Tensor> = before.iter().map(|(_, tensor)| tensor.copy()).collect();
+        let (expected, reports) = alone(&config);
+        let applied: Vec<bool> = reports.iter().map(|report| report.applied).collect();
+        assert_eq!(applied.iter().filter(|applied| !**applied).count(), 2, "{applied:?}");
+        let norms = reports.iter().filter_map(|report| report.gradient_norm);
+        assert!(norms.filter(|norm| *norm > 0.01).count() > 5, "hardly ever clipped: {reports:?}");
+        let moved = largest_difference(&expected, &before);
+        assert!(moved > 5.0 * TOLERANCE, "the weights hardly moved: {moved}");
+        for size in [2, 3, 4] {
+            let mut first: Option<Vec<Tensor>> = None;
+            for (found, theirs, _) in together(&config, size) {
+                for (one, other) in theirs.iter().zip(&reports) {
+                    assert_eq!(one.applied, other.applied);
+                    if let (true, Some(one), Some(other)) =
+                        (one.applied, one.gradient_norm, other.gradient_norm)
+                    {
+                        assert!((one - other).abs() < TOLERANCE * other.max(1.0), "{one} {other}");
+                    }
+                }
+                let difference = largest_difference(&found, &expected);
+                println!("{size} ranks: the weights differ by {difference:e} after 20 updates");
+                assert!(difference < TOLERANCE, "{size} ranks: {difference}");
+                // all ranks have the same bits
+                let same = first.get_or_insert_with(|| found.iter().map(Tensor::copy).collect());
+                assert_eq!(largest_difference(same, &found).to_bits(), 0f64.to_bits());
+            }
+        }
+    }
+}
+
+/// What is saved: the gradients of one block, and of one of embedding and head.
+#[test]
+fn layers_pass_on_the_memory_of_their_gradients() {
+    for config in models() {
+        let bytes = |buffer: GradientBuffer| {
+            let weights = weights(&config, buffer);
+            let mut seen = BTreeSet::new();
+            let new = weights.trained().filter(|(_, _, gradient)| seen.insert(gradient.data_ptr() as usize));
+            new.map(|(_, _, gradient)| gradient.numel()).sum::<usize>()
+        };
+        let weights = weights(&config, GradientBuffer::Own);
+        let of_block = |block: usize| {
+            let own = weights.trained().filter(move |(layout, _, _)| layout.block() == Some(block));
+            own.map(|(_, value, _)| value.numel()).sum::<usize>()
+        };
+        let (embedding, norm) = (config.text.vocabulary * config.text.hidden, config.text.hidden);
+        assert_eq!(bytes(GradientBuffer::Passing), of_block(0) + (embedding + norm) as usize);
+        let heads = if config.text.tied_head { 1 } else { 2 };
+        let whole = config.text.layers * of_block(1) + (heads * embedding + norm) as usize;
+        assert_eq!(bytes(GradientBuffer::Own), whole);
+    }
+}
