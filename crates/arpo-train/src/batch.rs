@@ -290,7 +290,7 @@ mod tests {
     fn steps_at_equal_screens_can_teach_where_rewards_do_not() {
         let groups = || {
             let direct: (f64, &[&str]) = (1.0, &["a", "b"]);
-            vec![passing("t", &[direct, (1.0, &["a", "a", "b"])]), passing("u", &[direct, direct])]
+            vec![passing("t", &[direct, (1.0, &["a", "a", "b"][..])]), passing("u", &[direct, direct])]
         };
         let mut config = Config::default();
         config.optimiser.batch = Batch::Informative;

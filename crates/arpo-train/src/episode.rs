@@ -35,7 +35,7 @@ pub struct EpisodePlan {
 
 impl EpisodePlan {
     /// The bits of a world's seed that distinguish worlds; the others distinguish the faults of its episodes.
-    pub const WORLD: u64 = u32::MAX as u64;
+    pub const WORLD: u64 = 0xffff_ffff;
 
     /// What the agent is asked to do while it acts.
     pub fn prompt(&self) -> Cow<'_, str> {

@@ -61,7 +61,8 @@ pub(super) fn log_ratios(
             let mut rest = ratios.as_mut_slice();
             for count in turn_lengths(turns, new.len()) {
                 let (turn, later) = rest.split_at_mut(count);
-                turn.fill(mean(turn));
+                let shared = mean(turn);
+                turn.fill(shared);
                 rest = later;
             }
         }

@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_saved_state_draws_the_same_tasks() {
         let by_template = ["task_sampling.order=\"weighted\"", "task_sampling.history=\"template\""];
-        let with = |tasks| [&[tasks], &by_template[..]].concat();
+        let with = |tasks| [&[tasks][..], &by_template].concat();
         for settings in [
             &["tasks.generated=20"][..],
             &["tasks.endless=true"],
