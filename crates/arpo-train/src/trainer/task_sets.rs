@@ -141,12 +141,13 @@ impl TaskSets {
         let count = config.collect.tasks;
         let sampling = &config.task_sampling;
         let RunState { templates, sampler, visits, .. } = state;
-        // names of one template differ in their end only, and there may be thousands of them
+        // there may be thousands of generated tasks, and the names of one template differ in their end only
         let known: RefCell<HashMap<String, f64>> = RefCell::default();
         let weight = |id: &TaskId| {
-            let front = id.as_str().rsplit_once('-').map_or(id.as_str(), |(front, _)| front);
+            let front = id.as_str().rsplit_once('-').filter(|_| self.templates.is_some());
+            let alike = front.map_or(id.as_str(), |(front, _)| front).to_owned();
             let found = || templates.weight(&self.template(id), sampling);
-            *known.borrow_mut().entry(front.to_owned()).or_insert_with(found)
+            *known.borrow_mut().entry(alike).or_insert_with(found)
         };
         match self.templates {
             Some(suite) if config.tasks.endless && sampling.weighs_templates() => {
