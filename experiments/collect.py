@@ -2,7 +2,8 @@
 """Adds the finished runs of experiments/compare.sh to experiments/results/: collect.py FOLDER. Standard library only.
 
 curves.csv has the success on the training tasks at every evaluation of every run, sets.csv the success of the last models
-(and of the base) by set of tasks. Runs that are there already are replaced. table.py prints the tables from both.
+(and of the base) by set of tasks, generalisation.csv the success at every evaluation of the runs on different numbers of tasks.
+Runs that are there already are replaced. table.py prints the tables from them.
 """
 
 import csv
@@ -18,6 +19,7 @@ TRAINING, HELD_OUT = (
 )
 SPLIT = {line for line in (HERE / "split.txt").read_text().splitlines() if not line.startswith("#")}
 LAST = 140
+LAST_GENERALISED = 400
 
 
 def curve(run):
@@ -28,6 +30,18 @@ def curve(run):
         seconds += line.get("time/iteration", 0.0) - line.get("time/evaluate", 0.0)
         if "evaluation/training" in line:
             yield [run.name, line["iteration"], updates, f"{seconds:.1f}", f"{line['evaluation/training']:.6f}"]
+
+
+def generalised(run):
+    """At every evaluation: iteration, episodes and seconds of collection and training so far, success by set of tasks."""
+    episodes, seconds = 0, 0.0
+    for line in map(json.loads, (run / "metrics.jsonl").open()):
+        episodes += line.get("collect/episodes", 0)
+        seconds += line.get("time/iteration", 0.0) - line.get("time/evaluate", 0.0)
+        if "evaluation/unseen" in line:
+            found = (line.get(f"evaluation/{part}") for part in ("training", "unseen", "held_out"))
+            success = ["" if value is None else f"{value:.6f}" for value in found]
+            yield [run.name, line["iteration"], episodes, f"{seconds:.1f}"] + success
 
 
 def sets(file):
@@ -53,7 +67,13 @@ def add(name, header, rows):
     print(f"{path.name}: {len(new)} added or replaced, {len({row[0] for row in rows})} in all")
 
 
-curves = [list(curve(run.parent)) for run in sorted(FOLDER.glob("*/metrics.jsonl"))]
+made = [file.parent for file in sorted(FOLDER.glob("*/metrics.jsonl"))]
+curves = [list(curve(run)) for run in made if not run.name.startswith("generalise-")]
 curves = [rows for rows in curves if rows and rows[-1][1] == LAST]
 add("curves.csv", ["run", "iteration", "updates", "seconds", "success"], sum(curves, []))
+generalisation = [list(generalised(run)) for run in made if run.name.startswith("generalise-")]
+generalisation = [rows for rows in generalisation if rows and rows[-1][1] == LAST_GENERALISED]
+if generalisation:
+    columns = ["run", "iteration", "episodes", "seconds", "training", "unseen", "held_out"]
+    add("generalisation.csv", columns, sum(generalisation, []))
 add("sets.csv", ["run", "split", "others", "held_out"], [sets(file) for file in sorted(FOLDER.glob("*.json"))])

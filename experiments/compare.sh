@@ -5,12 +5,15 @@
 #   experiments/compare.sh FOLDER quick [JOBS]    the comparison with the quick preset's objective
 #   experiments/compare.sh FOLDER paper [JOBS]    the comparison with the paper's objective
 #   experiments/compare.sh FOLDER offline [JOBS]  rejection sampling, DPO and KTO on the split
+#   experiments/compare.sh FOLDER pilot-losses [JOBS]  the runs for choosing the learning rates of the losses of 2026
+#   experiments/compare.sh FOLDER losses [JOBS]   GRPO, ARPO, and GSPO, SAPO, GiGPO and hints with replay, hard and mixed tasks
+#   experiments/compare.sh FOLDER generalise [JOBS]  success on unseen tasks by the number of training tasks
 #   experiments/compare.sh FOLDER alone           three pairs, one run at a time with all threads, to measure their duration
 # then: experiments/collect.py FOLDER, which adds them to experiments/results/, and experiments/table.py. With JOBS, this many
 # runs are made in parallel, each with one thread; without it, one at a time. A run takes two to nine minutes.
 set -eu
 out=${1:?the folder for the runs}
-what=${2:?pilot, quick, paper, offline or alone}
+what=${2:?pilot, quick, paper, offline, pilot-losses, losses, generalise or alone}
 jobs=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
 arpo=${ARPO:-$here/../target/release/arpo}
@@ -27,14 +30,51 @@ train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
     *) list=$here/$regime.txt ;;
     esac
     set -- --set optimiser.batch=all --set effort.solved_rollouts=0
-    if [ "$objective" = paper ]; then
-        set -- "$@" --set loss.normaliser=trajectory --set loss.old=learner --set reward.format_weight=1.0
-    fi
-    [ "$method" = grpo ] && set -- "$@" --set replay.enabled=false
+    case $objective in
+    paper) set -- "$@" --set loss.normaliser=trajectory --set loss.old=learner --set reward.format_weight=1.0 ;;
+    # GSPO and SAPO are defined with this normaliser, so all methods have it
+    losses) set -- "$@" --set loss.normaliser=trajectory ;;
+    esac
+    # the published constants: nothing is tuned for one method, apart from the learning rate, by one rule for all
+    case $method in
+    grpo) set -- "$@" --set replay.enabled=false ;;
+    gspo | sapo) set -- "$@" --config "$here/../configs/$method.toml" ;;
+    gigpo) set -- "$@" --set advantage.step_weight=1.0 --set advantage.step_discount=0.95 ;;
+    seeded)
+        seeds "$regime" "$list" "$seed"
+        set -- "$@" --set replay.seed_from="$out/hints-$regime-$seed"
+        ;;
+    esac
     [ -e "$out/$name/config.toml" ] && set -- "$@" --resume
     "$arpo" train --quiet --out "$out/$name" "$@" --set optimiser.learning_rate="$rate" --set tasks.list="$list" \
         --set seed="$seed" --set iterations=140 --set evaluation.every=20 --set evaluation.samples=4 \
         --set evaluation.unseen=never --set evaluation.held_out=never --set checkpoints.every=20 --set checkpoints.keep=1
+}
+
+# Guided rollouts for `seeded`: 8 of each task, which are at most 8 iterations' episodes. So its iteration 120 has used fewer
+# episodes than iteration 140 of the others; table.py compares both.
+seeds() { # REGIME LIST SEED
+    [ -d "$out/hints-$1-$3" ] && return
+    "$arpo" rollout --quiet --hint oracle --samples 8 --out "$out/hints-$1-$3.part-$$" --set tasks.list="$2" --set seed="$3"
+    mv -T "$out/hints-$1-$3.part-$$" "$out/hints-$1-$3" 2>/dev/null || rm -rf "$out/hints-$1-$3.part-$$"
+}
+
+# Every run has 400 iterations of 64 episodes, whatever the number of its tasks, and no replay, which an endless run has not
+# either: only the number of tasks differs.
+generalise() { # NAME TASKS SEED
+    [ -e "$out/$1/checkpoints/step-000400/manifest.json" ] && return
+    name=$1 tasks=$2 seed=$3
+    set -- --preset endless --set replay.enabled=false --set effort.solved_rollouts=0
+    if [ "$tasks" = endless ]; then
+        set -- "$@" --set tasks.endless=true --set tasks.generated=0
+    else
+        set -- "$@" --set tasks.generated="$tasks"
+    fi
+    # a resumed run has its preset in its folder
+    [ -e "$out/$name/config.toml" ] && shift 2 && set -- "$@" --resume
+    "$arpo" train --quiet --out "$out/$name" "$@" --set seed="$seed" --set iterations=400 --set evaluation.every=100 \
+        --set evaluation.samples=4 --set evaluation.unseen=always --set evaluation.held_out=ends --set checkpoints.every=100 \
+        --set checkpoints.keep=1
 }
 
 evaluate() { # NAME MODEL
@@ -69,6 +109,7 @@ one() { # one of the lines below
         mv "$out/base.part" "$out/base.json"
         ;;
     offline) offline "$2-$3-$4-$5" "$3" "$4" "$5" ;;
+    generalise) generalise "generalise-$2-$3" "$2" "$3" ;;
     train)
         train "$2-$6-$4-$5-$7" "$3" "$4" "$5" "$6" "$7"
         case $2-$6 in
@@ -78,7 +119,7 @@ one() { # one of the lines below
     esac
 }
 
-# One run per line: train KIND OBJECTIVE METHOD RATE REGIME SEED, or offline KIND METHOD RATE SEED.
+# One run per line: train KIND OBJECTIVE METHOD RATE REGIME SEED, offline KIND METHOD RATE SEED, or generalise TASKS SEED.
 list() {
     case $what in
     pilot)
@@ -119,6 +160,33 @@ list() {
             done
         done
         ;;
+    pilot-losses)
+        for seed in 1 2; do
+            for rate in 5e-5 1e-4 2e-4 4e-4; do
+                for method in grpo arpo gspo sapo gigpo seeded; do
+                    echo train pilot-losses losses $method $rate split $seed
+                done
+            done
+        done
+        ;;
+    losses)
+        for seed in 11 12 13 14 15 16 17 18; do
+            for regime in hard mixed; do
+                for method in grpo arpo gspo sapo gigpo seeded; do
+                    rate=$(rate losses $method)
+                    [ -n "$rate" ] || { echo "$0: rates.txt has no line 'losses $method RATE': make pilot-losses first" >&2; exit 2; }
+                    echo train losses losses $method "$rate" $regime $seed
+                done
+            done
+        done
+        ;;
+    generalise)
+        for seed in 11 12 13 14 15; do
+            for tasks in 16 64 256 1024 4096 endless; do
+                echo generalise $tasks $seed
+            done
+        done
+        ;;
     alone)
         for regime in hard mixed split; do
             for method in arpo grpo; do
@@ -127,7 +195,7 @@ list() {
         done
         ;;
     one) ;;
-    *) echo "$0: $what: expected pilot, quick, paper, offline or alone" >&2 && exit 2 ;;
+    *) echo "$0: $what: expected pilot, quick, paper, offline, pilot-losses, losses, generalise or alone" >&2 && exit 2 ;;
     esac
 }
 
@@ -135,7 +203,7 @@ if [ "$what" = one ]; then
     shift 2
     one "$@"
 elif [ -n "$jobs" ]; then
-    list | OMP_NUM_THREADS=1 xargs -P "$jobs" -L 1 "$0" "$out" one
+    list | OMP_NUM_THREADS=1 xargs -r -P "$jobs" -L 1 "$0" "$out" one
 else
-    list | xargs -L 1 "$0" "$out" one
+    list | xargs -r -L 1 "$0" "$out" one
 fi

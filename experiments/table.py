@@ -11,6 +11,16 @@ STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.
 RESULTS = Path(__file__).parent / "results"
 CURVES = list(csv.DictReader((RESULTS / "curves.csv").open()))
 SETS = list(csv.DictReader((RESULTS / "sets.csv").open()))
+GENERALISED = RESULTS / "generalisation.csv"
+# the names of the losses' methods, and the iterations' worth of episodes that each uses before its first
+LOSSES = {
+    "grpo": ("GRPO", 0),
+    "arpo": ("ARPO", 0),
+    "gspo": ("GSPO + replay", 0),
+    "sapo": ("SAPO + replay", 0),
+    "gigpo": ("GiGPO + replay", 0),
+    "seeded": ("ARPO seeded with hints", 20),
+}
 
 
 def runs(kind, regime, method):
@@ -50,6 +60,49 @@ def online(objective):
         print("|---|---|---|---|---|---|---|---|")
         for row in rows:
             print("| " + " | ".join(row) + " |")
+
+
+def losses():
+    """Every method against ARPO, by pairs of the same seed, at equal updates; a method that uses episodes before its first
+    iteration also at the last evaluation at which it has used no more of them than the others."""
+    rows = []
+    for regime in ("hard", "mixed"):
+        arpo = runs("losses", regime, "arpo")
+        for method, (name, before) in LOSSES.items():
+            found = runs("losses", regime, method)
+            seeds = sorted(set(found) & set(arpo))
+            for point in POINTS if seeds else ():
+                for earlier, label in ((0, ""), (before, ", equal episodes")):
+                    if label and not before:
+                        continue
+                    values = [found[seed][point - earlier][0] for seed in seeds]
+                    gains = [value - arpo[seed][point][0] for seed, value in zip(seeds, values)]
+                    gain = "" if method == "arpo" else interval(gains, 100, "+", 1)
+                    ahead = "" if method == "arpo" else f"{sum(gain > 0 for gain in gains)} of {len(seeds)}"
+                    cells = [regime, name + label, f"{len(seeds)}", f"{point}", interval(values), gain, ahead]
+                    rows.append(cells)
+    if rows:
+        print("\n| tasks | method | seeds | iteration | success | against ARPO, points | ahead of ARPO |")
+        print("|---|---|---|---|---|---|---|")
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
+
+
+def generalisation():
+    """The last evaluation of the runs by their number of tasks."""
+    if not GENERALISED.exists():
+        return
+    last = {row["run"]: row for row in csv.DictReader(GENERALISED.open())}
+    by_tasks = {}
+    for run, row in last.items():
+        by_tasks.setdefault(run.split("-")[1], []).append(row)
+    print("\n| tasks | seeds | episodes | training tasks | unseen tasks | held-out templates |\n|---|---|---|---|---|---|")
+    for tasks in sorted(by_tasks, key=lambda tasks: float("inf") if tasks == "endless" else int(tasks)):
+        rows = by_tasks[tasks]
+        episodes = statistics.mean(int(row["episodes"]) for row in rows)
+        parts = ([float(row[part]) for row in rows if row[part]] for part in ("training", "unseen", "held_out"))
+        cells = " | ".join(interval(values) if values else "" for values in parts)
+        print(f"| {tasks} | {len(rows)} | {episodes:.0f} | {cells} |")
 
 
 def times():
@@ -102,6 +155,8 @@ def rates():
 
 online("quick")
 online("paper")
+losses()
+generalisation()
 times()
 methods()
 rates()

@@ -1,14 +1,17 @@
-//! `arpo rollout`: collects episodes to disk, to inspect them or to train on them with `arpo offline`.
+//! `arpo rollout`: collects episodes to disk, to inspect them, to train on them with `arpo offline`, or to seed the replay
+//! buffer of a run. With hints the agent is guided by a plan while it acts, and only successes are kept.
 
 use crate::Failure;
 use crate::config::Layers;
 use crate::resume::resume_or_start;
 use crate::show::EpisodeProgress;
+use arpo_core::config::Config;
 use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
 use arpo_train::episode::CompletedEpisode;
+use arpo_train::hints::Hints;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::RunFolder;
 use arpo_train::run::about::unix_time;
@@ -16,16 +19,20 @@ use arpo_train::run::episodes::budget::EpisodeFile;
 use arpo_train::run::episodes::index::{EpisodeAbout, EpisodeOrigin};
 use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, EpisodeStore};
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
+use arpo_train::trainer::evaluation::{EvaluationPlan, group_plans};
 use arpo_train::trainer::setup;
 use clap::Args;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Default number of rollouts per task.
 const SAMPLES: usize = 8;
+
+/// Names the oracle's hints.
+const ORACLE: &str = "oracle";
 
 /// The arguments of `arpo rollout`.
 #[derive(Args)]
@@ -38,6 +45,10 @@ pub(crate) struct RolloutArguments {
     /// Rollouts per training task [default: 8]
     #[arg(long)]
     samples: Option<usize>,
+    /// Guide the agent by a plan for each task, and keep only successes, without the plan: `oracle`, or a JSON file
+    /// {"task id": "plan"}. For `replay.seed_from`
+    #[arg(long, value_name = "oracle|FILE")]
+    hint: Option<String>,
     /// Resume the rollouts in --out, with the configuration stored there
     #[arg(long)]
     resume: bool,
@@ -49,8 +60,9 @@ pub(crate) struct RolloutArguments {
 pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<(), Failure> {
     let (folder, config) =
         resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Sampling)?;
-    let samples = samples_of(arguments, &folder)?;
+    let Rollouts { samples, hint } = rollouts_of(arguments, &folder)?;
     let tasks = task_lists::training_tasks(&config).map_err(Failure::usage)?;
+    let mut hints = hint.as_deref().map(|hint| hints_of(hint, &tasks, &config)).transpose()?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let model = setup::load(&config).map_err(Failure::of)?;
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
@@ -66,26 +78,33 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let total = open * samples;
     let mut progress = EpisodeProgress::new(total, config.reward.success_above, arguments.quiet);
     for (chunk, number) in left {
-        let plan = EvaluationPlan::of(&config, number, samples);
+        let mut plans = group_plans(chunk, &EvaluationPlan::of(&config, number, samples));
+        if let Some(hints) = &mut hints {
+            for group in &mut plans {
+                hints.give(&model.agent, group).map_err(Failure::of)?;
+            }
+        }
         let mut event = |event| progress.event(&event);
-        let result = match evaluate(&mut collector, &mut policy, chunk, &plan, &mut event) {
+        let collected = match collector.collect(&mut policy, plans, &mut event) {
             Err(TrainError::Interrupted) => {
                 interrupted = true;
                 break;
             }
-            result => result.map_err(Failure::of)?,
+            collected => collected.map_err(Failure::of)?,
         };
-        let groups = chunk.iter().zip(result.episodes).enumerate();
-        let records: Vec<EpisodeRecord> = groups
-            .flat_map(|(group, (task, episodes))| {
-                episodes.into_iter().map(move |episode| record(task, group, episode))
+        lost += collected.report.lost;
+        let groups = chunk.iter().zip(collected.groups).enumerate();
+        let mut records: Vec<EpisodeRecord> = groups
+            .flat_map(|(number, (task, group))| {
+                group.episodes.into_iter().map(move |episode| record(task, number, episode))
             })
             .collect();
-        for EpisodeRecord { trajectory, .. } in &records {
-            successes += usize::from(config.reward.is_success(trajectory.score));
-        }
+        let succeeded = |record: &EpisodeRecord| config.reward.is_success(record.trajectory.score);
         count += records.len();
-        lost += result.report.lost;
+        successes += records.iter().filter(|record| succeeded(record)).count();
+        if hints.is_some() {
+            records.retain(succeeded);
+        }
         done += chunk.len();
         let mut draft = EpisodeDraft::new(EpisodeFile::iteration(number));
         let written = store.add(&mut draft, &records, &mut || {}).and_then(|()| store.finish(draft));
@@ -96,7 +115,8 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         let message = format!("stopped after {done} of {} tasks; --resume continues", tasks.len());
         return Err(Failure::Stopped(Some(message)));
     }
-    writeln!(out, "{count} episodes, {successes} of them successes: {}", folder.episodes().display())?;
+    let kept = if hints.is_some() { ", which are kept" } else { "" };
+    writeln!(out, "{count} episodes, {successes} of them successes{kept}: {}", folder.episodes().display())?;
     if lost > 0 {
         writeln!(out, "{lost} more were lost to failures")?;
     }
@@ -119,24 +139,52 @@ fn record(task: &Task, group: usize, episode: CompletedEpisode) -> EpisodeRecord
     EpisodeRecord { trajectory: Arc::new(episode.trajectory), screens, about }
 }
 
-/// Rollouts per task: as stored in the folder, or as given for a new one.
-fn samples_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<usize, Failure> {
+/// The hints that `--hint` names; an error if a task has none.
+fn hints_of(hint: &str, tasks: &[Arc<Task>], config: &Config) -> Result<Hints, Failure> {
+    let hints = if hint == ORACLE { Hints::oracle(config) } else { Hints::read(Path::new(hint)) };
+    let named = |error: TrainError| Failure::usage(format!("--hint {hint}: {error}"));
+    let hints = hints.map_err(named)?;
+    hints.check(tasks).map_err(named)?;
+    Ok(hints)
+}
+
+/// How the tasks of a folder are rolled out.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rollouts {
+    /// Rollouts per task.
+    samples: usize,
+    /// Where hints come from: the oracle, or the path of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// As stored in the folder, or as given for a new one.
+fn rollouts_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<Rollouts, Failure> {
     const FILE: &str = "rollouts.json";
     let path = folder.path().join(FILE);
-    let known = std::fs::read_to_string(&path).ok().and_then(|text| {
-        serde_json::from_str::<Value>(&text).ok()?["samples"].as_u64().map(|samples| samples as usize)
+    let known: Option<Rollouts> =
+        std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let hint = arguments.hint.as_ref().map(|hint| match Path::new(hint).canonicalize() {
+        Ok(path) if hint != ORACLE => path.display().to_string(),
+        _ => hint.clone(),
     });
+    let in_folder = folder.path().display();
     match (known, arguments.samples) {
-        (Some(known), Some(wanted)) if known != wanted => Err(Failure::usage(format!(
-            "--samples {wanted}: {} has {known} rollouts per task; leave the option out",
-            folder.path().display()
+        (Some(Rollouts { samples: known, .. }), Some(wanted)) if known != wanted => Err(Failure::usage(
+            format!("--samples {wanted}: {in_folder} has {known} rollouts per task; leave the option out"),
+        )),
+        (Some(known), _) if hint.is_some() && known.hint != hint => Err(Failure::usage(format!(
+            "--hint {}: {in_folder} has rollouts with {}; leave the option out",
+            hint.unwrap_or_default(),
+            known.hint.map_or("no hints".into(), |hint| format!("the hints of {hint}"))
         ))),
         (Some(known), _) => Ok(known),
         (None, wanted) => {
-            let samples = wanted.unwrap_or(SAMPLES);
-            let text = format!("{}\n", json!({"samples": samples}));
+            let rollouts = Rollouts { samples: wanted.unwrap_or(SAMPLES), hint };
+            let text = format!("{}\n", json!(rollouts));
             folder.write_file(FILE, text.as_bytes()).map_err(Failure::failed)?;
-            Ok(samples)
+            Ok(rollouts)
         }
     }
 }

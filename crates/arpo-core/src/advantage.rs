@@ -27,11 +27,18 @@ pub enum AdvantageKind {
 pub struct AdvantageConfig {
     /// How rewards are compared within a group.
     pub kind: AdvantageKind,
+    /// GiGPO: weight of the step advantages, which compare the steps of a group at equal screenshots by their discounted
+    /// returns, in the same way. They are added to the advantage of the episode. 0 switches them off.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub step_weight: f64,
+    /// Discount of the returns that step advantages compare, per turn still to come.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub step_discount: f64,
 }
 
 impl Default for AdvantageConfig {
     fn default() -> Self {
-        Self { kind: AdvantageKind::Grpo }
+        Self { kind: AdvantageKind::Grpo, step_weight: 0.0, step_discount: 0.95 }
     }
 }
 

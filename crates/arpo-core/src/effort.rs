@@ -14,6 +14,9 @@ pub struct EffortConfig {
     /// Maximum number of further rounds of tasks in an iteration for `informative_groups`.
     #[schemars(range(min = 1, max = 1000))]
     pub extra_rounds: usize,
+    /// Rollouts of a group that are collected first, at least 2; the others follow only if the rewards of the first differ. 0
+    /// collects all at once.
+    pub probe_rollouts: usize,
     /// Rollouts of a task that is nearly always solved; 0 for the full group size.
     pub solved_rollouts: usize,
     /// A task counts as nearly always solved from this success rate of its latest rollouts on.
@@ -30,6 +33,7 @@ impl Default for EffortConfig {
         Self {
             informative_groups: 0,
             extra_rounds: 4,
+            probe_rollouts: 0,
             solved_rollouts: 0,
             solved_above: 0.9,
             turns_factor: 0.0,

@@ -1,9 +1,11 @@
 //! The order in which an endless run visits generated tasks: every task number once, in an order given by the run's seed.
 //!
 //! The numbers are shuffled in chunks, each with its own random stream, so that the task of a visit follows from the seed
-//! and the index of the visit alone: a run saves only how many visits it has made.
+//! and the index of the visit alone: a run saves only how many visits it has made. Where templates have weights, a visit is
+//! skipped with a probability that its own stream decides.
 
 use crate::random::{Purpose, stream};
+use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::ops::Range;
 
@@ -12,6 +14,33 @@ const CHUNK: u64 = 1024;
 
 /// Stream index; the task sampler's passes and batches use 0 and 1.
 const STREAM: u64 = 2;
+
+/// Stream index of the decisions to skip a visit.
+const SKIPS: u64 = 3;
+
+/// Visits that are skipped at most for each one that is made: weights near 0 must not search for ever.
+const MOST_SKIPPED: u64 = 64;
+
+/// The task numbers of the next `count` visits that are made, and the first visit after them. A visit from `start` on is
+/// made with the probability `weight` of its task number, at most 1.
+pub fn visited_by(seed: u64, start: u64, count: usize, weight: impl Fn(u64) -> f64) -> (Vec<u64>, u64) {
+    let mut made = Vec::with_capacity(count);
+    let (mut visit, last) = (start, start + MOST_SKIPPED * count as u64);
+    while made.len() < count {
+        let batch = visit..visit + count as u64;
+        for (at, number) in batch.clone().zip(visited(seed, batch)) {
+            if made.len() == count {
+                break;
+            }
+            visit = at + 1;
+            let chance = stream(seed, Purpose::Tasks, at, SKIPS).random::<f64>();
+            if at >= last || chance < weight(number) {
+                made.push(number);
+            }
+        }
+    }
+    (made, visit)
+}
 
 /// The task numbers of these visits, in order.
 pub fn visited(seed: u64, visits: Range<u64>) -> Vec<u64> {
@@ -40,6 +69,24 @@ mod tests {
         assert_ne!(all[..8], visited(8, 0..8));
         all.sort_unstable();
         assert!(all.into_iter().eq(0..3 * CHUNK));
+    }
+
+    #[test]
+    fn tasks_without_weight_are_skipped() {
+        let all = visited(7, 0..3 * CHUNK);
+        let (everything, end) = visited_by(7, 5, 40, |_| 1.0);
+        assert_eq!((everything.as_slice(), end), (&all[5..45], 45));
+        // an eighth of the tasks has a weight, one of them a small one
+        let weight = |number: u64| if number % 8 == 3 { if number == 3 { 0.01 } else { 1.0 } } else { 0.0 };
+        let (some, end) = visited_by(7, 0, 40, weight);
+        assert!(some.len() == 40 && some.iter().all(|number| number % 8 == 3) && (100..1000).contains(&end));
+        // in two parts, as a resumed run has it
+        let (first, middle) = visited_by(7, 0, 16, weight);
+        let (second, last) = visited_by(7, middle, 24, weight);
+        assert_eq!(([first, second].concat(), last), (some, end));
+        // without any weight the search ends
+        let (rest, end) = visited_by(7, 0, 2, |_| 0.0);
+        assert_eq!((rest.as_slice(), end), (&all[128..130], 130));
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! | to change | look in |
 //! |---|---|
 //! | the data of an episode | [`task`], [`action`], [`trajectory`] |
-//! | rewards and advantages | [`reward`], [`advantage`] |
+//! | rewards and advantages | [`reward`], [`advantage`], [`step_advantage`] |
 //! | the losses, online and offline | [`loss`] |
 //! | the replay buffer | [`replay`] |
-//! | which tasks are trained on, how often, with how many rollouts and turns | [`selection`], [`task_sampler`], [`endless`], [`effort`] |
+//! | which tasks are trained on, how often, with how many rollouts and turns | [`selection`], [`task_sampler`], [`template_history`], [`endless`], [`effort`] |
 //! | success rates and their intervals | [`statistics`] |
 //! | random streams | [`random`] |
 //! | the options of a run | [`config`] |
@@ -26,7 +26,9 @@ pub mod replay;
 pub mod reward;
 pub mod selection;
 pub mod statistics;
+pub mod step_advantage;
 pub mod task;
 pub mod task_sampler;
+pub mod template_history;
 mod token_runs;
 pub mod trajectory;

@@ -44,6 +44,9 @@ pub struct ReplayConfig {
     /// log-probability it was sampled with. 0 switches it off, as in the paper.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
+    /// Seeding: a folder that `arpo rollout` has written, with or without `--hint`. Its successes fill the buffer before the
+    /// first iteration. Empty for an empty buffer.
+    pub seed_from: String,
     /// Memory for screenshots of stored successes, in GiB; the rest is read from the run folder when needed.
     #[schemars(range(min = 0.0, max = 10_000.0))]
     pub screens_gib: f64,
@@ -60,6 +63,7 @@ impl Default for ReplayConfig {
             injections: 1,
             max_age: 0,
             importance_truncation: 0.0,
+            seed_from: String::new(),
             screens_gib: 4.0,
         }
     }
@@ -230,6 +234,20 @@ impl ReplayBuffer {
         }
         (report.stored, report.evicted) = self.store(task, fresh, config, reward);
         (group, report)
+    }
+
+    /// Stores the successes among episodes that were collected before the run, oldest first; returns how many are stored.
+    pub fn seed(
+        &mut self,
+        episodes: impl IntoIterator<Item = Arc<Trajectory>>,
+        config: &ReplayConfig,
+        reward: &RewardConfig,
+    ) -> usize {
+        for episode in episodes.into_iter().filter(|episode| episode.outcome.is_trainable()) {
+            let task = episode.task.clone();
+            self.store(&task, vec![episode], config, reward);
+        }
+        self.len()
     }
 
     /// Validates a buffer read from a file.

@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct TaskSamplingConfig {
     /// The order of tasks.
     pub order: TaskOrder,
-    /// Number of latest rollouts of a task that `order = "weighted"` uses.
+    /// Whose latest rollouts `order = "weighted"` uses.
+    pub history: HistoryOf,
+    /// Number of latest rollouts of a task, or of a template, that `order = "weighted"` uses.
     #[schemars(range(min = 1, max = 10_000))]
     pub window: usize,
     /// Minimum weight of a task that is not always solved; tasks with mixed results have up to 1.
@@ -32,7 +34,13 @@ pub struct TaskSamplingConfig {
 
 impl Default for TaskSamplingConfig {
     fn default() -> Self {
-        Self { order: TaskOrder::Shuffled, window: 32, unsolved_weight: 0.25, solved_weight: 0.02 }
+        Self {
+            order: TaskOrder::Shuffled,
+            history: HistoryOf::Task,
+            window: 32,
+            unsolved_weight: 0.25,
+            solved_weight: 0.02,
+        }
     }
 }
 
@@ -44,6 +52,24 @@ pub enum TaskOrder {
     Shuffled,
     /// By weight: tasks with mixed results come more often, always solved ones rarely.
     Weighted,
+}
+
+/// Whose rollouts say how often a task is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryOf {
+    /// Those of the task itself: for tasks that come back often.
+    Task,
+    /// Those of all tasks of its template, or of its application where tasks have no templates: for thousands of generated
+    /// tasks, and for an endless stream of them.
+    Template,
+}
+
+impl TaskSamplingConfig {
+    /// Whether the success of templates decides how often their tasks are sampled.
+    pub fn weighs_templates(&self) -> bool {
+        self.order == TaskOrder::Weighted && self.history == HistoryOf::Template
+    }
 }
 
 /// Samples tasks. The serialised form is complete: a sampler that is read back continues exactly.
@@ -76,8 +102,15 @@ impl TaskSampler {
         let count = count.min(self.tasks.len());
         let batch = match config.order {
             TaskOrder::Shuffled => self.next_of_pass(count),
-            TaskOrder::Weighted => self.sample_by_weight(count, config),
+            TaskOrder::Weighted => self.sample_by_weight(count, |task| self.weight(task, config)),
         };
+        self.batches += 1;
+        batch
+    }
+
+    /// The same by these weights.
+    pub fn next_batch_by(&mut self, count: usize, weight: impl Fn(&TaskId) -> f64) -> Vec<TaskId> {
+        let batch = self.sample_by_weight(count.min(self.tasks.len()), weight);
         self.batches += 1;
         batch
     }
@@ -116,10 +149,9 @@ impl TaskSampler {
         batch
     }
 
-    fn sample_by_weight(&self, count: usize, config: &TaskSamplingConfig) -> Vec<TaskId> {
+    fn sample_by_weight(&self, count: usize, weight: impl Fn(&TaskId) -> f64) -> Vec<TaskId> {
         let mut random = stream(self.seed, Purpose::Tasks, self.batches, 1);
-        let mut rest: Vec<(&TaskId, f64)> =
-            self.tasks.iter().map(|task| (task, self.weight(task, config))).collect();
+        let mut rest: Vec<(&TaskId, f64)> = self.tasks.iter().map(|task| (task, weight(task))).collect();
         let mut batch = Vec::with_capacity(count);
         while batch.len() < count {
             let total: f64 = rest.iter().map(|(_, weight)| weight).sum();
@@ -192,8 +224,8 @@ mod tests {
         let config = TaskSamplingConfig {
             order: TaskOrder::Weighted,
             window: 4,
-            unsolved_weight: 0.25,
             solved_weight: 0.0,
+            ..TaskSamplingConfig::default()
         };
         let mut sampler = sampler(6);
         let solved = TaskId::new("t2");

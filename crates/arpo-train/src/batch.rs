@@ -1,10 +1,11 @@
 //! From the groups of an iteration to its training batch: replay, rewards, advantages. No tensors.
 
-use arpo_core::advantage::{group_advantages, has_spread};
+use arpo_core::advantage::{AdvantageConfig, group_advantages, has_spread};
 use arpo_core::config::{Batch, Config};
 use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Member, ReplayBuffer};
 use arpo_core::reward::{format_reward, reward};
+use arpo_core::step_advantage::{RolloutSteps, step_advantages};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use serde::{Deserialize, Serialize};
@@ -27,13 +28,22 @@ pub struct Sample {
     pub member: Member,
     /// Of every trained token.
     pub advantage: f64,
+    /// Added to it for the tokens of each step; empty without `advantage.step_weight`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub step_advantages: Vec<f64>,
+}
+
+impl Sample {
+    /// Whether any of its tokens has an advantage.
+    pub fn has_advantage(&self) -> bool {
+        self.advantage != 0.0 || self.step_advantages.iter().any(|&advantage| advantage != 0.0)
+    }
 }
 
 /// The training batch of an iteration.
 #[derive(Debug, Clone, Default)]
 pub struct TrainingBatch {
-    /// The members of the groups, in order: of all groups, or of those whose rewards differ, depending on
-    /// `optimiser.batch`.
+    /// The members of the groups, in order: of all groups, or of the informative ones, depending on `optimiser.batch`.
     pub samples: Vec<Sample>,
     /// The number of each sample's group among the collected ones.
     pub groups: Vec<usize>,
@@ -49,8 +59,11 @@ pub struct BatchReport {
     pub groups: usize,
     /// Groups whose rewards differ, before replay.
     pub spread: usize,
-    /// Groups whose rewards differ, after replay.
+    /// Groups with an advantage that is not 0, after replay: their rewards differ, or their steps at equal screens.
     pub informative: usize,
+    /// Informative groups that were left out because there were more than `optimiser.first_groups`.
+    #[serde(default)]
+    pub left_out: usize,
     /// Groups in which every rollout failed.
     pub all_failed: usize,
     /// Groups in which every rollout succeeded.
@@ -105,20 +118,48 @@ pub fn assemble(
             &mut random,
         );
         report.replay_ages.extend(replay.injected.iter().map(|injection| injection.age));
-        let rewards = rewards(members.iter().map(|member| member.trajectory.as_ref()), config);
-        let informative = has_spread(&rewards);
+        let samples = with_advantages(members, config);
+        let informative = samples.iter().any(Sample::has_advantage);
         report.informative += usize::from(informative);
-        if !informative && config.optimiser.batch == Batch::Informative {
+        let first = config.optimiser.first_groups;
+        let left_out = informative && first > 0 && report.informative > first;
+        report.left_out += usize::from(left_out);
+        if left_out || (!informative && config.optimiser.batch == Batch::Informative) {
             continue;
         }
-        let advantages = group_advantages(&rewards, config.advantage.kind);
-        let samples =
-            members.into_iter().zip(advantages).map(|(member, advantage)| Sample { member, advantage });
         batch.samples.extend(samples);
         batch.groups.resize(batch.samples.len(), number);
     }
     report.reward_std = mean(deviations.iter().copied());
     batch
+}
+
+/// The members of a group with their advantages.
+fn with_advantages(members: Vec<Member>, config: &Config) -> Vec<Sample> {
+    let AdvantageConfig { kind, step_weight, step_discount } = config.advantage;
+    let rewards = rewards(members.iter().map(|member| member.trajectory.as_ref()), config);
+    let advantages = group_advantages(&rewards, kind);
+    let by_step = if step_weight > 0.0 {
+        let group: Vec<RolloutSteps> = members
+            .iter()
+            .zip(&rewards)
+            .map(|(member, &reward)| RolloutSteps {
+                screens: screens_of(&member.trajectory).collect(),
+                reward,
+            })
+            .collect();
+        let mut by_step = step_advantages(&group, kind, step_discount);
+        by_step.iter_mut().flatten().for_each(|advantage| *advantage *= step_weight);
+        by_step
+    } else {
+        vec![vec![]; members.len()]
+    };
+    let sample = |((member, advantage), step_advantages)| Sample { member, advantage, step_advantages };
+    members.into_iter().zip(advantages).zip(by_step).map(sample).collect()
+}
+
+fn screens_of(trajectory: &Trajectory) -> impl Iterator<Item = &str> {
+    trajectory.steps.iter().map(|step| step.observation.screenshot.digest.as_str())
 }
 
 /// The samples of each update: all samples, shuffled, in mini-batches of nearly equal size.
@@ -170,7 +211,7 @@ fn deviation(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use arpo_core::replay::Origin;
-    use arpo_core::trajectory::{EpisodeId, Outcome};
+    use arpo_core::trajectory::{EpisodeId, ImageRef, Observation, Outcome, Step, TokenSpan};
 
     fn rollouts(task: &str, scores: &[f64]) -> RolloutGroup {
         let task = TaskId::new(task);
@@ -224,6 +265,65 @@ mod tests {
         assert_eq!((first.groups, second.groups), (vec![0, 0], vec![0, 0]));
         assert_eq!(second.samples[0].member.origin, Origin::Replayed { age: 3 });
         assert!(second.samples[0].advantage > 0.0 && second.samples[1].advantage < 0.0);
+    }
+
+    /// The same rollouts, which pass these screens.
+    fn passing(task: &str, rollouts_of: &[(f64, &[&str])]) -> RolloutGroup {
+        let scores: Vec<f64> = rollouts_of.iter().map(|(score, _)| *score).collect();
+        let mut group = rollouts(task, &scores);
+        for (trajectory, (_, screens)) in group.trajectories.iter_mut().zip(rollouts_of) {
+            let step = |digest: &&str| Step {
+                observation: Observation {
+                    screenshot: ImageRef { digest: (*digest).to_owned(), width: 1, height: 1 },
+                },
+                response: String::new(),
+                actions: vec![],
+                span: TokenSpan { start: 0, end: 0 },
+            };
+            Arc::make_mut(trajectory).steps = screens.iter().map(step).collect();
+        }
+        group
+    }
+
+    /// Two successes, one of them by a detour: equal rewards, but the steps at the first screen differ.
+    #[test]
+    fn steps_at_equal_screens_can_teach_where_rewards_do_not() {
+        let groups = || {
+            let direct: (f64, &[&str]) = (1.0, &["a", "b"]);
+            vec![passing("t", &[direct, (1.0, &["a", "a", "b"][..])]), passing("u", &[direct, direct])]
+        };
+        let mut config = Config::default();
+        config.optimiser.batch = Batch::Informative;
+        config.advantage.step_discount = 0.5;
+        let mut assembled = |weight| {
+            config.advantage.step_weight = weight;
+            assemble(groups(), &mut ReplayBuffer::default(), PolicyVersion(0), 0, &config)
+        };
+        let plain = assembled(0.0);
+        assert!(plain.samples.is_empty() && plain.report.informative == 0);
+        let (one, two) = (assembled(1.0), assembled(2.0));
+        assert_eq!((one.report.informative, one.report.spread, one.groups.as_slice()), (1, 0, &[0, 0][..]));
+        assert!(one.samples.iter().all(|sample| sample.advantage == 0.0 && sample.has_advantage()));
+        // returns at a: 1/2, 1/4, 1/2: the step that led nowhere is the worst
+        let steps = |batch: &TrainingBatch| batch.samples[1].step_advantages.clone();
+        let [back, on, end] = steps(&one)[..] else { panic!("three steps") };
+        assert!(back < 0.0 && on > 0.0 && end == 0.0, "{back}, {on}, {end}");
+        assert!(steps(&one).iter().zip(steps(&two)).all(|(one, two)| (2.0 * one - two).abs() < 1e-12));
+    }
+
+    #[test]
+    fn the_first_informative_groups_make_the_batch() {
+        let groups = ["a", "b", "c", "d"]
+            .map(|task| rollouts(task, if task == "b" { &[1.0, 1.0] } else { &[1.0, 0.0] }));
+        let mut config = Config::default();
+        config.optimiser.first_groups = 2;
+        let mut buffer = ReplayBuffer::default();
+        let batch = assemble(groups.to_vec(), &mut buffer, PolicyVersion(0), 0, &config);
+        // b counts in a batch of all groups; d is informative, but the third to be so
+        assert_eq!(batch.groups, [0, 0, 1, 1, 2, 2]);
+        assert_eq!((batch.report.informative, batch.report.left_out), (3, 1));
+        // what is left out of the batch is still stored
+        assert_eq!(buffer.successes(&TaskId::new("d")).len(), 1);
     }
 
     #[test]

@@ -77,8 +77,8 @@ pub fn oracle_episode(
     oracle_episode_of(desktop, &suite.further_task(number), number)
 }
 
-/// The oracle's episode on a task.
-fn oracle_episode_of(
+/// The oracle's episode on a task, in the world of this number.
+pub(crate) fn oracle_episode_of(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,

@@ -10,6 +10,7 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::{
     EpisodeId, Observation, Outcome, PolicyVersion, Slice, Step, TokenId, TokenSpan, Trajectory,
 };
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,23 @@ pub struct EpisodePlan {
     pub sampling_seed: u64,
     /// Most turns.
     pub max_steps: usize,
+    /// A plan that the agent reads beside the instruction while it acts. It is in no transcript: the episode is stored and
+    /// trained on as if the agent had acted without it.
+    pub hint: Option<Arc<str>>,
+}
+
+impl EpisodePlan {
+    /// The bits of a world's seed that distinguish worlds; the others distinguish the faults of its episodes.
+    pub const WORLD: u64 = 0xffff_ffff;
+
+    /// What the agent is asked to do while it acts.
+    pub fn prompt(&self) -> Cow<'_, str> {
+        let instruction = self.task.instruction.as_str();
+        match &self.hint {
+            None => instruction.into(),
+            Some(hint) => format!("{instruction}\nPlan:\n{hint}").into(),
+        }
+    }
 }
 
 /// The screens and responses of an episode so far. Cloning it copies neither pixels nor text.

@@ -13,6 +13,7 @@
 //! | replay, rewards and advantages: from groups to a batch | [`batch`] |
 //! | the updates of an iteration | [`updates`] |
 //! | demonstrations: oracle episodes, questions about screens | [`demonstrations`] |
+//! | plans that guide rollouts | [`hints`] |
 //! | supervised training | [`supervised`] |
 //! | rejection sampling, DPO, KTO | [`offline`] |
 //! | the training loop | [`trainer`] |
@@ -28,6 +29,7 @@ pub mod dialogue;
 pub mod episode;
 mod episode_screen;
 mod error;
+pub mod hints;
 mod images;
 pub mod learner;
 pub mod memory;

@@ -7,19 +7,25 @@
 //! yet; only samples of later updates need a forward pass beforehand, and with `loss.old = "sampler"` only the replayed
 //! ones among them.
 //!
+//! A probability ratio of whole trajectories (`loss.ratio = "trajectory"`) needs the log-probabilities of all slices of an
+//! episode at once, and the loss sees one slice at a time: those of episodes with several slices are computed in a pass
+//! before the update. An episode of one slice needs none.
+//!
 //! Updates can be stopped between any two micro-batches: an interrupted update changes no weights, and [`Updates`] holds
 //! what is needed to continue later.
 
 use crate::TrainError;
 use crate::batch::{Sample, mini_batches};
-use crate::learner::{Learner, Scorer, SpanLoss};
+use crate::learner::{Learner, Scorer, SpanLoss, TrainedSpan};
 use crate::screens::Screens;
 use arpo_core::config::Config;
-use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, sample_loss, token_scales};
+use arpo_core::loss::ratio::{TrajectoryMeans, TurnTokens, mean_difference};
+use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, RatioLevel, sample_loss, token_scales};
 use arpo_core::replay::Origin;
 use arpo_core::trajectory::{Slice, Step, Trajectory};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The progress of an iteration's updates; enough to continue them in another process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -197,7 +203,8 @@ pub fn learn(
         let duplicates = group_duplicates(computed.iter().map(|&(sample, _)| trajectories[sample]));
         let distinct: Vec<&Trajectory> =
             duplicates.iter().map(|same| trajectories[computed[same[0]].0]).collect();
-        let result = learner.update(&distinct, screens, rate, &mut |span, new| {
+        let whole = trajectory_means(learner, samples, &computed, &old, screens, config);
+        let mut loss_of_span = |whole: &HashMap<usize, TrajectoryMeans>, span: &TrainedSpan, new: &[f32]| {
             let mut loss = SpanLoss { value: 0.0, coefficients: vec![0.0; new.len()] };
             for &at in &duplicates[span.trajectory] {
                 let (sample, scale) = computed[at];
@@ -215,8 +222,11 @@ pub fn learn(
                 let ratio = |(new, old): (&f32, &f32)| (new - old).exp();
                 let old_logp = &old[sample].logp()[tokens.clone()];
                 ratios.push((sample, tokens.start, new.iter().zip(old_logp).map(ratio).collect()));
+                let turns = turns_of(&samples[sample], &tokens, config);
                 let policy_sample = PolicySample {
                     advantage: samples[sample].advantage,
+                    turns: &turns,
+                    whole: whole.get(&sample).copied(),
                     new_logp: new,
                     old_logp,
                     reference_logp: reference.get(sample).map(|logp| &logp[tokens.clone()]),
@@ -228,6 +238,9 @@ pub fn learn(
                 loss.coefficients.iter_mut().zip(gradient).for_each(|(all, one)| *all += one);
             }
             loss
+        };
+        let result = whole.and_then(|whole| {
+            learner.update(&distinct, screens, rate, &mut |span, new| loss_of_span(&whole, span, new))
         });
         let made = match result {
             Err(TrainError::Interrupted) => {
@@ -265,7 +278,60 @@ pub fn learn(
 /// Whether a sample contributes to the gradient. With an advantage of 0 every coefficient is 0, unless there is a KL
 /// term; such a sample counts in its mini-batch but is not computed.
 fn has_gradient(sample: &Sample, config: &Config) -> bool {
-    sample.advantage != 0.0 || config.loss.kl_coefficient > 0.0
+    sample.has_advantage() || config.loss.kl_coefficient > 0.0
+}
+
+/// The turns of these trained tokens of a sample; empty where they make no difference.
+fn turns_of(sample: &Sample, tokens: &Range<usize>, config: &Config) -> Vec<TurnTokens> {
+    if sample.step_advantages.is_empty() && config.loss.ratio != RatioLevel::Turn {
+        return vec![];
+    }
+    let mut start = 0;
+    let turn = |(number, step): (usize, &Step)| {
+        let count = step.span.len();
+        let within = tokens.start <= start && start + count <= tokens.end;
+        start += count;
+        let advantage = sample.step_advantages.get(number).copied().unwrap_or(0.0);
+        within.then_some(TurnTokens { count, advantage })
+    };
+    sample.member.trajectory.steps.iter().enumerate().filter_map(turn).collect()
+}
+
+/// Whether the ratio of a trajectory needs the log-probabilities of several slices.
+fn ratio_spans_slices(trajectory: &Trajectory, config: &Config) -> bool {
+    config.loss.ratio == RatioLevel::Trajectory && trajectory.slices.len() > 1
+}
+
+/// The means that ratios of whole trajectories need, for those samples of an update that have several slices.
+fn trajectory_means(
+    learner: &mut dyn Learner,
+    samples: &[Sample],
+    computed: &[(usize, f64)],
+    old: &[OldLogProbs],
+    screens: &Screens,
+    config: &Config,
+) -> Result<HashMap<usize, TrajectoryMeans>, TrainError> {
+    let trajectory = |sample: usize| samples[sample].member.trajectory.as_ref();
+    let sliced: Vec<usize> = computed
+        .iter()
+        .map(|&(sample, _)| sample)
+        .filter(|&sample| ratio_spans_slices(trajectory(sample), config))
+        .collect();
+    if sliced.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let trajectories: Vec<&Trajectory> = sliced.iter().map(|&sample| trajectory(sample)).collect();
+    let new = learner.log_probs(Scorer::Policy, &trajectories, screens)?;
+    let means = |(sample, new): (usize, Vec<f32>)| {
+        let old = old[sample].logp();
+        let behaviour = samples[sample].member.behaviour(&config.loss, &config.replay);
+        let means = TrajectoryMeans {
+            log_ratio: mean_difference(&new, old),
+            log_importance: behaviour.map_or(0.0, |behaviour| mean_difference(old, behaviour.logp)),
+        };
+        (sample, means)
+    };
+    Ok(sliced.into_iter().zip(new).map(means).collect())
 }
 
 /// The old log-probabilities of a sample, the denominators of its ratios.
@@ -338,7 +404,8 @@ fn old_log_probs(
             if member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler {
                 return OldLogProbs::Known(member.trajectory.sampler_logp.clone());
             }
-            if !first.contains(&number) && has_gradient(&samples[number], config) {
+            let first_pass = first.contains(&number) && !ratio_spans_slices(trajectories[number], config);
+            if !first_pass && has_gradient(&samples[number], config) {
                 missing.push(number);
             }
             OldLogProbs::FirstPass(vec![f32::NAN; trajectories[number].trained_tokens()])

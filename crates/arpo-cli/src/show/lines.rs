@@ -92,6 +92,7 @@ pub(super) fn iteration(done: &IterationDone, columns: usize, paint: Paint) -> S
             Field::new(5, "reward", format!("{:5.2}", done.reward)),
             Field::new(8, "entropy", format!("{:.2}", done.entropy)),
             Field::new(7, "groups", format!("{informative}/{groups}")),
+            Field::new(9, "informative/s", format!("{:.1}", done.informative_per_second)),
             Field::new(6, "replay", done.replayed.to_string()),
             Field::new(10, "kl", format!("{:.3}", done.kl)),
             Field::new(3, "", format!("{} s", format_seconds(done.seconds))).styled(Style::Dim),

@@ -28,6 +28,7 @@ fn done(iteration: u64) -> IterationDone {
         gradient_norm: Some(0.5),
         episodes: 64,
         informative: (6, 8),
+        informative_per_second: 4.76,
         replayed: 2,
         ..IterationDone::default()
     }
@@ -89,6 +90,7 @@ fn an_iteration_is_one_line_of_80_columns() {
         }
     }
     assert!(lines::iteration(&evaluated(9), 120, Paint::NONE).contains("errors 3"));
+    assert!(lines::iteration(&done(9), 100, Paint::NONE).contains("groups 6/8  informative/s 4.8  replay 2"));
 }
 
 /// Three sets of tasks fit: intervals are dropped first, from the last set to the first.

@@ -9,6 +9,7 @@ mod env_commands;
 mod generated_tasks;
 mod osworld_eval;
 mod ranks;
+mod seeding;
 mod serving;
 mod stopping;
 mod structure;

@@ -13,12 +13,16 @@ pub struct Layer {
 impl Layer {
     /// A preset by name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let Some(text) = presets::preset(name) else {
+        let Some(texts) = presets::preset(name) else {
             let known: Vec<&str> = presets::PRESETS.iter().map(|(known, _)| *known).collect();
             let problem = format!("there is no preset {name:?}: expected one of {}", known.join(", "));
             return Err(ConfigError { layer: "--preset".into(), problem });
         };
-        Self::toml(&format!("preset {name}"), text)
+        let mut preset = Self { name: format!("preset {name}"), table: Table::new() };
+        for text in texts {
+            merge(&mut preset.table, Self::toml(&preset.name, text)?.table);
+        }
+        Ok(preset)
     }
 
     /// TOML text; `name` is the file's.

@@ -43,7 +43,7 @@ use crate::loss::{LossConfig, OldLogp};
 use crate::replay::ReplayConfig;
 use crate::reward::RewardConfig;
 use crate::selection::SelectionConfig;
-use crate::task_sampler::{TaskOrder, TaskSamplingConfig};
+use crate::task_sampler::{HistoryOf, TaskOrder, TaskSamplingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -190,7 +190,23 @@ impl Config {
                     .into(),
             );
         }
+        match self.effort.probe_rollouts {
+            1 => return Err("`effort.probe_rollouts` = 1: expected at least 2, because one rollout differs from none, or 0".into()),
+            2.. if stale => {
+                return Err("`effort.probe_rollouts` needs `collect.mode` = \"synchronous\": the rollouts that follow would \
+                            wait for the next iteration's"
+                    .into());
+            }
+            _ => {}
+        }
         let ReplayConfig { enabled, injections, .. } = self.replay;
+        if !self.replay.seed_from.is_empty() && (!enabled || self.tasks.endless) {
+            let (key, value) = if enabled { ("tasks.endless", "false") } else { ("replay.enabled", "true") };
+            return Err(format!(
+                "`replay.seed_from` = {:?} fills a buffer that is not used: expected `{key}` = {value}",
+                self.replay.seed_from
+            ));
+        }
         let group = self.collect.group_size;
         if enabled && injections >= group {
             return Err(format!(
@@ -234,9 +250,10 @@ impl Config {
         if !self.tasks.endless {
             return Ok(());
         }
-        if self.task_sampling.order == TaskOrder::Weighted {
+        let TaskSamplingConfig { order, history, .. } = self.task_sampling;
+        if order == TaskOrder::Weighted && history == HistoryOf::Task {
             return Err("`tasks.endless` = true: no task is repeated, so `task_sampling.order` = \"weighted\" has no history to \
-                        use: expected \"shuffled\""
+                        use: expected \"shuffled\", or `task_sampling.history` = \"template\""
                 .into());
         }
         let EvaluationConfig { every, unseen, .. } = self.evaluation;

@@ -36,6 +36,9 @@ pub struct OptimiserConfig {
     pub trajectories_per_update: usize,
     /// Which trajectories of an iteration make up its batch.
     pub batch: Batch,
+    /// First-K-valid: train on the first this many informative groups of an iteration, in the order of their tasks, and
+    /// leave further ones out; 0 for all. With `effort.informative_groups` = K the batch has the same size each time.
+    pub first_groups: usize,
     /// Passes over the batch of an iteration.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,
@@ -55,6 +58,7 @@ impl Default for OptimiserConfig {
             moments: Moments::Auto,
             trajectories_per_update: 64,
             batch: Batch::All,
+            first_groups: 0,
             epochs: 1,
         }
     }

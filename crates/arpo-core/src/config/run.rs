@@ -77,7 +77,8 @@ pub struct TasksConfig {
     /// determined by its number alone; the run's `seed` decides the order. 0 for none.
     #[schemars(range(max = 1_000_000))]
     pub generated: usize,
-    /// Train on an endless stream of generated tasks: no task is repeated, so replay and `[effort]` have no effect.
+    /// Train on an endless stream of generated tasks: no task is repeated, so replay and what `[effort]` knows of a task have
+    /// no effect.
     /// `generated` is then the number of tasks, from the first, that are evaluated as training tasks.
     pub endless: bool,
     /// Number of environment seeds per task. With 1, everything that a task leaves open is the same at every visit.

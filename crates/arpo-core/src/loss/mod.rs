@@ -5,17 +5,22 @@
 //! `sum(coefficient * logp)` and gets the exact gradient whatever the loss.
 //! An entropy bonus would need the whole distribution and does not fit this scheme.
 //!
-//! [`policy`] is the clipped objective of GRPO and ARPO, [`kl`] its optional KL penalty, [`normaliser`] the weight of a
-//! token in the batch, [`offline`] the methods that need no fresh rollouts.
+//! [`policy`] is the loss of GRPO, ARPO, GSPO and SAPO: an [`objective`] of a probability [`ratio`], with [`kl`] as an
+//! optional penalty and [`normaliser`] for the weight of a token in the batch. [`offline`] has the methods that need no
+//! fresh rollouts.
 
 pub mod kl;
 pub mod normaliser;
+pub mod objective;
 pub mod offline;
 pub mod policy;
+pub mod ratio;
 
 pub use kl::KlKind;
 pub use normaliser::{Normaliser, token_scales};
+pub use objective::Objective;
 pub use policy::{LossConfig, LossStatistics, OldLogp, PolicyLoss, PolicySample, policy_loss, sample_loss};
+pub use ratio::RatioLevel;
 
 /// Sums in f64, so that the order of millions of small terms does not matter.
 fn sum(values: &[f32]) -> f64 {

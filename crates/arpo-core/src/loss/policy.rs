@@ -1,15 +1,23 @@
-//! The clipped policy objective of GRPO and ARPO.
+//! The policy loss of GRPO and ARPO, and of GSPO and SAPO.
 //!
-//! For a token with advantage A and probability ratio r = exp(new - old) it minimises
-//! `max(-A r, -A clip(r, 1 - low, 1 + high))`, and for A < 0 at most `-A dual` (dual clip), plus a KL term;
-//! the paper's equation with the released code's additions (EasyR1's `compute_policy_loss`).
+//! It is the weighted sum over tokens of an [`objective`](super::objective) of the token's advantage and of a probability
+//! [`ratio`](super::ratio), plus a KL term; by default the paper's equation with the released code's additions (EasyR1's
+//! `compute_policy_loss`).
 //!
 //! The old log-probabilities are those of the current policy before the update, also for replayed trajectories, so ratios
 //! start at 1. Where another policy sampled the tokens (a stale sampler, a stored success), [`PolicySample::behaviour`]
-//! holds its log-probabilities, and each token is weighted by `min(exp(old - behaviour), truncation)`.
+//! holds its log-probabilities, and each token is weighted by `min(exp(old - behaviour), truncation)`, where the ratio of
+//! probabilities is that of the same level as in the objective.
+//!
+//! With a ratio of whole sequences, the gradient of each of its tokens is the objective's derivative by the log-ratio
+//! times the token's own weight. Where all tokens of a sequence have one advantage this is the exact gradient: every
+//! token moves the ratio of n tokens by 1/n. Where they differ (step advantages under a trajectory's ratio) it is
+//! GSPO-token of the paper, which lets each token answer for its own advantage only.
 
 use super::kl::{KlKind, kl};
 use super::normaliser::{Normaliser, token_scales};
+use super::objective::{Objective, token_objective};
+use super::ratio::{RatioLevel, TrajectoryMeans, TurnTokens, log_ratios, turn_lengths};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -18,6 +26,16 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
+    /// What keeps the policy near the old one.
+    pub objective: Objective,
+    /// What has a probability ratio of its own.
+    pub ratio: RatioLevel,
+    /// Temperature of the soft gate for positive advantages: the higher, the sooner the gradient fades.
+    #[schemars(range(min = 0.01, max = 1000.0))]
+    pub tau_positive: f64,
+    /// Temperature of the soft gate for other advantages.
+    #[schemars(range(min = 0.01, max = 1000.0))]
+    pub tau_negative: f64,
     /// Lower clip: a token has no gradient once its probability ratio has fallen below 1 - `clip_low`.
     #[schemars(range(min = 0.0, max = 0.99))]
     pub clip_low: f64,
@@ -49,6 +67,10 @@ pub struct LossConfig {
 impl Default for LossConfig {
     fn default() -> Self {
         Self {
+            objective: Objective::Clip,
+            ratio: RatioLevel::Token,
+            tau_positive: 1.0,
+            tau_negative: 1.05,
             clip_low: 0.2,
             clip_high: 0.3,
             clip_dual: 0.0,
@@ -72,11 +94,15 @@ pub enum OldLogp {
     Learner,
 }
 
-/// The trained tokens of one trajectory; the slices are of the same length.
-#[derive(Debug, Clone, Copy)]
+/// The trained tokens of one trajectory, or of some of its turns; the slices are of the same length.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PolicySample<'a> {
     /// The trajectory's advantage, the same for all its tokens.
     pub advantage: f64,
+    /// The turns that the tokens belong to, in order; empty if they are one turn without an advantage of its own.
+    pub turns: &'a [TurnTokens],
+    /// Means over the whole trajectory for [`RatioLevel::Trajectory`]; `None` if these are all its tokens.
+    pub whole: Option<TrajectoryMeans>,
     /// Under the weights being updated.
     pub new_logp: &'a [f32],
     /// Under the weights before the update.
@@ -210,23 +236,30 @@ pub fn sample_loss(
     assert!(reference.is_none_or(|logps| logps.len() == tokens), "number of reference log-probabilities");
     assert!(sample.behaviour.is_none_or(|b| b.logp.len() == tokens), "number of behaviour log-probabilities");
 
+    let whole = sample.whole;
+    let ratios = |new: &[f32], old: &[f32], whole| log_ratios(new, old, config.ratio, sample.turns, whole);
+    let policy = ratios(sample.new_logp, sample.old_logp, whole.map(|means| means.log_ratio));
+    let importance = sample
+        .behaviour
+        .map(|behaviour| ratios(sample.old_logp, behaviour.logp, whole.map(|means| means.log_importance)));
+
     let mut statistics = LossStatistics { tokens, ..LossStatistics::default() };
     let mut value = 0.0;
     let mut gradient = Vec::with_capacity(tokens);
-    for token in 0..tokens {
+    for (token, advantage) in token_advantages(sample).enumerate() {
         let (new, old) = (f64::from(sample.new_logp[token]), f64::from(sample.old_logp[token]));
-        let clipped = clipped_objective(new - old, sample.advantage, config);
-        let weight = match sample.behaviour {
-            None => 1.0,
-            Some(behaviour) => {
-                let weight = (old - f64::from(behaviour.logp[token])).exp();
+        let objective = token_objective(policy[token], advantage, config);
+        let weight = match (sample.behaviour, &importance) {
+            (Some(behaviour), Some(importance)) => {
+                let weight = importance[token].exp();
                 let truncated = weight > behaviour.truncation;
                 statistics.truncated += usize::from(truncated);
                 // not `min`, which would turn a NaN weight into the truncation
                 if truncated { behaviour.truncation } else { weight }
             }
+            _ => 1.0,
         };
-        let (mut token_value, mut token_gradient) = (weight * clipped.value, weight * clipped.derivative);
+        let (mut token_value, mut token_gradient) = (weight * objective.value, weight * objective.derivative);
         if let Some(reference) = reference {
             let (estimate, derivative) = kl(new, f64::from(reference[token]), config.kl);
             token_value += config.kl_coefficient * estimate;
@@ -235,59 +268,26 @@ pub fn sample_loss(
         }
         value += scale * token_value;
         gradient.push((scale * token_gradient) as f32);
-        statistics.clipped += usize::from(clipped.higher);
-        statistics.clipped_dual += usize::from(clipped.lower);
+        statistics.clipped += usize::from(objective.clipped);
+        statistics.clipped_dual += usize::from(objective.clipped_dual);
         statistics.old_minus_new += old - new;
         statistics.importance += weight;
     }
     (value, gradient, statistics)
 }
 
-/// One token's objective, its derivative with respect to the new log-probability, and what clipped it.
-struct Clipped {
-    value: f64,
-    derivative: f64,
-    higher: bool,
-    lower: bool,
-}
-
-fn clipped_objective(log_ratio: f64, advantage: f64, config: &LossConfig) -> Clipped {
-    let ratio = log_ratio.exp();
-    let plain = -advantage * ratio;
-    let bounded = -advantage * ratio.clamp(1.0 - config.clip_low, 1.0 + config.clip_high);
-    let higher = plain < bounded;
-    let value = plain.max(bounded);
-    let ceiling = -advantage * config.clip_dual;
-    let lower = advantage < 0.0 && config.clip_dual > 0.0 && value > ceiling;
-    // d(-A r)/dlogp = -A r, and 0 where a clip is active
-    let derivative = if higher || lower { 0.0 } else { plain };
-    Clipped { value: if lower { ceiling } else { value }, derivative, higher, lower }
+/// The advantage of every token: the trajectory's, plus its turn's.
+fn token_advantages<'a>(sample: &PolicySample<'a>) -> impl Iterator<Item = f64> + use<'a> {
+    let (all, turns) = (sample.advantage, sample.turns);
+    let lengths = turn_lengths(turns, sample.new_logp.len());
+    let advantage = move |turn: usize| all + turns.get(turn).map_or(0.0, |turn| turn.advantage);
+    lengths.enumerate().flat_map(move |(turn, count)| std::iter::repeat_n(advantage(turn), count))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn one(log_ratio: f64, advantage: f64, config: &LossConfig) -> (f64, f64, bool, bool) {
-        let clipped = clipped_objective(log_ratio, advantage, config);
-        (clipped.value, clipped.derivative, clipped.higher, clipped.lower)
-    }
-
-    #[test]
-    fn clips_by_hand() {
-        let config = LossConfig { clip_dual: 3.0, ..LossConfig::default() };
-        assert_eq!(one(0.0, 2.0, &config), (-2.0, -2.0, false, false));
-        // a good token is not pushed beyond 1.3, a bad one not below 0.8
-        assert_eq!(one(2.0f64.ln(), 1.0, &config), (-1.3, 0.0, true, false));
-        assert_eq!(one(0.5f64.ln(), -1.0, &config), (0.8, 0.0, true, false));
-        // but a good one is still pushed up from 0.5 and a bad one down from 2; from 10 the dual clip stops it
-        assert_eq!(one(0.5f64.ln(), 1.0, &config), (-0.5, -0.5, false, false));
-        assert_eq!(one(2.0f64.ln(), -1.0, &config), (2.0, 2.0, false, false));
-        assert_eq!(one(10.0f64.ln(), -1.0, &config), (3.0, 0.0, false, true));
-        let no_dual = LossConfig::default();
-        let (value, derivative, _, lower) = one(10.0f64.ln(), -1.0, &no_dual);
-        assert!((value - 10.0).abs() < 1e-12 && (derivative - 10.0).abs() < 1e-12 && !lower);
-    }
+    use crate::loss::ratio::mean_difference;
 
     #[test]
     fn importance_weights_are_truncated() {
@@ -297,8 +297,8 @@ mod tests {
             advantage: 1.0,
             new_logp: &new,
             old_logp: &old,
-            reference_logp: None,
             behaviour: Some(Behaviour { logp: &behaviour, truncation: 2.0 }),
+            ..PolicySample::default()
         };
         let (value, gradient, statistics) = sample_loss(&sample, 1.0, &LossConfig::default());
         assert!((value + 2.5).abs() < 1e-6);
@@ -309,15 +309,79 @@ mod tests {
 
     #[test]
     fn no_tokens_no_loss() {
-        let sample = PolicySample {
-            advantage: 1.0,
-            new_logp: &[],
-            old_logp: &[],
-            reference_logp: None,
-            behaviour: None,
-        };
+        let sample = PolicySample { advantage: 1.0, ..PolicySample::default() };
         let loss = policy_loss(&[sample], &LossConfig::default());
         assert_eq!(loss, PolicyLoss { gradient: vec![vec![]], ..PolicyLoss::default() });
         assert!(loss.statistics.policy_kl().abs() < f64::EPSILON);
+    }
+
+    /// GSPO by hand: mean log-ratios ln 2 / 2 and -ln 2 / 2 of two tokens each, so ratios sqrt(2) and sqrt(1/2).
+    #[test]
+    fn a_trajectory_has_one_ratio() {
+        let config = LossConfig {
+            ratio: RatioLevel::Trajectory,
+            clip_low: 0.2,
+            clip_high: 0.3,
+            ..LossConfig::default()
+        };
+        let two = 2.0f32.ln();
+        let (old, up, down) = ([-2.0f32, -2.0], [-2.0f32, -2.0 + two], [-2.0f32 - two, -2.0]);
+        let sample = |advantage, new_logp| PolicySample {
+            advantage,
+            new_logp,
+            old_logp: &old,
+            ..PolicySample::default()
+        };
+        let loss = |sample| policy_loss(&[sample], &config);
+        // the good one has passed 1.3 and the bad one 0.8: neither has a gradient, whatever its single tokens did
+        let good = loss(sample(1.0, &up));
+        assert!(
+            (good.value + 1.3).abs() < 1e-7 && good.gradient == [[0.0; 2]] && good.statistics.clipped == 2
+        );
+        let bad = loss(sample(-1.0, &down));
+        assert!((bad.value - 0.8).abs() < 1e-7 && bad.gradient == [[0.0; 2]]);
+        // 1/2 of -A sqrt(1/2) each: the ratio of two tokens moves half as much as either of them
+        let pushed = loss(sample(1.0, &down));
+        assert!((pushed.value + 0.5f64.sqrt()).abs() < 1e-7);
+        assert!(pushed.gradient[0].iter().all(|&one| (f64::from(one) + 0.5 * 0.5f64.sqrt()).abs() < 1e-7));
+    }
+
+    #[test]
+    fn the_slices_of_a_trajectory_add_up() {
+        let config = LossConfig { ratio: RatioLevel::Trajectory, ..LossConfig::default() };
+        let (new, old) = ([-1.0f32, -0.5, -2.0, -0.75], [-1.25f32, -0.25, -2.0, -1.0]);
+        let behaviour = [-1.5f32, -0.5, -2.5, -1.0];
+        let all = Behaviour { logp: &behaviour, truncation: 2.0 };
+        let sample = |tokens: Range<usize>, whole| PolicySample {
+            advantage: 0.5,
+            whole,
+            new_logp: &new[tokens.clone()],
+            old_logp: &old[tokens.clone()],
+            behaviour: Some(all.of(tokens)),
+            ..PolicySample::default()
+        };
+        let (value, gradient, _) = sample_loss(&sample(0..4, None), 0.25, &config);
+        let means = TrajectoryMeans {
+            log_ratio: mean_difference(&new, &old),
+            log_importance: mean_difference(&old, &behaviour),
+        };
+        let parts = [0..1, 1..4].map(|tokens| sample_loss(&sample(tokens, Some(means)), 0.25, &config));
+        assert!((parts[0].0 + parts[1].0 - value).abs() < 1e-12);
+        assert_eq!([parts[0].1.clone(), parts[1].1.clone()].concat(), gradient);
+    }
+
+    #[test]
+    fn the_advantage_of_a_turn_is_added() {
+        let logp = [-1.0f32; 3];
+        let turns = [(2, 0.5), (1, -2.0)].map(|(count, advantage)| TurnTokens { count, advantage });
+        let sample = PolicySample {
+            advantage: 1.0,
+            turns: &turns,
+            new_logp: &logp,
+            old_logp: &logp,
+            ..PolicySample::default()
+        };
+        let (value, gradient, _) = sample_loss(&sample, 1.0, &LossConfig::default());
+        assert_eq!((value.to_bits(), gradient), ((-2.0f64).to_bits(), vec![-1.5, -1.5, 1.0]));
     }
 }

@@ -2,6 +2,7 @@
 
 use arpo_core::config::presets::PRESETS;
 use arpo_core::config::{Config, Layer, StyleChoice, reference, resolve};
+use arpo_core::loss::{Objective, RatioLevel};
 
 fn set(assignment: &str) -> Result<Config, String> {
     Layer::set(assignment).and_then(|layer| resolve(&[layer])).map_err(|error| error.to_string())
@@ -180,6 +181,16 @@ fn rules_between_keys_are_checked_too() {
         "configuration: `collect.mode` = \"overlapped\" samples with older weights than it trains: expected a \
          correction, `loss.old` = \"sampler\" or `loss.importance_truncation` = 2.0"
     );
+    let probes = set("effort.probe_rollouts=1").unwrap_err();
+    assert!(
+        probes.starts_with("configuration: `effort.probe_rollouts` = 1: expected at least 2"),
+        "{probes}"
+    );
+    let seeded = set("replay={enabled=false, seed_from=\"a\"}").unwrap_err();
+    assert_eq!(
+        seeded,
+        "configuration: `replay.seed_from` = \"a\" fills a buffer that is not used: expected `replay.enabled` = true"
+    );
     assert_eq!(
         set("replay.injections=8").unwrap_err(),
         "configuration: `replay.injections` = 8: expected less than `collect.group_size` = 8, \
@@ -218,7 +229,7 @@ fn generated_tasks_exclude_other_sources() {
         (
             &["tasks.endless=true", "task_sampling.order=\"weighted\""],
             "`tasks.endless` = true: no task is repeated, so `task_sampling.order` = \"weighted\" has no history to use: \
-             expected \"shuffled\"",
+             expected \"shuffled\", or `task_sampling.history` = \"template\"",
         ),
         (
             &["tasks.endless=true", "evaluation.unseen=\"ends\""],
@@ -231,6 +242,7 @@ fn generated_tasks_exclude_other_sources() {
     for fine in [
         &["tasks.generated=1000000"][..],
         &["tasks.endless=true"],
+        &["tasks.endless=true", "task_sampling.order=\"weighted\"", "task_sampling.history=\"template\""],
         &["tasks.endless=true", "tasks.generated=64", "evaluation.unseen=\"never\""],
         &["tasks.endless=true", "evaluation.unseen=\"never\"", "evaluation.every=0"],
     ] {
@@ -255,6 +267,23 @@ fn the_preset_endless_trains_as_quick_does() {
     assert_eq!(endless, quick);
 }
 
+/// `gspo` and `sapo` are `quick` with another loss, so that the losses can be compared.
+#[test]
+fn the_losses_of_presets_can_be_compared() {
+    let preset = |name| resolve(&[Layer::preset(name).unwrap()]).unwrap();
+    let quick = preset("quick");
+    let (gspo, sapo) = (preset("gspo"), preset("sapo"));
+    assert_eq!((gspo.loss.ratio, gspo.loss.objective), (RatioLevel::Trajectory, Objective::Clip));
+    assert_eq!((sapo.loss.ratio, sapo.loss.objective), (RatioLevel::Token, Objective::SoftGate));
+    for other in [gspo, sapo] {
+        assert_eq!(Config { loss: quick.loss.clone(), ..other }, quick);
+    }
+    // and the same two files work on top of any other preset
+    let file = Layer::toml("gspo.toml", include_str!("../../../../configs/gspo.toml")).unwrap();
+    let osworld = resolve(&[Layer::preset("osworld").unwrap(), file]).unwrap();
+    assert_eq!((osworld.loss.ratio, osworld.collect.tasks), (RatioLevel::Trajectory, 16));
+}
+
 #[test]
 fn errors_in_files_have_the_name_and_the_line() {
     let broken = Layer::toml("my.toml", "seed = 1\nloss = = 2\n").unwrap_err().to_string();
@@ -264,7 +293,8 @@ fn errors_in_files_have_the_name_and_the_line() {
     assert!(unknown.starts_with("my.toml: `speed` = 1: there is no such key; "), "{unknown}");
     assert_eq!(
         Layer::preset("fast").unwrap_err().to_string(),
-        "--preset: there is no preset \"fast\": expected one of quick, endless, paper, released, osworld, osworld-subset32"
+        "--preset: there is no preset \"fast\": expected one of quick, endless, gspo, sapo, paper, released, osworld, \
+         osworld-subset32"
     );
 }
 

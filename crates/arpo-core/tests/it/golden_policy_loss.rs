@@ -84,7 +84,7 @@ impl Case {
                 new_logp: &new[row],
                 old_logp: &old[row],
                 reference_logp: Some(&reference[row]),
-                behaviour: None,
+                ..PolicySample::default()
             })
             .collect();
         policy_loss(&samples, config)
@@ -196,8 +196,7 @@ fn golden_trajectory_mean_loss() {
                 advantage: advantages[row].first().copied().map_or(0.0, f64::from),
                 new_logp: &new[row],
                 old_logp: &old[row],
-                reference_logp: None,
-                behaviour: None,
+                ..PolicySample::default()
             };
             assert_close(policy_loss(&[sample], &config).value, expected, 0.0, "loss of one trajectory");
         }

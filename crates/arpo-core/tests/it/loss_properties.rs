@@ -3,9 +3,10 @@
 use arpo_core::advantage::{AdvantageKind, group_advantages};
 use arpo_core::loss::offline::{DpoConfig, KtoConfig, OfflineSample, dpo_loss, kto_loss, supervised_loss};
 use arpo_core::loss::policy::Behaviour;
+use arpo_core::loss::ratio::TurnTokens;
 use arpo_core::loss::{
-    KlKind, LossConfig, LossStatistics, Normaliser, OldLogp, PolicySample, policy_loss, sample_loss,
-    token_scales,
+    KlKind, LossConfig, LossStatistics, Normaliser, Objective, PolicySample, RatioLevel, policy_loss,
+    sample_loss, token_scales,
 };
 use proptest::prelude::*;
 
@@ -27,8 +28,7 @@ fn any_loss_config() -> impl Strategy<Value = LossConfig> {
             constant_tokens: 64,
             kl,
             kl_coefficient,
-            old: OldLogp::Learner,
-            importance_truncation: 0.0,
+            ..LossConfig::default()
         },
     )
 }
@@ -54,6 +54,7 @@ fn with_samples<R>(batch: &[Tokens], behaviour: bool, f: impl FnOnce(&[PolicySam
             old_logp: &old[row],
             reference_logp: Some(&reference[row]),
             behaviour: behaviour.then(|| Behaviour { logp: &sampler[row], truncation: 2.0 }),
+            ..PolicySample::default()
         })
         .collect();
     f(&samples)
@@ -111,7 +112,7 @@ proptest! {
     fn clip_bounds_hold(advantage in -2.0..2.0, new in -8.0f32..0.0, old in -8.0f32..0.0, config in any_loss_config()) {
         let config = LossConfig { kl_coefficient: 0.0, ..config };
         let sample = PolicySample {
-            advantage, new_logp: &[new], old_logp: &[old], reference_logp: None, behaviour: None,
+            advantage, new_logp: &[new], old_logp: &[old], ..PolicySample::default()
         };
         let (value, gradient, _) = sample_loss(&sample, 1.0, &config);
         let ratio = (f64::from(new) - f64::from(old)).exp();
@@ -151,6 +152,51 @@ proptest! {
                 let gradient = f64::from(loss.gradient[row][token]);
                 prop_assert!((slope - gradient).abs() < 1e-5 * gradient.abs().max(1.0), "{slope} and {gradient}");
             }
+        }
+    }
+
+    /// The same for the ratios of sequences and for the soft gate: turns have advantages of their own where the ratio is
+    /// theirs, and the gradient is exact.
+    #[test]
+    fn sequence_ratios_and_soft_gates_agree_with_finite_differences(
+        (advantage, tokens) in any_trajectory(),
+        first_turn in 0usize..6,
+        turn_advantages in (-2.0..2.0, -2.0..2.0),
+        ratio in prop_oneof![Just(RatioLevel::Token), Just(RatioLevel::Turn), Just(RatioLevel::Trajectory)],
+        objective in prop_oneof![Just(Objective::Clip), Just(Objective::SoftGate)],
+        behaviour in any::<bool>(),
+        config in any_loss_config(),
+    ) {
+        let config = LossConfig { ratio, objective, clip_dual: 0.0, kl_coefficient: 0.0, ..config };
+        let first = first_turn.min(tokens.len());
+        let own = if ratio == RatioLevel::Trajectory { (0.0, 0.0) } else { turn_advantages };
+        let turns = [
+            TurnTokens { count: first, advantage: own.0 },
+            TurnTokens { count: tokens.len() - first, advantage: own.1 },
+        ];
+        let column = |pick: fn(&(f32, f32, f32, f32)) -> f32| -> Vec<f32> { tokens.iter().map(pick).collect() };
+        let (new, old, sampler) = (column(|t| t.0), column(|t| t.1), column(|t| t.3));
+        let loss = |new: &[f32]| {
+            let behaviour = behaviour.then(|| Behaviour { logp: &sampler, truncation: 2.0 });
+            let sample = PolicySample {
+                advantage, turns: &turns, new_logp: new, old_logp: &old, behaviour, ..PolicySample::default()
+            };
+            sample_loss(&sample, 0.3, &config)
+        };
+        let (_, gradient, statistics) = loss(&new);
+        for token in 0..new.len() {
+            let moved = |by: f32| {
+                let mut moved = new.clone();
+                moved[token] += by;
+                (loss(&moved), f64::from(moved[token]))
+            };
+            let ((above, high), (below, low)) = (moved(1e-3), moved(-1e-3));
+            if above.2.clipped != statistics.clipped || below.2.clipped != statistics.clipped {
+                continue; // a clip within reach
+            }
+            let slope = (above.0 - below.0) / (high - low);
+            let gradient = f64::from(gradient[token]);
+            prop_assert!((slope - gradient).abs() < 2e-4 * gradient.abs().max(1.0), "{slope} and {gradient}");
         }
     }
 
@@ -241,8 +287,7 @@ fn uninformative_trajectories_count_in_the_denominator() {
             advantage,
             new_logp: logp,
             old_logp: logp,
-            reference_logp: None,
-            behaviour: None,
+            ..PolicySample::default()
         })
         .collect();
     let by_trajectory = policy_loss(&batch, &LossConfig::default());

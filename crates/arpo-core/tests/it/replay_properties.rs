@@ -190,3 +190,27 @@ fn a_trajectory_of_another_task_is_rejected() {
         "replay buffer: episode 0:b:0 of task b is stored under task a"
     );
 }
+
+#[test]
+fn seeds_are_the_latest_successes_of_each_task() {
+    let (one, two) = (TaskId::new("one"), TaskId::new("two"));
+    let config = ReplayConfig { capacity: 2, max_age: 3, ..ReplayConfig::default() };
+    let mut buffer = ReplayBuffer::default();
+    // a score below 0 means an environment error
+    let episodes = [rollouts(&one, 0, &[1.0, 0.0, 1.0, -1.0, 1.0]), rollouts(&two, 0, &[0.0, 1.0])].concat();
+    assert_eq!(buffer.seed(episodes, &config, &RewardConfig::default()), 3);
+    let stored: Vec<String> = buffer.successes(&one).map(|stored| stored.id.to_string()).collect();
+    assert_eq!(stored, ["0:one:2", "0:one:4"]);
+    // they are injected into a failed group, until they are too old
+    let injected = |version| {
+        let mut random = stream(5, Purpose::Replay, version, 0);
+        let (failures, reward) = (rollouts(&two, version, &[0.0, 0.0]), RewardConfig::default());
+        buffer
+            .clone()
+            .exchange(&two, failures, PolicyVersion(version), &config, &reward, &mut random)
+            .1
+            .injected
+            .len()
+    };
+    assert_eq!((injected(0), injected(3), injected(4)), (1, 1, 0));
+}

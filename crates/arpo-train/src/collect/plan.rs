@@ -88,6 +88,7 @@ impl Planner {
                 world_seed,
                 sampling_seed,
                 max_steps: size.max_steps,
+                hint: None,
             }
         };
         let all = size.episodes + size.spares;
@@ -101,7 +102,6 @@ impl Planner {
     /// Faults are drawn anew for every episode: if faults are injected, the upper half of the seed distinguishes episodes
     /// of the same world (see `FaultyDesktop`).
     fn world_seed(&self, world: u64, sampling_seed: u64) -> u64 {
-        let lower = u64::from(u32::MAX);
-        world & lower | if self.faulty { sampling_seed & !lower } else { 0 }
+        world & EpisodePlan::WORLD | if self.faulty { sampling_seed & !EpisodePlan::WORLD } else { 0 }
     }
 }

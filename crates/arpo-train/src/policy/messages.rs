@@ -19,7 +19,7 @@ pub(super) fn messages(history: &History, style: &AgentStyle, with_uuid: bool) -
     let current = history.screens.get(history.responses.len()).map(EpisodeScreen::reference);
     let screens: HashMap<&str, &EpisodeScreen> =
         history.screens.iter().map(|screen| (screen.digest().as_ref(), screen)).collect();
-    let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
+    let messages = conversation(&history.plan.prompt(), &past, current.as_ref(), style);
     let part = |part: &Content| {
         Ok(match part {
             Content::Text(text) => json!({"type": "text", "text": text}),

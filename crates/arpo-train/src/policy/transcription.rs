@@ -27,8 +27,18 @@ impl Transcribed {
 }
 
 /// The first `seen` screens of a history and their responses in tokens, with the next turn opened if the last of these
-/// screens has no response yet.
+/// screens has no response yet. As the agent reads it while it acts: with its hint, if it has one.
 pub(super) fn transcribe(agent: &Agent, history: &History, seen: usize) -> Result<Transcribed, TrainError> {
+    transcribe_after(&history.plan.prompt(), agent, history, seen)
+}
+
+/// The same after this instruction.
+fn transcribe_after(
+    instruction: &str,
+    agent: &Agent,
+    history: &History,
+    seen: usize,
+) -> Result<Transcribed, TrainError> {
     let screens = &history.screens[..seen];
     let responses = &history.responses[..seen.min(history.responses.len())];
     let past: Vec<Turn> = screens
@@ -38,7 +48,7 @@ pub(super) fn transcribe(agent: &Agent, history: &History, seen: usize) -> Resul
         .collect();
     let current = screens.get(responses.len()).map(EpisodeScreen::reference);
     let style = &agent.style;
-    let messages = conversation(&history.plan.task.instruction, &past, current.as_ref(), style);
+    let messages = conversation(instruction, &past, current.as_ref(), style);
     let first_live = style.window.first_live(seen);
     let grids = screens[first_live..]
         .iter()
@@ -54,13 +64,13 @@ pub(super) fn transcribe(agent: &Agent, history: &History, seen: usize) -> Resul
     Ok(Transcribed { assembled, first_live, first_response })
 }
 
-/// A completed episode, in the sequences that its responses were sampled in.
+/// A completed episode, in the sequences that its responses were sampled in, but without a hint.
 pub(super) fn transcript(agent: &Agent, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
     let slices = agent.style.window.slices(history.responses.len()).into_iter();
     slices
         .map(|WindowSlice { turns, .. }| {
             let Transcribed { assembled, first_live, first_response } =
-                transcribe(agent, history, turns.end)?;
+                transcribe_after(&history.plan.task.instruction, agent, history, turns.end)?;
             Ok(TranscriptSlice { assembled, turns, first_live, first_response })
         })
         .collect()

@@ -88,8 +88,10 @@ pub struct IterationDone {
     pub gradient_norm: Option<f64>,
     /// Fresh episodes.
     pub episodes: usize,
-    /// Groups whose rewards differ, and all groups.
+    /// Groups that teach something, and all groups.
     pub informative: (usize, usize),
+    /// Groups that teach something, per second of collecting and learning.
+    pub informative_per_second: f64,
     /// Failures replaced by stored successes.
     pub replayed: usize,
     /// Episodes that a desktop's failure ended.

@@ -53,7 +53,7 @@ impl ScreenStore {
     }
 
     /// Takes a screenshot over from another store, unless it is already stored; false if it is in neither.
-    pub(super) fn copy_from(&self, other: &Self, digest: &str) -> Result<bool, RunError> {
+    pub(crate) fn copy_from(&self, other: &Self, digest: &str) -> Result<bool, RunError> {
         let (from, to) = (other.path(digest)?, self.path(digest)?);
         if to.exists() {
             return Ok(true);

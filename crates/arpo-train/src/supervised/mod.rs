@@ -229,7 +229,7 @@ pub fn evaluate(
     let plan = |number: u64| {
         let task = Arc::new(suite.further_task(number));
         let id = EpisodeId::new(0, &task.id, 0);
-        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps };
+        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps, hint: None };
         GroupPlan { task: Arc::clone(&plan.task), episodes: vec![plan], spares: vec![] }
     };
     let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();

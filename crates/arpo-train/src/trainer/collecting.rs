@@ -1,5 +1,8 @@
 //! Collecting for an iteration: plan its groups, send them to the rollout worker, wait for the result.
 //!
+//! With `effort.probe_rollouts` a group begins with some of its rollouts, and the others follow only if the rewards of these
+//! differ.
+//!
 //! An overlapped run starts the collection of the next iterations before it learns from this one, so they are sampled
 //! with weights that are up to `collect.staleness` versions old.
 
@@ -7,7 +10,8 @@ use super::Trainer;
 use super::state::PlannedTasks;
 use crate::TrainError;
 use crate::collect::{
-    CollectEvent, Collected, DesktopFailure, FailureKind, GroupPlan, GroupSize, Planner, Worlds,
+    CollectEvent, Collected, CompletedGroup, DesktopFailure, FailureKind, GroupPlan, GroupSize, Planner,
+    Worlds,
 };
 use crate::episode::CompletedEpisode;
 use crate::run::events::{CollectProgress, RunEvent};
@@ -19,18 +23,23 @@ use arpo_core::reward::{RewardConfig, reward};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::PolicyVersion;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// An iteration that is being collected.
 #[derive(Debug)]
 pub(super) struct Pending {
     iteration: u64,
     episodes: usize,
+    /// The rollouts of its groups that are not collected yet.
+    rest: Vec<GroupPlan>,
 }
 
 /// What was collected for an iteration.
 pub(super) struct CollectedIteration {
     pub(super) sampled_with: PolicyVersion,
     pub(super) collected: Collected,
+    /// The rollouts of its groups that are not collected yet.
+    rest: Vec<GroupPlan>,
 }
 
 impl Trainer<'_> {
@@ -43,17 +52,14 @@ impl Trainer<'_> {
         if self.pending.is_empty() && self.finished_ahead.is_empty() {
             self.begin(number, 0);
         }
-        let mut collected = self.wait_for(number)?;
+        let mut collected = self.wait_for_groups(number)?;
         let mut rounds = 1;
         let wanted = self.config.effort.informative_groups;
         while informative(&collected.collected, &self.config.reward) < wanted
             && rounds <= self.config.effort.extra_rounds
         {
-            let plans = self.plans(number, rounds);
-            let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
-            self.worker.collect(plans);
-            self.pending.push_back(Pending { iteration: number, episodes });
-            let more = self.wait_for(number)?.collected;
+            self.begin(number, rounds);
+            let more = self.wait_for_groups(number)?.collected;
             collected.collected.groups.extend(more.groups);
             collected.collected.report.add(&more.report);
             rounds += 1;
@@ -68,10 +74,39 @@ impl Trainer<'_> {
     }
 
     fn begin(&mut self, iteration: u64, round: usize) {
-        let plans = self.plans(iteration, round);
+        let (plans, rest) = self.plans(iteration, round);
+        self.start(iteration, plans, rest);
+    }
+
+    fn start(&mut self, iteration: u64, plans: Vec<GroupPlan>, rest: Vec<GroupPlan>) {
         let episodes = plans.iter().map(|plan| plan.episodes.len()).sum();
         self.worker.collect(plans);
-        self.pending.push_back(Pending { iteration, episodes });
+        self.pending.push_back(Pending { iteration, episodes, rest });
+    }
+
+    /// Waits for the groups of an iteration, those that are worth it with all their rollouts.
+    fn wait_for_groups(&mut self, number: u64) -> Result<CollectedIteration, TrainError> {
+        let mut begun = self.wait_for(number)?;
+        let groups = &mut begun.collected.groups;
+        let rest = std::mem::take(&mut begun.rest).into_iter().enumerate();
+        let (indices, plans): (Vec<usize>, Vec<GroupPlan>) = rest
+            .filter(|(index, plan)| {
+                let differ = groups.get(*index).is_some_and(|group| differs(group, &self.config.reward));
+                differ && !plan.episodes.is_empty()
+            })
+            .unzip();
+        if !plans.is_empty() {
+            self.start(number, plans, vec![]);
+            let more = self.wait_for(number)?.collected;
+            for (index, other) in indices.into_iter().zip(more.groups) {
+                if let Some(group) = groups.get_mut(index) {
+                    group.episodes.extend(other.episodes);
+                    group.lost.extend(other.lost);
+                }
+            }
+            begun.collected.report.add(&more.report);
+        }
+        Ok(begun)
     }
 
     /// Waits for an iteration's collection; later ones that end first are kept.
@@ -83,7 +118,7 @@ impl Trainer<'_> {
         }
         while let Some(pending) = self.pending.pop_front() {
             let of = pending.iteration;
-            let collected = self.wait(&pending)?;
+            let collected = self.wait(pending)?;
             if of == iteration {
                 return Ok(collected);
             }
@@ -93,8 +128,8 @@ impl Trainer<'_> {
     }
 
     /// Waits for the oldest collection, reporting its progress.
-    fn wait(&mut self, pending: &Pending) -> Result<CollectedIteration, TrainError> {
-        let Pending { iteration, episodes: total } = *pending;
+    fn wait(&mut self, pending: Pending) -> Result<CollectedIteration, TrainError> {
+        let Pending { iteration, episodes: total, rest } = pending;
         let mut progress = CollectProgress { iteration: iteration + 1, total, ..CollectProgress::default() };
         let reward = &self.config.reward;
         self.recorder.phase(Phase::Collect, iteration + 1, total);
@@ -113,7 +148,7 @@ impl Trainer<'_> {
                 observer(RunEvent::CollectProgress(progress.clone()));
             }
         })?;
-        Ok(CollectedIteration { sampled_with, collected })
+        Ok(CollectedIteration { sampled_with, collected, rest })
     }
 
     /// The tasks of an iteration, drawn once: a resumed run collects the tasks that were planned before.
@@ -130,8 +165,9 @@ impl Trainer<'_> {
         tasks
     }
 
-    /// The groups of the next tasks. The members of a group share one world.
-    pub(super) fn plans(&mut self, iteration: u64, round: usize) -> Vec<GroupPlan> {
+    /// The groups of the next tasks: the rollouts that are collected first, and the rest of them. The members of a group
+    /// share one world.
+    pub(super) fn plans(&mut self, iteration: u64, round: usize) -> (Vec<GroupPlan>, Vec<GroupPlan>) {
         let config = self.config;
         let tasks = self.tasks_of(iteration, round);
         let planner = Planner {
@@ -150,8 +186,23 @@ impl Trainer<'_> {
             let number = (round * config.collect.tasks + number) as u64;
             Some(planner.group(&self.tasks.get(&id)?, number, size))
         };
-        tasks.into_iter().enumerate().filter_map(group).collect()
+        let groups = tasks.into_iter().enumerate().filter_map(group).collect();
+        divided(groups, config.effort.probe_rollouts)
     }
+}
+
+/// Divides groups into their first rollouts and the rest, each with half of the spares; with 0 there is no rest.
+fn divided(groups: Vec<GroupPlan>, first: usize) -> (Vec<GroupPlan>, Vec<GroupPlan>) {
+    if first == 0 {
+        return (groups, vec![]);
+    }
+    let divide = |mut group: GroupPlan| {
+        let episodes = group.episodes.split_off(first.min(group.episodes.len()));
+        let spares = group.spares.split_off(group.spares.len().div_ceil(2));
+        let rest = GroupPlan { task: Arc::clone(&group.task), episodes, spares };
+        (group, rest)
+    };
+    groups.into_iter().map(divide).unzip()
 }
 
 /// Reports and records a desktop's failure each time, but a task that cannot be set up or evaluated only once.
@@ -174,9 +225,12 @@ pub(super) fn report_failure(
 
 /// Groups whose rewards differ.
 fn informative(collected: &Collected, config: &RewardConfig) -> usize {
+    collected.groups.iter().filter(|group| differs(group, config)).count()
+}
+
+fn differs(group: &CompletedGroup, config: &RewardConfig) -> bool {
     let scored = |episode: &CompletedEpisode| (episode.trajectory.score, episode.trajectory.well_formed);
-    let groups = collected.groups.iter().map(|group| group.episodes.iter().map(scored).collect());
-    groups.filter(|group: &Vec<(f64, bool)>| differ(group, config)).count()
+    differ(&group.episodes.iter().map(scored).collect::<Vec<_>>(), config)
 }
 
 /// Whether the rewards of a group differ.
@@ -189,6 +243,28 @@ fn differ(group: &[(f64, bool)], config: &RewardConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arpo_core::task::Task;
+
+    #[test]
+    fn the_rest_of_a_group_is_held_back() {
+        let task = Arc::new(Task {
+            id: TaskId::new("t"),
+            instruction: String::new(),
+            application: String::new(),
+            setup: serde_json::Value::Null,
+            evaluator: serde_json::Value::Null,
+        });
+        let planner = Planner { seed: 1, step: 2, worlds: Worlds::Own, faulty: false };
+        let group = |episodes| planner.group(&task, 0, GroupSize::new(episodes, 3, 5));
+        let (first, rest) = divided(vec![group(8), group(3)], 4);
+        let counts = |plans: &[GroupPlan]| -> Vec<(usize, usize)> {
+            plans.iter().map(|plan| (plan.episodes.len(), plan.spares.len())).collect()
+        };
+        assert_eq!((counts(&first), counts(&rest)), (vec![(4, 2), (3, 2)], vec![(4, 1), (0, 1)]));
+        let joined = [first[0].episodes.clone(), rest[0].episodes.clone()].concat();
+        assert_eq!(joined, group(8).episodes, "the same rollouts as without probes");
+        assert_eq!(divided(vec![group(8)], 0), (vec![group(8)], vec![]));
+    }
 
     /// Rewards count, not scores: an unparsable response matters if it is penalised.
     #[test]

@@ -217,6 +217,7 @@ mod tests {
         let sample = |trajectory: &Arc<Trajectory>, origin| Sample {
             member: Member { trajectory: Arc::clone(trajectory), origin },
             advantage: 1.0,
+            step_advantages: vec![],
         };
         let age = Origin::Replayed { age: 3 };
         let samples = [sample(&stored, age), sample(&kept, Origin::Fresh {}), sample(&stored, age)];

@@ -3,7 +3,7 @@
 use super::Trainer;
 use super::collecting::CollectedIteration;
 use super::handover::FreshEpisode;
-use super::metrics_line::{Iteration, Seconds, line};
+use super::metrics_line::{Iteration, Seconds, line, per_second};
 use super::state::IterationInProgress;
 use crate::TrainError;
 use crate::batch::{RolloutGroup, TrainingBatch, assemble};
@@ -41,7 +41,7 @@ impl Trainer<'_> {
     fn collect(&mut self, number: u64) -> Result<IterationInProgress, TrainError> {
         let began = Instant::now();
         let before = self.state.clone();
-        let CollectedIteration { sampled_with, collected } = match self.collect_groups(number) {
+        let CollectedIteration { sampled_with, collected, .. } = match self.collect_groups(number) {
             Err(TrainError::Interrupted) => {
                 self.state = before;
                 return Err(TrainError::Interrupted);
@@ -82,7 +82,7 @@ impl Trainer<'_> {
         let last = number + 1 == self.config.iterations;
         let evaluates = every > 0 && (last || (number + 1).is_multiple_of(every));
         if !last && !evaluates && self.pending.is_empty() && self.finished_ahead.is_empty() {
-            let plans = self.plans(number + 1, 0);
+            let (plans, _) = self.plans(number + 1, 0);
             self.worker.prepare(plans);
         }
         let position = RunPosition { iteration: number, updates_before: self.state.updates };
@@ -158,6 +158,7 @@ impl Trainer<'_> {
             gradient_norm: (learnt.updates > 0).then_some(learnt.gradient_norm),
             episodes: collected.episodes,
             informative: (batch.informative, batch.groups),
+            informative_per_second: per_second(batch.informative, collect + learn),
             replayed: batch.replay_ages.len(),
             environment_errors: collected.lost,
             evaluation,
@@ -183,6 +184,10 @@ impl Trainer<'_> {
                 if tasks_repeat {
                     self.state.sampler.record(&group.task, success, &self.config.task_sampling);
                     self.state.effort.record(&group.task, success, episode.trajectory.steps.len());
+                }
+                if self.config.task_sampling.weighs_templates() {
+                    let template = self.tasks.template(&group.task);
+                    self.state.templates.record(&template, success, &self.config.task_sampling);
                 }
                 self.screens.add(&episode.trajectory, &episode.screens);
                 let trajectory = Arc::new(episode.trajectory);

@@ -57,6 +57,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("groups/spread", json!(batch.spread));
     put("groups/informative", json!(batch.informative));
     put("groups/invalid", json!(batch.groups - batch.informative));
+    put("groups/left_out", json!(batch.left_out));
     put("groups/all_failed", json!(batch.all_failed));
     put("groups/all_solved", json!(batch.all_solved));
     put("replay/injected", json!(batch.replay_ages.len()));
@@ -101,6 +102,8 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     put("time/collect", json!(seconds.collect));
     put("time/learn", json!(seconds.learn));
     put("time/evaluate", json!(seconds.evaluate));
+    let informative = per_second(batch.informative, seconds.collect + seconds.learn);
+    put("time/informative_groups_per_second", json!(informative));
     put("time/sampled_tokens_per_second", json!(per_second(collected.tokens, seconds.collect)));
     put("time/learnt_tokens_per_second", json!(per_second(learnt.tokens, seconds.learn)));
     put("time/desktop_utilisation", json!(collected.desktop_utilisation));
@@ -121,6 +124,7 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
     line
 }
 
-fn per_second(count: usize, seconds: f64) -> f64 {
+/// 0 if no time has passed.
+pub(super) fn per_second(count: usize, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }

@@ -21,6 +21,7 @@ mod metrics_line;
 pub mod parts;
 pub mod ranks;
 mod rollout_worker;
+mod seeding;
 pub mod setup;
 pub mod state;
 mod task_sets;
@@ -42,6 +43,7 @@ use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
 use arpo_core::config::{CollectMode, Config, Layer, resolve};
+use arpo_core::loss::{Objective, RatioLevel};
 use arpo_core::task::TaskId;
 use arpo_env::faults::{Fault, FaultCounts};
 use arpo_torch::driver;
@@ -108,9 +110,23 @@ pub fn train_with(
     observer: &mut dyn FnMut(RunEvent),
 ) -> Result<RunEnded, TrainError> {
     let tasks = TaskSets::new(config)?;
-    let state = tasks.first_state(config)?;
+    let state = first_state(&tasks, folder, config, observer)?;
     folder.write_config(&config.to_toml())?;
     Trainer::with_parts(config, folder, tasks, state, parts, stop, observer)?.run()
+}
+
+/// The state of a new run, with what its replay buffer begins with.
+fn first_state(
+    tasks: &TaskSets,
+    folder: &RunFolder,
+    config: &Config,
+    observer: &mut dyn FnMut(RunEvent),
+) -> Result<RunState, TrainError> {
+    let mut state = tasks.first_state(config)?;
+    if let Some(message) = seeding::seed(&mut state, tasks, folder, config)? {
+        observer(RunEvent::Notice(Notice { message }));
+    }
+    Ok(state)
 }
 
 /// Reports and records how a configuration differs from the run's previous one. An unfinished iteration was planned with
@@ -154,7 +170,7 @@ impl<'a> Trainer<'a> {
             observer(RunEvent::Notice(Notice { message }));
         }
         let state = match &latest.checkpoint {
-            None => tasks.first_state(config)?,
+            None => first_state(&tasks, folder, config, observer)?,
             Some(checkpoint) => load_state::<RunState>(&checkpoint.path)?,
         };
         state.replay.check().map_err(|error| TrainError::Io(error.to_string()))?;
@@ -370,13 +386,23 @@ impl<'a> Trainer<'a> {
 
 /// The method, as text.
 fn method(config: &Config) -> String {
+    let loss = match (config.loss.objective, config.loss.ratio) {
+        (Objective::SoftGate, _) => "SAPO",
+        (Objective::Clip, RatioLevel::Token) => "GRPO",
+        (Objective::Clip, RatioLevel::Turn | RatioLevel::Trajectory) => "GSPO",
+    };
     let replays = config.replay.enabled && !config.tasks.endless;
-    let replay = if replays { "ARPO (GRPO with replay)" } else { "GRPO" };
+    let replay = match (loss, replays) {
+        ("GRPO", true) => "ARPO (GRPO with replay)".to_owned(),
+        (loss, true) => format!("{loss} with replay"),
+        (loss, false) => loss.to_owned(),
+    };
+    let steps = if config.advantage.step_weight > 0.0 { ", step advantages" } else { "" };
     let mode = match config.collect.mode {
         CollectMode::Synchronous => "",
         CollectMode::Overlapped => ", overlapped",
     };
-    format!("{replay}{mode}")
+    format!("{replay}{steps}{mode}")
 }
 
 /// What a run is, for the record.

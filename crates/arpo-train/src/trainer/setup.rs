@@ -1,7 +1,7 @@
 //! Creates what a run needs from its configuration: the model, the agent, the policy, the learner, the desktops.
 
-use super::ranks;
 use super::task_sets::TaskSets;
+use super::{ranks, seeding};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::base_model;
@@ -108,6 +108,7 @@ fn check_bf16(number: usize) -> Result<(), TrainError> {
 /// Checks tasks, screen, model and memory before anything is created.
 pub fn check(config: &Config, work: Work) -> Result<(), TrainError> {
     check_tasks(config)?;
+    seeding::check(config)?;
     check_model(config, work)
 }
 

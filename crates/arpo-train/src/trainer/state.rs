@@ -11,6 +11,7 @@ use arpo_core::replay::ReplayBuffer;
 use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
 use arpo_core::task_sampler::TaskSampler;
+use arpo_core::template_history::TemplateHistory;
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_env::faults::Fault;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct RunState {
     pub visits: u64,
     /// Successes and episode lengths by task.
     pub effort: Effort,
+    /// Successes by template, for `task_sampling.history = "template"`.
+    #[serde(default, skip_serializing_if = "TemplateHistory::is_empty")]
+    pub templates: TemplateHistory,
     /// Stored successes.
     pub replay: ReplayBuffer,
     /// Where the next line of metrics begins.
@@ -128,6 +132,7 @@ impl RunState {
             planned: VecDeque::new(),
             visits: 0,
             effort: Effort::default(),
+            templates: TemplateHistory::default(),
             replay: ReplayBuffer::default(),
             metrics: 0,
             evaluations: Evaluations::default(),

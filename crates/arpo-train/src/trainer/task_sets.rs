@@ -3,11 +3,12 @@
 use super::state::RunState;
 use crate::TrainError;
 use arpo_core::config::{Config, EvaluateWhen};
-use arpo_core::endless::visited;
+use arpo_core::endless::{visited, visited_by};
 use arpo_core::task::{Task, TaskId};
 use arpo_env::tasks::Suite;
 use arpo_suite::task_lists;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A set of tasks that the agent is evaluated on.
@@ -128,17 +129,41 @@ impl TaskSets {
         self.get(id).or_else(|| evaluated().map(Arc::clone))
     }
 
+    /// The template of a training task; its application if it has none.
+    pub(super) fn template(&self, id: &TaskId) -> String {
+        let of_suite = Suite::ALL.into_iter().find_map(|suite| suite.template_of(id.as_str()));
+        let application = || self.get(id).map(|task| task.application.clone());
+        of_suite.or_else(application).unwrap_or_default()
+    }
+
     /// The tasks of the next groups.
     pub(super) fn draw(&self, state: &mut RunState, config: &Config) -> Vec<TaskId> {
         let count = config.collect.tasks;
+        let sampling = &config.task_sampling;
+        let RunState { templates, sampler, visits, .. } = state;
+        // there may be thousands of generated tasks, and the names of one template differ in their end only
+        let known: RefCell<HashMap<String, f64>> = RefCell::default();
+        let weight = |id: &TaskId| {
+            let front = id.as_str().rsplit_once('-').filter(|_| self.templates.is_some());
+            let alike = front.map_or(id.as_str(), |(front, _)| front).to_owned();
+            let found = || templates.weight(&self.template(id), sampling);
+            *known.borrow_mut().entry(alike).or_insert_with(found)
+        };
         match self.templates {
+            Some(suite) if config.tasks.endless && sampling.weighs_templates() => {
+                let name = |number| TaskId::new(suite.generated_name(number));
+                let (numbers, end) = visited_by(config.seed, *visits, count, |number| weight(&name(number)));
+                *visits = end;
+                numbers.into_iter().map(name).collect()
+            }
             Some(suite) if config.tasks.endless => {
-                let visits = state.visits..state.visits + count as u64;
-                state.visits = visits.end;
-                let numbers = visited(config.seed, visits).into_iter();
+                let drawn = *visits..*visits + count as u64;
+                *visits = drawn.end;
+                let numbers = visited(config.seed, drawn).into_iter();
                 numbers.map(|number| TaskId::new(suite.generated_name(number))).collect()
             }
-            _ => state.sampler.next_batch(count, &config.task_sampling),
+            _ if sampling.weighs_templates() => sampler.next_batch_by(count, weight),
+            _ => sampler.next_batch(count, sampling),
         }
     }
 
@@ -210,7 +235,14 @@ mod tests {
 
     #[test]
     fn a_saved_state_draws_the_same_tasks() {
-        for settings in [&["tasks.generated=20"][..], &["tasks.endless=true"]] {
+        let by_template = ["task_sampling.order=\"weighted\"", "task_sampling.history=\"template\""];
+        let with = |tasks| [&[tasks][..], &by_template].concat();
+        for settings in [
+            &["tasks.generated=20"][..],
+            &["tasks.endless=true"],
+            &with("tasks.generated=20"),
+            &with("tasks.endless=true"),
+        ] {
             let config = config("endless", settings);
             let tasks = TaskSets::new(&config).unwrap();
             let mut state = tasks.first_state(&config).unwrap();
@@ -222,7 +254,39 @@ mod tests {
                 assert!(drawn.iter().all(|id| tasks.get(id).is_some()), "{drawn:?}");
                 assert_eq!(tasks.draw(&mut resumed, &config), drawn);
                 assert_eq!(resumed, state);
+                for id in &drawn {
+                    state.templates.record(
+                        &tasks.template(id),
+                        id.as_str().contains("mail"),
+                        &config.task_sampling,
+                    );
+                }
             }
+        }
+    }
+
+    /// Templates that are always solved are left out of an endless run and of one with a fixed number of tasks.
+    #[test]
+    fn solved_templates_are_drawn_rarely() {
+        for tasks in ["tasks.endless=true", "tasks.generated=1024"] {
+            let config = config(
+                "endless",
+                &[
+                    tasks,
+                    "task_sampling.order=\"weighted\"",
+                    "task_sampling.history=\"template\"",
+                    "task_sampling.solved_weight=0",
+                ],
+            );
+            let sets = TaskSets::new(&config).unwrap();
+            let mut state = sets.first_state(&config).unwrap();
+            let all = Suite::Pocket.templates();
+            let (wanted, solved) = all.split_at(all.len() / 2);
+            for template in solved {
+                (0..32).for_each(|_| state.templates.record(template, true, &config.task_sampling));
+            }
+            let drawn: Vec<TaskId> = (0..8).flat_map(|_| sets.draw(&mut state, &config)).collect();
+            assert!(drawn.iter().all(|id| wanted.contains(&sets.template(id))), "{tasks}: {drawn:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! nothing to the gradient.
 
 use arpo_core::config::{Config, Layer, Schedule, resolve};
-use arpo_core::loss::{PolicySample, policy_loss};
+use arpo_core::loss::{PolicySample, RatioLevel, policy_loss};
 use arpo_core::replay::{Member, Origin};
 use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use arpo_model::training::adamw::AdamW;
@@ -73,6 +73,7 @@ fn learnt_at(config: &Config, advantages: &[f64], position: RunPosition) -> (Lea
         .map(|(trajectory, &advantage)| Sample {
             member: Member { trajectory, origin: Origin::Fresh {} },
             advantage,
+            step_advantages: vec![],
         })
         .collect();
     let mut learner = learner(config, config.model.micro_batch_tokens);
@@ -97,8 +98,7 @@ fn expected(config: &Config, advantages: &[f64]) -> (Vec<(f64, f64)>, Vec<Tensor
                 advantage: advantages[at],
                 new_logp,
                 old_logp: &old[at],
-                reference_logp: None,
-                behaviour: None,
+                ..PolicySample::default()
             })
             .collect();
         let loss = policy_loss(&samples, &config.loss);
@@ -140,6 +140,24 @@ fn trajectories_without_advantage_count_and_are_not_computed() {
         report.statistics.tokens,
         trajectories[4..8].iter().map(|one| one.trained_tokens()).sum::<usize>()
     );
+}
+
+/// GSPO: every episode is three slices, each in a micro-batch of its own, and yet it has one ratio.
+#[test]
+fn a_trajectory_has_one_ratio_over_all_its_slices() {
+    let mut config = config();
+    (config.agent.max_screenshots, config.model.micro_batch_tokens) = (1, 1);
+    (config.loss.ratio, config.loss.clip_low, config.loss.clip_high) = (RatioLevel::Trajectory, 1e-3, 1e-3);
+    let advantages: Vec<f64> = (0..12).map(|at| if at % 2 == 0 { 1.0 } else { -0.5 }).collect();
+    assert!(collected(&config).0.iter().any(|trajectory| trajectory.slices.len() > 1));
+    let (report, updated) = learnt(&config, &advantages);
+    let (losses, expected) = expected(&config, &advantages);
+    let loss = losses.iter().map(|(loss, _)| loss).sum::<f64>() / 2.0;
+    assert!((report.loss - loss).abs() < 1e-5 * loss.abs(), "{} instead of {loss}", report.loss);
+    let difference = largest_difference(&updated, &expected);
+    let change = largest_difference(&updated, &weights(&learner(&config, 1)));
+    assert!(difference < 0.05 * change, "difference {difference}, change {change}");
+    assert!(report.statistics.clipped > 0, "the first update has moved some ratios beyond the clip");
 }
 
 /// A batch without any advantage is still an update: the moments decay and still change the weights.

@@ -223,3 +223,23 @@ fn a_stop_request_ends_the_run_at_once() {
     assert!(ended.interrupted && ended.iterations == 0);
     assert!(!log.lock().unwrap().contains(&"update".to_owned()));
 }
+
+/// Two rollouts of each group come first; the other two follow where one of the first was unparsable and the other was not.
+#[test]
+fn groups_go_on_only_if_their_first_rollouts_differ() {
+    let temporary = Temporary::new("coordinator-probes");
+    let folder = RunFolder::start(&temporary.run(), Start::New).unwrap();
+    let mut config = config();
+    (config.iterations, config.evaluation.every) = (12, 0);
+    (config.effort.probe_rollouts, config.reward.format_weight) = (2, 0.5);
+    train_with(parts(&config, &Log::default()), &config, &folder, &StopSwitch::default(), &mut |_| {})
+        .unwrap();
+    let metrics = fs::read_to_string(folder.metrics_file()).unwrap();
+    let mut went_on = 0;
+    for line in metrics.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()) {
+        let spread = line["groups/spread"].as_u64().unwrap();
+        assert_eq!(line["collect/episodes"].as_u64(), Some(4 + 2 * spread), "{line}");
+        went_on += spread;
+    }
+    assert!((1..24).contains(&went_on), "{went_on} of 24 groups");
+}

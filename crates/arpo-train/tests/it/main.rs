@@ -9,6 +9,7 @@ mod conformance;
 mod coordinator;
 mod dialogue;
 mod embedded;
+mod hints;
 mod large_screens;
 mod learning;
 mod lost_requests;

@@ -51,7 +51,8 @@ pub(crate) fn samples(config: &Config) -> (Vec<Sample>, Screens) {
         screens.add(&episode.trajectory, &episode.screens);
         let origin = if number % 5 == 4 { Origin::Replayed { age: 1 } } else { Origin::Fresh {} };
         let member = Member { trajectory: Arc::new(episode.trajectory), origin };
-        samples.push(Sample { member, advantage: if number % 3 == 0 { -0.7 } else { 0.4 } });
+        let advantage = if number % 3 == 0 { -0.7 } else { 0.4 };
+        samples.push(Sample { member, advantage, step_advantages: vec![] });
     }
     (samples, screens)
 }

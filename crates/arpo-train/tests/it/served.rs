@@ -75,6 +75,7 @@ fn request(episode: usize) -> GenerationRequest {
         world_seed: 0,
         sampling_seed: 3,
         max_steps: 12,
+        hint: None,
     };
     let image = Arc::new(RgbImage::from_pixel(56, 28, Rgb([episode as u8, 2, 3])));
     let screens = vec![EpisodeScreen::new(image, None)];

@@ -100,6 +100,7 @@ fn request_of(number: u64, episode: usize) -> GenerationRequest {
         world_seed: 0,
         sampling_seed: 0,
         max_steps: 15,
+        hint: None,
     };
     let screen = Arc::new(RgbImage::from_pixel(56, 28, image::Rgb([1, 2, 3])));
     let history =

@@ -25,12 +25,17 @@ use std::path::Path;
 use std::sync::Arc;
 use store::episode_file;
 
+/// The screenshots of the episodes of a run folder.
+pub(crate) fn screens(run: &Path) -> ScreenStore {
+    ScreenStore::new(&run.join("episodes").join("screens"))
+}
+
 /// The episodes that a run folder holds for training, in the order they were collected: each once, however often it was
 /// replayed, without evaluations and without those that a failing desktop ended. Needs no lock and changes nothing.
 pub fn read(run: &Path) -> Result<(Vec<Trajectory>, Screens), RunError> {
     let folder = run.join("episodes");
     // screenshots are read on demand: a folder may hold more than fits into memory
-    let store = Arc::new(ScreenStore::new(&folder.join("screens")));
+    let store = Arc::new(screens(run));
     let mut trajectories = vec![];
     let mut known: HashSet<EpisodeId> = HashSet::new();
     for path in entries(&folder)? {

@@ -126,6 +126,11 @@ pub fn evaluate_some(
     Ok(EvaluationResult { tasks: found, episodes, report: collected.report })
 }
 
+/// The groups of an evaluation of all tasks.
+pub fn group_plans(tasks: &[Arc<Task>], plan: &EvaluationPlan) -> Vec<GroupPlan> {
+    tasks.iter().zip(0..).map(|(task, number)| group_plan(task, number, plan)).collect()
+}
+
 fn group_plan(task: &Arc<Task>, number: u64, plan: &EvaluationPlan) -> GroupPlan {
     let planner = Planner {
         seed: plan.seed,
