@@ -58,6 +58,23 @@ export function duration(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
+// The names of evaluation episodes begin with a number from here on, which only keeps them apart.
+const EVALUATIONS = 2 ** 40;
+
+// An episode's name for people. What its name does not tell is in its row of the index, if there is one.
+export function episodeName(id, row) {
+  const parts = /^(\d+):(.*):(\d+)$/s.exec(id);
+  if (!parts) return id;
+  const [step, task, attempt] = [Number(parts[1]), parts[2], parts[3]];
+  const evaluation = row ? `evaluation after iteration ${row.iteration}${row.set ? ` (${row.set.replace("_", " ")})` : ""}` : "evaluation";
+  return `${step < EVALUATIONS ? `iteration ${step + 1}` : evaluation}, ${task}, attempt ${attempt}`;
+}
+
+// The same among the episodes of one group.
+export function attemptName(id) {
+  return /:\d+$/.test(id) ? `attempt ${id.split(":").pop()}` : id;
+}
+
 export const OUTCOMES = {
   finished: "finished", step_limit: "step limit", unparsable: "unparsable", environment_error: "desktop failed",
 };

@@ -1,6 +1,6 @@
 // The frame around the pages: navigation, choice of runs, live updates, colours.
 
-import { get } from "./api.js";
+import { allRuns } from "./api.js";
 import { current, go, link } from "./address.js";
 import { h, replace } from "./dom.js";
 import * as overview from "./overview.js";
@@ -14,13 +14,21 @@ import * as player from "./player.js";
 const PAGES = { overview, now, tasks, task, episodes, group, player };
 const TABS = [["overview", "Overview"], ["now", "Now"], ["tasks", "Tasks"], ["episodes", "Episodes"]];
 
+// Milliseconds between two looks for new runs, and where there is none yet.
+const [LOOK, FIRST_LOOK] = [10000, 2000];
+// What of a run's progress a page of its numbers or episodes depends on; the rest is its live state.
+const GROWTH = ["generation", "rows", "episodes", "episode_changes", "evaluations"];
+
 const top = document.getElementById("top");
 const content = document.getElementById("content");
-let runs = [];
+// the same list for ever, so that pages see what is new in it
+const runs = [];
+let grows = false;
 let shown = null;
 let turn = 0;
 let events = null;
 let watched = "";
+let look = 0;
 
 function chosen(params) {
   const wanted = (params.get("runs") ?? "").split(",").filter((id) => runs.some((run) => run.id === id));
@@ -42,19 +50,19 @@ async function draw() {
   watch(selected);
   document.title = `${page} · ${selected.join(", ") || "arpo"}`;
   if (selected.length === 0) {
-    replace(content, h("p", { class: "empty" }, "There is no run here yet. A run appears as soon as it has begun."));
-    setTimeout(() => mine === turn && start(), 2000);
-    return;
+    return replace(content, h("p", { class: "empty" }, "There is no run here yet. A run appears as soon as it has begun."));
   }
   const context = {
-    params, runs, selected, run: selected[0],
+    params, runs, grows, selected, run: selected[0],
     summary: runs.find((run) => run.id === selected[0]) ?? {},
     link: (to, more) => link(to, { runs: selected.join(","), ...more }),
   };
   try {
     const drawn = await view.show(content, context);
-    if (mine === turn) shown = drawn;
-    else drawn?.close?.();
+    if (mine !== turn) return drawn?.close?.();
+    shown = drawn;
+    // what was clicked is gone: the keyboard goes on in the new page
+    if (mine > 1 && document.activeElement === document.body) content.focus({ preventScroll: true });
   } catch (error) {
     if (mine === turn) replace(content, h("p", { class: "problem", role: "alert" }, error.message));
   }
@@ -80,9 +88,19 @@ function picker(page, selected) {
     const stays = ["overview", "now", "tasks", "episodes"].includes(page) ? page : "episodes";
     go(stays, { runs: id });
   };
-  return h("label", { class: "field runs" }, h("span", { class: "hidden" }, "Run"),
-    h("select", { onchange: change, "aria-label": "Run" },
-      runs.map((run) => h("option", { value: run.id, selected: run.id === selected[0] }, `${run.id} · ${run.state ?? "unreadable"}`))));
+  const box = h("select", { id: "run", onchange: change, "aria-label": "Run" });
+  fillPicker(box);
+  box.value = selected[0];
+  return h("label", { class: "field runs" }, h("span", { class: "hidden" }, "Run"), box);
+}
+
+// In place, because somebody may be choosing. Runs are only ever added at the end.
+function fillPicker(box) {
+  runs.forEach((run, index) => {
+    const option = box.options[index] ?? box.appendChild(h("option", { value: run.id }));
+    const text = `${run.id} · ${run.state ?? "unreadable"}`;
+    if (option.textContent !== text) option.textContent = text;
+  });
 }
 
 function liveText(state) {
@@ -101,18 +119,40 @@ function watch(selected, again = false) {
   if (!wanted || document.hidden) return;
   watched = wanted;
   let first = !again;
+  const last = {};
   events = new EventSource(`/api/events?runs=${encodeURIComponent(wanted)}`);
   events.onmessage = (message) => {
     const news = JSON.parse(message.data);
     for (const [id, progress] of Object.entries(news)) {
       const run = runs.find((one) => one.id === id);
       if (run) run.state = progress.state;
+      progress.grown = GROWTH.some((name) => progress[name] !== last[id]?.[name]);
+      last[id] = progress;
     }
     liveText(runs.find((run) => run.id === selected[0])?.state);
     // the first event says what the page has just read
-    if (!first) shown?.update?.(news);
+    if (!first) pass(news);
     first = false;
   };
+  events.onopen = () => liveText(runs.find((run) => run.id === selected[0])?.state);
+  events.onerror = () => liveText("no answer");
+}
+
+// One update of a page at a time: if it takes longer than the next event, that one waits.
+let [updating, waiting] = [false, null];
+
+async function pass(news) {
+  if (updating) {
+    for (const [id, progress] of Object.entries(news)) progress.grown ||= waiting?.[id]?.grown ?? false;
+    waiting = { ...waiting, ...news };
+    return;
+  }
+  updating = true;
+  try { await shown?.update?.(news); } catch { /* the next event tries again */ }
+  updating = false;
+  const missed = waiting;
+  waiting = null;
+  if (missed) await pass(missed);
 }
 
 function unwatch() {
@@ -122,8 +162,35 @@ function unwatch() {
 
 // A page that nobody sees holds no connection: a browser has six for a server, over all its tabs and the pages it keeps to go back to.
 function resume() {
-  if (document.hidden) unwatch();
-  else if (runs.length) watch(chosen(current().params), true);
+  if (document.hidden) {
+    unwatch();
+    clearTimeout(look);
+    return;
+  }
+  if (runs.length) watch(chosen(current().params), true);
+  lookForRuns();
+}
+
+// Looks for runs that have begun. They come into the lists that are there; nothing on the page moves.
+async function lookForRuns() {
+  clearTimeout(look);
+  if (document.hidden) return;
+  try {
+    await readRuns();
+  } catch { /* the server is away, and may come back */ }
+  clearTimeout(look);
+  look = setTimeout(lookForRuns, runs.length ? LOOK : FIRST_LOOK);
+}
+
+async function readRuns() {
+  const answer = await allRuns();
+  const first = runs.length === 0;
+  runs.splice(0, runs.length, ...answer.runs);
+  grows = answer.grows;
+  if (first) return draw();
+  const box = document.getElementById("run");
+  if (box) fillPicker(box);
+  shown?.runs?.();
 }
 
 function theme() {
@@ -136,12 +203,11 @@ function theme() {
 
 async function start() {
   try {
-    runs = (await get("/api/runs")).runs;
+    await readRuns();
   } catch (error) {
     replace(content, h("p", { class: "problem", role: "alert" }, error.message));
-    return;
   }
-  await draw();
+  look = setTimeout(lookForRuns, runs.length ? LOOK : FIRST_LOOK);
 }
 
 try {
@@ -149,7 +215,11 @@ try {
   if (remembered) document.documentElement.dataset.theme = remembered;
 } catch { /* the browser's own choice */ }
 document.getElementById("skip").addEventListener("click", () => content.focus());
-addEventListener("hashchange", draw);
+addEventListener("hashchange", (event) => {
+  const pageOf = (address) => new URL(address).hash.split("?")[0];
+  if (pageOf(event.oldURL) !== pageOf(event.newURL)) scrollTo(0, 0);
+  draw();
+});
 addEventListener("pagehide", unwatch);
 addEventListener("pageshow", (event) => event.persisted && resume());
 document.addEventListener("visibilitychange", resume);

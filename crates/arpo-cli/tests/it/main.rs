@@ -13,3 +13,4 @@ mod serving;
 mod stopping;
 mod structure;
 mod training;
+mod viewing;
