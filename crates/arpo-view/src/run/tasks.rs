@@ -103,7 +103,7 @@ pub fn matrix(run: &Run, query: &TaskQuery) -> TaskMatrix {
     let columns = columns(&scores, query.columns.max(1), source != TRAINING);
     let mut rows = rows(run, scores, &columns);
     let words = query.search.to_lowercase();
-    rows.retain(|row| is_meant(&words, &row.task, row.instruction.as_deref(), Some(&row.application)));
+    rows.retain(|row| is_meant(&words, &row.task, row.instruction.as_deref(), Some(&row.application[..])));
     sort(&mut rows, query.sort);
     let total = rows.len();
     rows.truncate(query.limit);
