@@ -46,7 +46,9 @@ async function draw() {
   shown?.close?.();
   shown = null;
   const selected = chosen(params);
+  const focused = document.activeElement?.id;
   header(page, selected);
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   watch(selected);
   document.title = `${page} · ${selected.join(", ") || "arpo"}`;
   if (selected.length === 0) {
@@ -61,8 +63,10 @@ async function draw() {
     const drawn = await view.show(content, context);
     if (mine !== turn) return drawn?.close?.();
     shown = drawn;
-    // what was clicked is gone: the keyboard goes on in the new page
-    if (mine > 1 && document.activeElement === document.body) content.focus({ preventScroll: true });
+    // the keyboard goes on where it was, or in the new page if that is gone
+    const gone = mine > 1 && document.activeElement === document.body;
+    if (gone) ((focused && document.getElementById(focused)) || content).focus({ preventScroll: true });
+    if (waiting) pass({});
   } catch (error) {
     if (mine === turn) replace(content, h("p", { class: "problem", role: "alert" }, error.message));
   }
@@ -94,13 +98,17 @@ function picker(page, selected) {
   return h("label", { class: "field runs" }, h("span", { class: "hidden" }, "Run"), box);
 }
 
-// In place, because somebody may be choosing. Runs are only ever added at the end.
+// In place, because somebody may be choosing.
 function fillPicker(box) {
+  const before = box.value;
   runs.forEach((run, index) => {
-    const option = box.options[index] ?? box.appendChild(h("option", { value: run.id }));
+    const option = box.options[index] ?? box.appendChild(h("option", {}));
+    option.value = run.id;
     const text = `${run.id} · ${run.state ?? "unreadable"}`;
     if (option.textContent !== text) option.textContent = text;
   });
+  box.length = runs.length;
+  if (before && box.value !== before) box.value = before;
 }
 
 function liveText(state) {
@@ -111,14 +119,13 @@ function liveText(state) {
 }
 
 // One stream of events for the runs on the page. The browser opens it again when it breaks.
-function watch(selected, again = false) {
+function watch(selected) {
   const wanted = selected.join(",");
   if (wanted === watched) return;
   unwatch();
   // a hidden page opens its stream when it is seen
   if (!wanted || document.hidden) return;
   watched = wanted;
-  let first = !again;
   const last = {};
   events = new EventSource(`/api/events?runs=${encodeURIComponent(wanted)}`);
   events.onmessage = (message) => {
@@ -130,29 +137,26 @@ function watch(selected, again = false) {
       last[id] = progress;
     }
     liveText(runs.find((run) => run.id === selected[0])?.state);
-    // the first event says what the page has just read
-    if (!first) pass(news);
-    first = false;
+    pass(news);
   };
   events.onopen = () => liveText(runs.find((run) => run.id === selected[0])?.state);
   events.onerror = () => liveText("no answer");
 }
 
-// One update of a page at a time: if it takes longer than the next event, that one waits.
+// One update of a page at a time: what comes while it is drawn or updated waits.
 let [updating, waiting] = [false, null];
 
 async function pass(news) {
-  if (updating) {
-    for (const [id, progress] of Object.entries(news)) progress.grown ||= waiting?.[id]?.grown ?? false;
-    waiting = { ...waiting, ...news };
-    return;
-  }
+  for (const [id, progress] of Object.entries(news)) progress.grown ||= waiting?.[id]?.grown ?? false;
+  waiting = { ...waiting, ...news };
+  if (updating || !shown) return;
   updating = true;
-  try { await shown?.update?.(news); } catch { /* the next event tries again */ }
+  while (waiting && shown) {
+    const all = waiting;
+    waiting = null;
+    try { await shown.update?.(all); } catch { /* the next event tries again */ }
+  }
   updating = false;
-  const missed = waiting;
-  waiting = null;
-  if (missed) await pass(missed);
 }
 
 function unwatch() {
@@ -167,7 +171,7 @@ function resume() {
     clearTimeout(look);
     return;
   }
-  if (runs.length) watch(chosen(current().params), true);
+  if (runs.length) watch(chosen(current().params));
   lookForRuns();
 }
 
@@ -198,7 +202,6 @@ function theme() {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   try { localStorage.setItem("arpo-theme", root.dataset.theme); } catch { /* not remembered */ }
-  shown?.colours?.();
 }
 
 async function start() {

@@ -117,7 +117,7 @@ function runList({ runs, grows, selected }) {
     const { page, params } = current();
     location.hash = link(page, { ...Object.fromEntries(params), runs: (chosen.length ? chosen : [id]).join(",") }).slice(1);
   };
-  const box = (run) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: selected.includes(run.id), onchange: () => toggle(run.id) }), run.id,
+  const box = (run) => h("label", { class: "check" }, h("input", { type: "checkbox", id: `run-${run.id}`, checked: selected.includes(run.id), onchange: () => toggle(run.id) }), run.id,
     h("small", { class: "muted" }, ` ${number(run.best)}`));
   const listed = choosable().map((run) => run.id);
   const root = h("fieldset", { class: "run-list" }, h("legend", {}, "Runs in these plots"), choosable().map(box));

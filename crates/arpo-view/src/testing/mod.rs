@@ -293,7 +293,7 @@ impl SyntheticRun {
             let screen = screen_digest((iteration as usize + number) % self.plan.screens);
             desktops.push(json!({
                 "desktop": number, "host": null, "state": STATES[(number + iteration as usize) % STATES.len()],
-                "task": task, "episode": format!("{}:{task}:{number}", iteration + 1), "turn": 1 + number % 5,
+                "task": task, "episode": format!("{iteration}:{task}:{number}"), "turn": 1 + number % 5,
                 "since": now - number as f64, "screen": screen,
             }));
             let picture = &self.pictures[(iteration as usize + number) % self.plan.screens];

@@ -203,8 +203,10 @@ fn a_run_that_begins_appears_and_nothing_moves() {
     assert_eq!(page.value("document.activeElement.id"), "run", "whoever is choosing goes on choosing");
     assert_eq!(page.value("document.getElementById('run').value"), "run");
     // both over each other
-    page.value("document.querySelectorAll('.run-list input')[1].click()");
+    page.value("document.querySelectorAll('.run-list input')[1].focus()");
+    page.value("document.activeElement.click()");
     page.wait("document.querySelectorAll('.summary').length === 2");
+    page.wait("document.activeElement === document.querySelectorAll('.run-list input')[1]");
     assert_eq!(page.problems, Vec::<String>::new());
 }
 
