@@ -1,7 +1,7 @@
 // A group side by side: the rollouts of one task in one batch, with their advantages.
 
 import { ofRun, screen } from "./api.js";
-import { attemptName, h, number, OUTCOMES, replace } from "./dom.js";
+import { attemptName, h, number, OUTCOMES, replace, when } from "./dom.js";
 
 const MOST_FRAMES = 12;
 
@@ -12,7 +12,7 @@ export async function show(root, context) {
   const columns = h("div", { class: "group" });
   replace(root, h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes of this task")),
     h("h1", {}, row.task), h("p", { class: "instruction" }, row.instruction ?? ""),
-    h("p", { class: "muted" }, `${group.length} rollouts ${row.origin === "evaluation" ? "of the evaluation after" : "in the batch of"} iteration ${row.iteration}, mean score ${number(group.reduce((sum, one) => sum + one.score, 0) / group.length)}`),
+    h("p", { class: "muted" }, `${group.length} rollouts of the ${row.origin === "evaluation" ? "" : "batch of "}${when(row)}, mean score ${number(group.reduce((sum, one) => sum + one.score, 0) / group.length)}`),
     columns);
   const largest = Math.max(1e-9, ...group.map((one) => Math.abs(one.advantage ?? 0)));
   for (const member of group) {

@@ -112,12 +112,14 @@ function summaryCard(run, position, coloured) {
 function runList({ runs, grows, selected }) {
   const choosable = () => runs.filter((run) => run.state !== "results");
   if (choosable().length < 2 && !grows) return null;
-  const toggle = (id) => {
+  const toggle = (id, input) => {
+    // one stays
+    if (selected.length === 1 && selected[0] === id) { input.checked = true; return; }
     const chosen = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id];
     const { page, params } = current();
-    location.hash = link(page, { ...Object.fromEntries(params), runs: (chosen.length ? chosen : [id]).join(",") }).slice(1);
+    location.hash = link(page, { ...Object.fromEntries(params), runs: chosen.join(",") }).slice(1);
   };
-  const box = (run) => h("label", { class: "check" }, h("input", { type: "checkbox", id: `run-${run.id}`, checked: selected.includes(run.id), onchange: () => toggle(run.id) }), run.id,
+  const box = (run) => h("label", { class: "check" }, h("input", { type: "checkbox", id: `run-${run.id}`, checked: selected.includes(run.id), onchange: (event) => toggle(run.id, event.target) }), run.id,
     h("small", { class: "muted" }, ` ${number(run.best)}`));
   const listed = choosable().map((run) => run.id);
   const root = h("fieldset", { class: "run-list" }, h("legend", {}, "Runs in these plots"), choosable().map(box));

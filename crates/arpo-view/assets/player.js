@@ -2,7 +2,7 @@
 
 import { ofRun, screen } from "./api.js";
 import { update } from "./address.js";
-import { attemptName, episodeName, h, number, OUTCOMES, replace, select } from "./dom.js";
+import { attemptName, episodeName, h, number, OUTCOMES, replace, select, when } from "./dom.js";
 import { overlay } from "./marks.js";
 
 const SPEEDS = [["2000", "slow"], ["1000", "normal"], ["400", "fast"], ["150", "very fast"]];
@@ -102,7 +102,7 @@ export async function show(root, context) {
 }
 
 function head(context, { row, group }) {
-  const facts = [`${row.origin === "evaluation" ? "after " : ""}iteration ${number(row.iteration)}`, row.origin, OUTCOMES[row.outcome], `${row.turns} turns`, `score ${number(row.score)}`,
+  const facts = [when(row), row.origin !== "evaluation" && row.origin, OUTCOMES[row.outcome], `${row.turns} turns`, `score ${number(row.score)}`,
     row.advantage !== null && `advantage ${number(row.advantage)}`, `version ${row.version}`];
   return h("header", { class: "player-head" }, h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes"), " · ",
     group.length > 1 && h("a", { href: context.link("group", { file: row.file, id: row.id }) }, `group of ${group.length} side by side`)),

@@ -49,6 +49,6 @@ fn shown(run: &mut Run, file: &str, id: &str) -> Option<Value> {
     let names = run.index().task_of(&row);
     Some(json!({
         "id": id, "task": &*names.task, "instruction": names.instruction.as_deref(), "score": row.score,
-        "iteration": row.iteration, "origin": row.origin, "outcome": row.outcome, "steps": steps,
+        "iteration": row.iteration, "origin": row.origin, "set": row.set, "outcome": row.outcome, "steps": steps,
     }))
 }
