@@ -24,7 +24,7 @@ use crate::episode::marks::ActionSpace;
 use crate::episode::stored::StoredEpisode;
 use crate::episode::{Episode, tokens};
 use crate::results::{Results, is_results};
-use arpo_lines::{LineFile, line_at};
+use arpo_lines::{Growth, LineFile, line_at};
 use evaluations::Evaluations;
 use index::{Index, IndexFile, Row};
 use info::{Info, State, now};
