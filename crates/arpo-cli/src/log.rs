@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use arpo_core::config::{Config, Layer, TRACKERS, resolve};
-use arpo_track::{Ending, follow};
-use arpo_train::run::about::RunAbout;
+use arpo_track::export;
+use arpo_train::run::folder::is_in_use;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::fs;
@@ -29,20 +29,13 @@ pub(crate) fn run(arguments: &LogArguments, out: &mut impl Write) -> Result<(), 
     // all are checked before the first is sent
     let mut runs = vec![];
     for run in &arguments.runs {
-        runs.push((run, config(run, arguments)?));
+        let (config, its_own) = config(run, arguments)?;
+        export::check(run, &arguments.to, &its_own, is_in_use(run)).map_err(Failure::usage)?;
+        runs.push((run, config));
     }
     let mut failed = false;
     for (run, config) in runs {
-        let about = RunAbout::read(run);
-        let ending = match about.ending.as_deref() {
-            Some("finished") => Ending::Finished,
-            Some("stopped") => Ending::Stopped,
-            // an older version did not say
-            None if about.started <= 0.0 => Ending::Finished,
-            // without an ending it was killed
-            Some(_) | None => Ending::Failed,
-        };
-        let problems = follow(run, &config.logging).end(ending);
+        let problems = export::export(run, &config.logging, is_in_use(run));
         for problem in &problems {
             let _ = writeln!(io::stderr(), "{problem}");
         }
@@ -54,8 +47,8 @@ pub(crate) fn run(arguments: &LogArguments, out: &mut impl Write) -> Result<(), 
     if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
-/// The configuration of a run, with the trackers and keys of the command line.
-fn config(run: &Path, arguments: &LogArguments) -> Result<Config, Failure> {
+/// The configuration of a run, with the trackers and keys of the command line; and the trackers it logs to itself.
+fn config(run: &Path, arguments: &LogArguments) -> Result<(Config, Vec<String>), Failure> {
     let path = run.join("config.toml");
     let stored = fs::read_to_string(&path).map_err(|_| {
         Failure::usage(format!(
@@ -64,9 +57,10 @@ fn config(run: &Path, arguments: &LogArguments) -> Result<Config, Failure> {
         ))
     })?;
     let mut layers = vec![Layer::toml(&path.display().to_string(), &stored).map_err(Failure::usage)?];
+    let its_own = resolve(&layers).map_err(Failure::usage)?.logging.to;
     for assignment in &arguments.set {
         layers.push(Layer::set(assignment).map_err(Failure::usage)?);
     }
     layers.push(Layer::set(&format!("logging.to={:?}", arguments.to)).map_err(Failure::usage)?);
-    resolve(&layers).map_err(Failure::usage)
+    Ok((resolve(&layers).map_err(Failure::usage)?, its_own))
 }

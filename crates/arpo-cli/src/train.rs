@@ -60,14 +60,14 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
         return join(address, arguments.gpus.unwrap_or(1));
     }
     let layers = arguments.layers.with_servers(&arguments.servers).with_ranks(arguments.gpus);
-    let (folder, config, start) = match &arguments.out {
+    let (folder, config, start, style) = match &arguments.out {
         Some(path) if arguments.resume => {
             let (folder, config) = resume(path, &layers, arguments.change_run, HINT)?;
             if arguments.dry_run {
                 return dry_run(arguments, &config, out);
             }
             trainer::setup::check_tasks(&config).map_err(Failure::usage)?;
-            (folder, config, Start::Resume)
+            (folder, config, Start::Resume, None)
         }
         _ => {
             let mut config = layers.resolve()?;
@@ -79,9 +79,8 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             let style = settled?;
             // checked before a folder is created
             trainer::setup::check(&config, Work::Training).map_err(Failure::usage)?;
-            say(style);
             let path = arguments.out.clone().unwrap_or_else(|| new_folder(&config));
-            (start(&path, Start::New)?, config, Start::New)
+            (start(&path, Start::New)?, config, Start::New, style)
         }
     };
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
@@ -89,6 +88,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
     let page = arguments.view.map(|port| arpo_view::serve_in_background(folder.path(), port)).transpose();
     let page = page.map_err(Failure::failed)?;
     say(page.as_ref().map(|page| format!("view: {}", arpo_view::page_address(page.address, None))));
+    say(style);
     if let Some(page) = &page {
         set_view(&folder, &arpo_view::page_address(page.address, None)).map_err(Failure::failed)?;
     }

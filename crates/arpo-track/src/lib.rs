@@ -3,16 +3,17 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how a growing file is read | [`lines`] |
+//! | how a growing file is read | the crate `arpo-lines` |
 //! | which values and episodes are logged | [`news`] |
 //! | TensorBoard: the bytes of an event file | [`records`], [`event`]; what is in it: [`tensorboard`] |
 //! | MLflow: requests, retries | [`mlflow`] |
 //! | W&B: the side-car that runs in the user's Python | `tools/wandb_sidecar.py`; how it is started and ended: [`wandb`] |
 //! | the threads, notices, the end | `follow.rs` |
+//! | `arpo log` | [`export`] |
 
 pub mod event;
+pub mod export;
 pub mod follow;
-pub mod lines;
 pub mod mlflow;
 pub mod news;
 pub mod records;

@@ -4,11 +4,11 @@
 //! a tracker is made for (`arpo view` shows them).
 
 use crate::TrackError;
-use crate::lines::JsonLines;
+use arpo_core::reward::RewardConfig;
+use arpo_lines::{LineFile, line_at};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Episodes of every so many iterations are shown.
@@ -60,8 +60,8 @@ pub struct Episode {
 #[derive(Debug)]
 pub struct RunReader {
     run: PathBuf,
-    metrics: JsonLines,
-    index: JsonLines,
+    metrics: LineFile,
+    index: LineFile,
     /// Iterations up to this one were logged before.
     logged: Option<u64>,
     /// The last iteration that was read.
@@ -76,8 +76,8 @@ impl RunReader {
     pub fn new(run: &Path, logged: Option<u64>) -> Self {
         Self {
             run: run.to_path_buf(),
-            metrics: JsonLines::new(&run.join("metrics.jsonl")),
-            index: JsonLines::new(&run.join("episodes/index.jsonl")),
+            metrics: LineFile::new(&run.join("metrics.jsonl")),
+            index: LineFile::new(&run.join("episodes/index.jsonl")),
             logged,
             last: logged,
             success_above: success_above(run),
@@ -85,38 +85,40 @@ impl RunReader {
         }
     }
 
-    /// Some of what is new; empty if there is nothing.
+    /// What is new.
     pub fn more(&mut self) -> Result<News, TrackError> {
-        loop {
-            let (metrics_lines, index_lines) = (self.metrics.more()?, self.index.more()?);
-            let everything_read = metrics_lines.is_empty() && index_lines.is_empty();
-            let news = self.news_of(&metrics_lines, &index_lines);
-            // of a part of the files nothing may be wanted
-            if everything_read || !news.is_empty() {
-                return Ok(news);
-            }
-        }
-    }
-
-    fn news_of(&mut self, metrics_lines: &[Value], index_lines: &[Value]) -> News {
         let mut news = News::default();
-        for line in metrics_lines {
-            let Some(metrics) = metrics(line) else { continue };
-            // a run that resumed has repeated iterations that were logged before it was killed
-            if self.last.is_none_or(|last| metrics.iteration > last) {
-                self.last = Some(metrics.iteration);
-                news.metrics.push(metrics);
-            }
-        }
-        for line in index_lines {
-            news.episodes.extend(self.chosen(line));
-        }
-        news
+        // a run that resumes cuts its files: they come again, but nothing is passed on twice
+        let (mut metrics_file, mut index) = (self.metrics.clone(), self.index.clone());
+        let read = metrics_file.follow(
+            || {},
+            |_, line| {
+                let parsed = serde_json::from_slice(line);
+                let metrics = parsed.as_ref().ok().and_then(metrics);
+                // a run that resumed has repeated iterations that were logged before it was killed
+                let new = metrics.filter(|one| self.last.is_none_or(|last| one.iteration > last));
+                self.last = new.as_ref().map(|one| one.iteration).or(self.last);
+                news.metrics.extend(new);
+                parsed.is_ok()
+            },
+        );
+        read.map_err(TrackError::io("metrics.jsonl"))?;
+        let read = index.follow(
+            || {},
+            |_, line| {
+                let parsed = serde_json::from_slice(line);
+                news.episodes.extend(parsed.as_ref().ok().and_then(|line| self.chosen(line)));
+                parsed.is_ok()
+            },
+        );
+        read.map_err(TrackError::io("episodes/index.jsonl"))?;
+        (self.metrics, self.index) = (metrics_file, index);
+        Ok(news)
     }
 
     /// Lines that could not be read.
-    pub fn bad(&self) -> usize {
-        self.metrics.bad + self.index.bad
+    pub fn bad(&self) -> u64 {
+        self.metrics.bad() + self.index.bad()
     }
 
     /// The episode of a line of the index, if it is to be shown.
@@ -155,10 +157,12 @@ impl RunReader {
 
 /// The threshold of success in the run's configuration.
 fn success_above(run: &Path) -> f64 {
-    const DEFAULT: f64 = 0.1;
     let text = fs::read_to_string(run.join("config.toml")).unwrap_or_default();
     let config: toml::Table = text.parse().unwrap_or_default();
-    config.get("reward").and_then(|reward| reward.get("success_above")?.as_float()).unwrap_or(DEFAULT)
+    config
+        .get("reward")
+        .and_then(|reward| reward.get("success_above")?.as_float())
+        .unwrap_or(RewardConfig::default().success_above)
 }
 
 /// The values of a line; `None` if it has no iteration.
@@ -172,16 +176,11 @@ fn metrics(line: &Value) -> Option<Metrics> {
 
 /// A trajectory, if its file is still there.
 fn stored(run: &Path, file: &str, offset: u64, length: u64) -> Option<Value> {
-    const LONGEST: u64 = 64 << 20;
     // a name, not a path
-    if length > LONGEST || file.contains(['/', '\\']) || file.starts_with('.') {
+    if file.contains(['/', '\\']) || file.starts_with('.') {
         return None;
     }
-    let mut opened = File::open(run.join("episodes").join(file)).ok()?;
-    opened.seek(SeekFrom::Start(offset)).ok()?;
-    let mut bytes = vec![0; length as usize];
-    opened.read_exact(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(&line_at(&run.join("episodes").join(file), offset, length).ok()?).ok()
 }
 
 /// An episode as Markdown. What the model wrote is indented, so that it is shown as it is.

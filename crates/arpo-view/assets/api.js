@@ -20,6 +20,9 @@ export function screen(run, digest, width) {
   return `/screens/${encodeURIComponent(run)}/${encodeURIComponent(digest)}.png${width ? `?width=${width}` : ""}`;
 }
 
+// Which runs there are, and whether there can be more.
+export const allRuns = () => get("/api/runs");
+
 // The metrics of a run, kept and extended: only new lines are asked for.
 const kept = new Map();
 

@@ -58,6 +58,31 @@ export function duration(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
+// The names of evaluation episodes begin with a number from here on, which only keeps them apart.
+const EVALUATIONS = 2 ** 40;
+
+// When an episode was in a batch, or evaluated.
+export function when({ origin, set, iteration }) {
+  if (origin !== "evaluation") return `iteration ${number(iteration)}`;
+  // results that were not of a run
+  if (!set) return "evaluation";
+  return iteration ? `evaluation after iteration ${number(iteration)}` : "evaluation before training";
+}
+
+// An episode's name for people. What its name does not tell is in its row of the index, if there is one.
+export function episodeName(id, row) {
+  const parts = /^(\d+):(.*):(\d+)$/s.exec(id);
+  if (!parts) return id;
+  const [step, task, attempt] = [Number(parts[1]), parts[2], parts[3]];
+  const evaluation = row ? `${when(row)}${row.set ? ` (${row.set.replace("_", " ")})` : ""}` : "evaluation";
+  return `${step < EVALUATIONS ? `iteration ${number(step + 1)}` : evaluation}, ${task}, attempt ${attempt}`;
+}
+
+// The same among the episodes of one group.
+export function attemptName(id) {
+  return /:\d+$/.test(id) ? `attempt ${id.split(":").pop()}` : id;
+}
+
 export const OUTCOMES = {
   finished: "finished", step_limit: "step limit", unparsable: "unparsable", environment_error: "desktop failed",
 };

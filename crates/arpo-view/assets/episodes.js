@@ -2,7 +2,7 @@
 
 import { ofRun, screen } from "./api.js";
 import { update } from "./address.js";
-import { h, number, OUTCOMES, replace, select } from "./dom.js";
+import { episodeName, h, number, OUTCOMES, replace, select } from "./dom.js";
 
 const ROW = 56;
 const PAGE = 100;
@@ -15,12 +15,19 @@ export async function show(root, context) {
   const count = h("span", { class: "hint", role: "status" });
   const fresh = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { known = latest; reload(); } }, "");
   const space = h("div", { class: "rows" });
-  const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Episodes", onscroll: () => paint() }, space);
+  const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Episodes", onscroll: () => { paint(); remember(); } }, space);
   replace(root, h("h1", { class: "hidden" }, "Episodes"), filters(), h("div", { class: "list-head", "aria-hidden": "true" }, HEADS.map((text) => h("span", {}, text))), list);
   let pages = new Map();
   let total = 0;
   let version = 0;
   let [known, latest] = [null, 0];
+  let remembering = 0;
+
+  // Where the list is goes into the address, so that the way back from an episode leads to the same place.
+  function remember() {
+    clearTimeout(remembering);
+    remembering = setTimeout(() => update({ at: Math.floor(list.scrollTop / ROW) || "" }), 300);
+  }
 
   function filters() {
     const text = (label, name, more) => h("label", { class: "field" }, h("span", {}, label),
@@ -81,15 +88,17 @@ export async function show(root, context) {
       rows.push(line(context, row, index));
     }
     const focused = document.activeElement?.dataset?.index;
-    replace(space, total === 0 && pages.get(0) ? h("p", { class: "empty" }, "No episode fits, or none has been kept yet.") : rows);
+    replace(space, total === 0 && [...pages.values()].some(Boolean) ? h("p", { class: "empty" }, "No episode fits, or none has been kept yet.") : rows);
     if (focused) space.querySelector(`[data-index="${focused}"]`)?.focus();
   }
 
-  await load(0);
+  const at = Number(params.get("at") ?? 0);
+  await load(Math.floor(at / PAGE));
+  list.scrollTop = at * ROW;
   const size = new ResizeObserver(() => paint());
   size.observe(list);
   return {
-    close: () => size.disconnect(),
+    close: () => { size.disconnect(); clearTimeout(remembering); },
     // rows do not move under the reader: new ones come when they are asked for
     update(news) {
       latest = news[run]?.episodes ?? known;
@@ -118,10 +127,10 @@ function line(context, row, index) {
 
 function cells(context, row) {
   const thumbnail = row.first_screen && row.kept ? h("img", { src: screen(context.run, row.first_screen, 160), alt: "", loading: "lazy", width: 72, height: 45 }) : h("span", { class: "no-shot" });
-  return [thumbnail, h("span", { class: "what" }, h("b", {}, row.task), h("small", { class: "muted" }, row.instruction ?? row.id)),
+  return [thumbnail, h("span", { class: "what" }, h("b", {}, row.task), h("small", { class: "muted" }, row.instruction ?? episodeName(row.id, row))),
     h("span", { class: "when" }, number(row.iteration), row.origin !== "fresh" && h("span", { class: "tag", "data-origin": row.origin }, row.set ?? row.origin)),
     h("span", { class: "tag", "data-outcome": row.outcome, title: row.reason ?? "" }, row.kept ? OUTCOMES[row.outcome] : "removed"),
-    h("span", { class: "number" }, row.turns), h("span", { class: "number", "data-solved": String(row.score > 0.5) }, number(row.score)),
+    h("span", { class: "number" }, row.turns), h("span", { class: "number", "data-solved": String(row.solved) }, number(row.score)),
     h("span", { class: "number" }, row.advantage === null ? "–" : number(row.advantage))];
 }
 

@@ -1,7 +1,7 @@
 // A group side by side: the rollouts of one task in one batch, with their advantages.
 
 import { ofRun, screen } from "./api.js";
-import { h, number, OUTCOMES, replace } from "./dom.js";
+import { attemptName, h, number, OUTCOMES, replace, when } from "./dom.js";
 
 const MOST_FRAMES = 12;
 
@@ -12,14 +12,14 @@ export async function show(root, context) {
   const columns = h("div", { class: "group" });
   replace(root, h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes of this task")),
     h("h1", {}, row.task), h("p", { class: "instruction" }, row.instruction ?? ""),
-    h("p", { class: "muted" }, `${group.length} rollouts in the batch of iteration ${row.iteration}, mean score ${number(group.reduce((sum, one) => sum + one.score, 0) / group.length)}`),
+    h("p", { class: "muted" }, `${group.length} rollouts of the ${row.origin === "evaluation" ? "" : "batch of "}${when(row)}, mean score ${number(group.reduce((sum, one) => sum + one.score, 0) / group.length)}`),
     columns);
   const largest = Math.max(1e-9, ...group.map((one) => Math.abs(one.advantage ?? 0)));
   for (const member of group) {
     const frames = h("div", { class: "frames" });
     const size = Math.abs(member.advantage ?? 0) / largest;
     columns.append(h("article", { class: "member", "aria-current": member.id === id ? "true" : undefined },
-      h("header", {}, h("a", { href: context.link("player", { file, id: member.id }) }, member.id.split(":").pop() || member.id),
+      h("header", {}, h("a", { href: context.link("player", { file, id: member.id }) }, attemptName(member.id)),
         h("span", { class: "tag", "data-origin": member.origin }, member.origin), h("span", { class: "tag", "data-outcome": member.outcome }, OUTCOMES[member.outcome])),
       h("div", { class: "score" }, h("b", {}, number(member.score)), " score"),
       h("div", { class: "advantage" }, h("div", { class: "bar", "data-sign": (member.advantage ?? 0) < 0 ? "minus" : "plus", style: { width: `${50 * size}%` } }),

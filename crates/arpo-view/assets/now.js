@@ -1,7 +1,7 @@
 // Now: a cell for every desktop, the phase of the run, failures as they happen.
 
 import { ofRun } from "./api.js";
-import { duration, h, number, replace } from "./dom.js";
+import { duration, episodeName, h, number, replace } from "./dom.js";
 
 const STATES = {
   idle: "idle", resetting: "resetting", waiting: "waiting", acting: "acting", evaluating: "evaluating",
@@ -13,9 +13,10 @@ export async function show(root, context) {
   const counts = h("p", { class: "counts" });
   const grid = h("div", { class: "desktops" });
   const failures = h("section", { "aria-label": "Failures" });
-  replace(root, phase, counts, grid, failures);
+  replace(root, h("h1", { class: "hidden" }, "Now"), phase, counts, grid, failures);
   const cells = new Map();
   let closed = false;
+  let failuresShown = "";
 
   async function refresh() {
     const answer = await ofRun(context.run, "status");
@@ -58,7 +59,7 @@ export async function show(root, context) {
     cell.text.state.dataset.state = desktop.state;
     cell.text.state.title = desktop.state === "waiting" ? "waits for the policy" : "";
     cell.text.task.textContent = desktop.task || "–";
-    cell.text.task.title = desktop.episode ?? "";
+    cell.text.task.title = desktop.episode ? episodeName(desktop.episode) : "";
     cell.text.turn.textContent = `${desktop.turn ? `turn ${desktop.turn}, ` : ""}for ${duration(now - desktop.since)}${desktop.host ? ` on ${desktop.host}` : ""}`;
     const shown = desktop.screen ?? `${desktop.state}-${desktop.turn}`;
     if (cell.shown !== shown) {
@@ -68,6 +69,10 @@ export async function show(root, context) {
   }
 
   function drawFailures({ failures: list, failure_count: count }) {
+    const wanted = JSON.stringify([count, list]);
+    // text that somebody may be copying stays
+    if (wanted === failuresShown) return;
+    failuresShown = wanted;
     replace(failures, h("h2", {}, count ? `${number(count)} ${count === 1 ? "failure" : "failures"}` : "No failures"),
       list.length > 0 && h("div", { class: "scroll" }, h("table", {},
         h("thead", {}, h("tr", {}, ["When", "Iteration", "Desktop", "Task", "What", "Done about it"].map((text) => h("th", {}, text)))),
@@ -78,7 +83,7 @@ export async function show(root, context) {
   }
 
   await refresh();
-  // durations go on between events
-  const timer = setInterval(() => refresh().catch(() => {}), 2000);
-  return { close: () => { closed = true; clearInterval(timer); }, update: () => refresh().catch(() => {}) };
+  // durations go on between events; nobody sees them on a hidden page
+  const timer = setInterval(() => document.hidden || refresh().catch(() => {}), 2000);
+  return { close: () => { closed = true; clearInterval(timer); }, update: refresh };
 }

@@ -17,7 +17,8 @@ export async function show(root, context) {
   const cards = h("section", { class: "cards", "aria-label": "In short" });
   const zoomReset = h("button", { type: "button", class: "quiet", onclick: () => zoomed(null), disabled: true }, "Reset zoom");
   const body = h("div", {});
-  replace(root, runList(context), cards, controls(), body);
+  const list = runList(context);
+  replace(root, h("h1", { class: "hidden" }, "Overview"), list?.root, cards, controls(), body);
 
   function controls() {
     const smooth = h("input", { type: "range", min: 1, max: 50, value: state.smooth, "aria-label": "Smoothing in points",
@@ -77,12 +78,14 @@ export async function show(root, context) {
   curves();
   return {
     close: () => drawn.forEach(({ plot }) => plot.close()),
+    runs: () => list?.add(),
     async update(news) {
-      for (const run of runs.filter((one) => news[one.id])) {
-        [run.metrics, run.status] = await Promise.all([metrics(run.id), ofRun(run.id, "status")]);
-      }
+      const changed = runs.filter((one) => news[one.id]);
+      const grown = changed.filter((one) => news[one.id].grown);
+      await Promise.all([...changed.map(async (run) => { run.status = await ofRun(run.id, "status"); }),
+        ...grown.map(async (run) => { run.metrics = await metrics(run.id); })]);
       head();
-      curves();
+      if (grown.length) curves();
     },
   };
 }
@@ -105,16 +108,29 @@ function summaryCard(run, position, coloured) {
       value("Episodes kept", number(summary.episodes), progress.bad_lines ? ` ${progress.bad_lines} bad lines skipped` : "")));
 }
 
-// Which runs are drawn over each other.
-function runList({ runs, selected }) {
-  const choosable = runs.filter((run) => run.state !== "results");
-  if (choosable.length < 2) return null;
-  const toggle = (id) => {
+// Which runs are drawn over each other. A run that begins later is added to the list, which keeps its height.
+function runList({ runs, grows, selected }) {
+  const choosable = () => runs.filter((run) => run.state !== "results");
+  if (choosable().length < 2 && !grows) return null;
+  const toggle = (id, input) => {
+    // one stays
+    if (selected.length === 1 && selected[0] === id) { input.checked = true; return; }
     const chosen = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id];
     const { page, params } = current();
-    location.hash = link(page, { ...Object.fromEntries(params), runs: (chosen.length ? chosen : [id]).join(",") }).slice(1);
+    location.hash = link(page, { ...Object.fromEntries(params), runs: chosen.join(",") }).slice(1);
   };
-  return h("fieldset", { class: "run-list" }, h("legend", {}, "Runs in these plots"), choosable.map((run) =>
-    h("label", { class: "check" }, h("input", { type: "checkbox", checked: selected.includes(run.id), onchange: () => toggle(run.id) }), run.id,
-      h("small", { class: "muted" }, ` ${number(run.best)}`))));
+  const box = (run) => h("label", { class: "check" }, h("input", { type: "checkbox", id: `run-${run.id}`, checked: selected.includes(run.id), onchange: (event) => toggle(run.id, event.target) }), run.id,
+    h("small", { class: "muted" }, ` ${number(run.best)}`));
+  const listed = choosable().map((run) => run.id);
+  const root = h("fieldset", { class: "run-list" }, h("legend", {}, "Runs in these plots"), choosable().map(box));
+  return {
+    root,
+    add() {
+      const fresh = choosable().filter((run) => !listed.includes(run.id));
+      if (!fresh.length) return;
+      root.style.setProperty("height", `${root.offsetHeight}px`);
+      listed.push(...fresh.map((run) => run.id));
+      root.append(...fresh.map(box));
+    },
+  };
 }

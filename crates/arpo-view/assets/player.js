@@ -2,7 +2,7 @@
 
 import { ofRun, screen } from "./api.js";
 import { update } from "./address.js";
-import { h, number, OUTCOMES, replace, select } from "./dom.js";
+import { attemptName, episodeName, h, number, OUTCOMES, replace, select, when } from "./dom.js";
 import { overlay } from "./marks.js";
 
 const SPEEDS = [["2000", "slow"], ["1000", "normal"], ["400", "fast"], ["150", "very fast"]];
@@ -15,7 +15,7 @@ export async function show(root, context) {
   const panes = [pane(run, first)];
   let timer = null;
   const stages = h("div", { class: "stages" });
-  const strip = h("div", { class: "strip", role: "listbox", "aria-label": "Turns" });
+  const strip = h("div", { class: "strip", role: "group", "aria-label": "Turns" });
   const slider = h("input", { type: "range", min: 1, "aria-label": "Turn", oninput: (event) => go(Number(event.target.value) - 1) });
   const said = h("output", { class: "turn" });
   const play = h("button", { type: "button", onclick: () => toggle(), "aria-label": "Play or pause" }, "▶ Play");
@@ -29,7 +29,7 @@ export async function show(root, context) {
     h("button", { type: "button", class: "quiet", onclick: () => go(length() - 1), "aria-label": "Last turn" }, "▶|"), slider, said,
     select("Speed", SPEEDS, state.speed, (value) => { state.speed = value; if (timer) { toggle(); toggle(); } }),
     select("Tokens", [["logp", "log-probability"], ["ratio", "ratio"], ["none", "plain"]], state.shade, (value) => { state.shade = value; update({ shade: value }); draw(); }),
-    others.length > 0 && select("Beside", [["", "nothing"], ...others.map((one) => [one.id, `${one.id.split(":").pop()}: score ${number(one.score)}`])], state.other, (value) => compare(value)),
+    others.length > 0 && select("Beside", [["", "nothing"], ...others.map((one) => [one.id, `${attemptName(one.id)}: score ${number(one.score)}`])], state.other, (value) => compare(value)),
     others.length > 0 && jump, message), stages, strip, h("p", { class: "hint" }, "← → turns, space plays, Home and End, d: first divergence"));
 
   const length = () => Math.max(...panes.map((one) => one.frames.length));
@@ -71,7 +71,7 @@ export async function show(root, context) {
     slider.max = length();
     replace(stages, panes.map((one) => one.root));
     stages.dataset.panes = String(panes.length);
-    replace(strip, panes[0].frames.map((frame, turn) => h("button", { type: "button", role: "option", class: "thumb", onclick: () => go(turn), "aria-label": `turn ${turn + 1}` },
+    replace(strip, panes[0].frames.map((frame, turn) => h("button", { type: "button", class: "thumb", onclick: () => go(turn), "aria-label": `turn ${turn + 1}` },
       frame.screen ? h("img", { src: screen(run, frame.screen.digest, 160), alt: "", loading: "lazy", width: 112, height: 70 }) : h("span", { class: "no-shot" }), h("span", {}, turn + 1))));
     draw();
   }
@@ -81,7 +81,7 @@ export async function show(root, context) {
     said.textContent = `${state.turn + 1} / ${length()}`;
     panes.forEach((one) => one.draw(state.turn, state.shade));
     [...strip.children].forEach((thumb, turn) => {
-      thumb.setAttribute("aria-selected", String(turn === state.turn));
+      thumb.setAttribute("aria-current", String(turn === state.turn));
       if (turn === state.turn) strip.scrollTo({ left: thumb.offsetLeft - strip.clientWidth / 2 + thumb.clientWidth / 2 });
     });
   }
@@ -102,7 +102,7 @@ export async function show(root, context) {
 }
 
 function head(context, { row, group }) {
-  const facts = [`iteration ${number(row.iteration)}`, row.origin, OUTCOMES[row.outcome], `${row.turns} turns`, `score ${number(row.score)}`,
+  const facts = [when(row), row.origin !== "evaluation" && row.origin, OUTCOMES[row.outcome], `${row.turns} turns`, `score ${number(row.score)}`,
     row.advantage !== null && `advantage ${number(row.advantage)}`, `version ${row.version}`];
   return h("header", { class: "player-head" }, h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes"), " · ",
     group.length > 1 && h("a", { href: context.link("group", { file: row.file, id: row.id }) }, `group of ${group.length} side by side`)),
@@ -143,7 +143,7 @@ function pane(run, { row, episode }) {
       h("h2", {}, frame.actions.length > 1 ? "Actions" : "Action"), h("ul", { class: "actions" }, frame.actions.length ? frame.actions.map((action) => h("li", {}, action.text)) : h("li", { class: "problem" }, "none could be parsed")),
       h("h2", {}, "Response"), response(frame, shade)]);
   }
-  return { root: h("article", { class: "pane" }, h("h2", { class: "pane-title" }, row.id, h("span", { class: "muted" }, ` score ${number(row.score)}`)), stage, text), frames, draw };
+  return { root: h("article", { class: "pane" }, h("h2", { class: "pane-title", title: row.id }, episodeName(row.id, row), h("span", { class: "muted" }, ` score ${number(row.score)}`)), stage, text), frames, draw };
 }
 
 // The response as text, its tokens shaded.

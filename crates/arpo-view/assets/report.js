@@ -1,6 +1,6 @@
 // The curves and pictures of a report. All of the page code is in one script there: nothing is imported by name.
 
-import { h, number, OUTCOMES } from "./dom.js";
+import { h, number, OUTCOMES, when } from "./dom.js";
 import { Plot, tickText } from "./plot.js";
 import { COLOURS, meanSeries, plots, seriesOf } from "./curves.js";
 import { overlay } from "./marks.js";
@@ -40,7 +40,7 @@ function drawTrajectories() {
   const chosen = report.runs.flatMap((run) => run.trajectories.map((one) => ({ ...one, run: run.id })));
   if (chosen.length) root.append(h("h2", {}, "Episodes"));
   for (const one of chosen) {
-    root.append(h("h3", {}, `${one.run}: ${one.task}`), h("p", {}, one.instruction ?? "", h("span", { class: "muted" }, ` iteration ${one.iteration}, ${OUTCOMES[one.outcome]}, score ${number(one.score)}`)),
+    root.append(h("h3", {}, `${one.run}: ${one.task}`), h("p", {}, one.instruction ?? "", h("span", { class: "muted" }, ` ${when(one)}, ${OUTCOMES[one.outcome]}, score ${number(one.score)}`)),
       h("div", { class: "trajectory" }, one.steps.map((step, turn) => {
         const size = step.screen?.width ? step.screen : { width: 16, height: 10 };
         const stage = h("div", { class: "stage", style: { "aspect-ratio": `${size.width} / ${size.height}` } }, step.image && h("img", { src: step.image, alt: `turn ${turn + 1}`, class: "shot-image" }));

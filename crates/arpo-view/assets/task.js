@@ -3,7 +3,7 @@
 import { ofRun } from "./api.js";
 import { COLOURS } from "./curves.js";
 import { Plot } from "./plot.js";
-import { h, number, replace } from "./dom.js";
+import { episodeName, h, number, replace } from "./dom.js";
 import { episodeTable } from "./episodes.js";
 
 export async function show(root, context) {
@@ -24,7 +24,7 @@ export async function show(root, context) {
     })), { smooth: 1 });
     replace(replay, h("h2", {}, "Replay buffer"), stored === null ? h("p", { class: "muted" }, "No checkpoint says what is stored.")
       : stored.successes.length === 0 ? h("p", { class: "muted" }, `Empty at iteration ${stored.iteration}.`)
-      : h("ul", { class: "tags" }, stored.successes.map((one) => h("li", {}, one.id, h("small", { class: "muted" }, ` of version ${one.policy_version}, score ${number(one.score)}`)))));
+      : h("ul", { class: "tags" }, stored.successes.map((one) => h("li", { title: one.id }, episodeName(one.id), h("small", { class: "muted" }, ` of version ${one.policy_version}, score ${number(one.score)}`)))));
     replace(list, h("h2", {}, `${number(episodes.total)} episodes`),
       episodes.total > episodes.rows.length && h("p", {}, h("a", { href: context.link("episodes", { task }) }, "All of them, with filters")),
       episodeTable(context, episodes.rows));
@@ -33,6 +33,7 @@ export async function show(root, context) {
   draw(answer);
   return {
     close: () => plot.close(),
-    update: async () => draw(await ofRun(run, "task", { task, limit: 100 })),
+    // the list stays as it is while somebody moves through it
+    update: async (news) => news[run]?.grown && !list.contains(document.activeElement) && draw(await ofRun(run, "task", { task, limit: 100 })),
   };
 }

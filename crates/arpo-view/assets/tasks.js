@@ -9,13 +9,14 @@ const SORTS = [["task", "name"], ["difficulty", "hardest first"], ["gain", "larg
 export async function show(root, context) {
   const { params, run } = context;
   const state = { source: params.get("source") ?? "", sort: params.get("sort") ?? "task", search: params.get("search") ?? "" };
-  const controls = h("div", { class: "controls" });
+  const hint = h("span", { class: "hint" });
+  const sources = h("span", {});
   const table = h("div", { class: "scroll matrix-box" });
-  replace(root, h("h1", { class: "hidden" }, "Tasks"), controls, table);
-  let asked = 0;
-
-  const search = h("input", { type: "search", value: state.search, placeholder: "task, application, words", "aria-label": "Search",
-    oninput: (event) => change({ search: event.target.value }) });
+  replace(root, h("h1", { class: "hidden" }, "Tasks"), h("div", { class: "controls" }, sources,
+    select("Order", SORTS, state.sort, (sort) => change({ sort })),
+    h("label", { class: "field" }, h("span", {}, "Search"), h("input", { type: "search", value: state.search, placeholder: "task, application, words",
+      "aria-label": "Search", oninput: (event) => change({ search: event.target.value }) })), hint, scale()), table);
+  let [asked, drawn, offered] = [0, "", ""];
 
   function change(changes) {
     Object.assign(state, changes);
@@ -27,16 +28,21 @@ export async function show(root, context) {
     const mine = ++asked;
     const columns = Math.max(8, Math.min(80, Math.floor((root.clientWidth - (root.clientWidth > 800 ? 460 : 220)) / 15)));
     const matrix = await ofRun(run, "tasks", { ...state, columns });
-    if (mine === asked) draw(matrix);
+    const wanted = JSON.stringify(matrix);
+    if (mine !== asked || wanted === drawn) return;
+    drawn = wanted;
+    const focused = table.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    draw(matrix);
+    if (focused) [...table.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
   }
 
   function draw(matrix) {
-    const sources = matrix.sources.map((name) => [name, name === "collected" ? "collected episodes" : `evaluation: ${name.replace("_", " ")}`]);
-    replace(controls, select("Scores of", sources, matrix.source, (source) => change({ source })),
-      select("Order", SORTS, state.sort, (sort) => change({ sort })),
-      h("label", { class: "field" }, h("span", {}, "Search"), search),
-      h("span", { class: "hint" }, `${number(matrix.total)} tasks${matrix.rows.length < matrix.total ? `, the first ${matrix.rows.length} shown` : ""}`), scale());
-    if (document.activeElement === document.body && state.search) search.focus();
+    if (offered !== String(matrix.sources)) {
+      offered = String(matrix.sources);
+      const names = matrix.sources.map((name) => [name, name === "collected" ? "collected episodes" : `evaluation: ${name.replace("_", " ")}`]);
+      replace(sources, select("Scores of", names, matrix.source, (source) => change({ source })));
+    }
+    hint.textContent = `${number(matrix.total)} tasks${matrix.rows.length < matrix.total ? `, the first ${matrix.rows.length} shown` : ""}`;
     if (!matrix.rows.length) return replace(table, h("p", { class: "empty" }, "No task fits, or nothing has been played yet."));
     const text = (column) => (column.from === column.to ? `${column.from}` : `${column.from}–${column.to}`);
     const every = Math.ceil(matrix.columns.length / 8);
@@ -55,7 +61,7 @@ export async function show(root, context) {
   }
 
   await refresh();
-  return { update: () => refresh().catch(() => {}) };
+  return { update: (news) => news[run]?.grown && refresh() };
 }
 
 function scale() {

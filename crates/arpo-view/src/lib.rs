@@ -5,7 +5,7 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | how growing files are read | [`lines`] |
+//! | how growing files are read | the crate `arpo-lines` |
 //! | a run folder: metrics, index of episodes, tasks, state | [`run`] |
 //! | an episode: turns, marks on the screenshot, tokens | [`episode`] |
 //! | OSWorld's result folders | [`results`] |
@@ -14,18 +14,17 @@
 //! | the pages | the folder `assets/` |
 //! | `arpo runs` | [`runs`] |
 //! | `arpo report` | [`report`] |
-//! | runs made up for benchmarks and tests | [`synthetic`] |
+//! | runs made up for benchmarks and tests | [`testing`] |
 
 pub mod episode;
 mod error;
 pub mod library;
-pub mod lines;
 pub mod report;
 pub mod results;
 pub mod run;
 pub mod runs;
 pub mod server;
-pub mod synthetic;
+pub mod testing;
 
 pub use error::ViewError;
 pub use server::listen::Background;

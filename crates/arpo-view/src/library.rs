@@ -57,6 +57,12 @@ impl Library {
         }
     }
 
+    /// Whether runs may still appear: a root is not itself one, but holds them.
+    pub fn grows(&self) -> bool {
+        let entries = self.entries();
+        self.roots.iter().any(|root| entries.iter().all(|entry| entry.path != *root))
+    }
+
     /// All runs.
     pub fn entries(&self) -> Vec<Entry> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()

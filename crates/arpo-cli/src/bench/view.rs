@@ -3,7 +3,7 @@
 use super::write_json;
 use crate::Failure;
 use arpo_train::memory::resident_mib;
-use arpo_view::synthetic::{Plan, SyntheticRun};
+use arpo_view::testing::{Plan, SyntheticRun};
 use clap::{Args, value_parser};
 use serde::Serialize;
 use serde_json::Value;

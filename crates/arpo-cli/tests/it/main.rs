@@ -14,6 +14,7 @@ mod serving;
 mod stopping;
 mod structure;
 mod training;
+mod viewing;
 
 use std::time::{Duration, Instant};
 

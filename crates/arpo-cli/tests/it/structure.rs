@@ -138,6 +138,8 @@ fn pure_crates_need_no_libtorch() {
         "arpo-osworld",
         "arpo-suite",
         "arpo-cluster",
+        "arpo-lines",
+        "arpo-track",
         "arpo-view",
     ] {
         for dependency in dependencies(&manifests[name]) {

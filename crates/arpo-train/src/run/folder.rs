@@ -182,6 +182,12 @@ fn lock(folder: &Path) -> Result<File, RunError> {
     Ok(file)
 }
 
+/// Whether a process has locked a run folder, as a run does while it is going on.
+pub fn is_in_use(folder: &Path) -> bool {
+    let opened = File::open(folder.join(LOCK));
+    opened.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 fn config_file(folder: &Path) -> PathBuf {
     folder.join("config.toml")
 }

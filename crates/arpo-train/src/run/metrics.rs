@@ -66,15 +66,19 @@ impl MetricsLog {
 
 /// Bytes of a file up to the end of its last whole line.
 pub fn whole_lines(path: &Path) -> Result<u64, RunError> {
-    let bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
-    Ok(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end as u64 + 1))
+    whole(path).map(|lines| lines.len() as u64)
 }
 
-/// The lines of a file. A half-written last line of an active run is left out.
+/// The whole lines of a file, without the one that an active run has half written.
+fn whole(path: &Path) -> Result<Vec<u8>, RunError> {
+    let mut bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
+    bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+    Ok(bytes)
+}
+
+/// The lines of a file. A line that is not JSON is an error, unlike for a viewer: results are computed from these.
 pub fn read(path: &Path) -> Result<Vec<Value>, RunError> {
-    let bytes = fs::read(path).map_err(RunError::io(path, "read"))?;
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    bytes[..whole]
+    whole(path)?
         .split(|&byte| byte == b'\n')
         .enumerate()
         .filter(|(_, line)| !line.is_empty())

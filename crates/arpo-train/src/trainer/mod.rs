@@ -197,20 +197,23 @@ impl<'a> Trainer<'a> {
         observer: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let Parts { collector, faults, policy, learner, plan, decode } = parts;
-        let recorder = Recorder::start(Recording {
-            folder,
-            config: &config.logging,
-            about: about(config, learner.as_ref()),
-            iteration: state.iteration,
-            unfinished: state.unfinished.is_some(),
-            decode,
-            board: collector.board(),
-        });
+        let board = collector.board();
         let options = WorkerOptions {
             temperature: config.collect.temperature,
             releases_memory: config.collect.mode == CollectMode::Synchronous,
         };
         let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
+        let worker = RolloutWorker::start(collector, policy, options, stop)?;
+        let metrics = folder.metrics_at(state.metrics)?;
+        // last: a run that cannot start leaves no record of one
+        let recorder = Recorder::start(Recording {
+            folder,
+            config: &config.logging,
+            about: about(config, learner.as_ref()),
+            resumed: state.resumed(),
+            decode,
+            board,
+        });
         Ok(Self {
             config,
             folder,
@@ -218,11 +221,11 @@ impl<'a> Trainer<'a> {
             observer,
             tasks,
             learner,
-            worker: RolloutWorker::start(collector, policy, options, stop)?,
+            worker,
             faults,
             faults_reported: BTreeMap::new(),
             screens: Screens::with_store(Arc::clone(folder.screens()), budget),
-            metrics: folder.metrics_at(state.metrics)?,
+            metrics,
             state,
             pending: VecDeque::new(),
             finished_ahead: VecDeque::new(),
@@ -314,9 +317,8 @@ impl<'a> Trainer<'a> {
 
     /// Saves a stopped run, unless it is already saved or has not begun.
     fn save_unfinished(&mut self) -> Result<(), TrainError> {
-        let begun = self.state.evaluations.count > 0 || self.state.iteration > 0;
         let unsaved = self.saved_at != Some(self.state.iteration) || self.state.unfinished.is_some();
-        if unsaved && (begun || self.state.unfinished.is_some()) {
+        if unsaved && self.state.resumed().is_some() {
             self.update_at_stake();
             // not `learner.skipped()`: an interrupted update may be counted there, and is counted again when repeated
             let skipped = self.state.unfinished.as_ref().map_or(0, |iteration| iteration.updates.skipped());

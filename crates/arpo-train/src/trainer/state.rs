@@ -3,6 +3,7 @@
 use crate::TrainError;
 use crate::batch::{BatchReport, Sample};
 use crate::collect::CollectReport;
+use crate::run::episodes::store::Resumed;
 use crate::run::screens::ScreenStore;
 use crate::screens::Screens;
 use crate::updates::Updates;
@@ -145,6 +146,12 @@ impl RunState {
     /// The version of the weights: the number of iterations done.
     pub fn version(&self) -> PolicyVersion {
         PolicyVersion(self.iteration)
+    }
+
+    /// Where a run in this state resumes; `None` if nothing has been done yet.
+    pub fn resumed(&self) -> Option<Resumed> {
+        let resumed = Resumed { iteration: self.iteration, unfinished: self.unfinished.is_some() };
+        (self.evaluations.count > 0 || resumed.collected() > 0).then_some(resumed)
     }
 
     /// The trajectories it holds: stored successes, and the batch of an unfinished iteration.

@@ -14,7 +14,7 @@ use arpo_train::episode::EpisodeScreen;
 use arpo_train::run::about::{RunAbout, set_view};
 use arpo_train::run::episodes::budget::EpisodeFile;
 use arpo_train::run::episodes::index::{EpisodeAbout, EpisodeOrigin, IndexLine};
-use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, EpisodeStore, up_to};
+use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, EpisodeStore, Resumed, up_to};
 use arpo_train::run::episodes::{self};
 use arpo_train::run::events::RunEvent;
 use arpo_train::run::stop::StopSwitch;
@@ -310,6 +310,58 @@ fn files(run: &Path) -> Vec<String> {
     names
 }
 
+fn after(iteration: u64, unfinished: bool) -> Option<Resumed> {
+    Some(Resumed { iteration, unfinished })
+}
+
+/// Killed after the evaluation before training, and before its first checkpoint: the run starts over.
+#[test]
+fn what_was_recorded_before_the_first_checkpoint_is_recorded_again() {
+    let temporary = Temporary::new("recording-over");
+    let folder = RunFolder::start(&temporary.run(), Start::New).unwrap();
+    let run = temporary.run();
+    let mut store = EpisodeStore::open(&run, Budget::UNLIMITED, |_| true).unwrap();
+    write(&mut store, EpisodeFile::evaluation(0), &[record(99, 0, &[1])]);
+    drop(store);
+    fs::write(run.join("failures.jsonl"), "{\"iteration\": 0, \"message\": \"of the killed one\"}\n")
+        .unwrap();
+    let config = config();
+    train(parts(&config, &Log::default()), &config, &folder);
+    let lines = index(&run);
+    assert!(lines.iter().all(|line| line.id.to_string() != "99:t:0"), "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.file == "evaluation-000000.jsonl").count(), 4);
+    assert!(!fs::read_to_string(run.join("failures.jsonl")).unwrap_or_default().contains("killed"));
+    // with a checkpoint after it, it stays
+    assert!(up_to(after(0, false))(EpisodeFile::evaluation(0)));
+    assert!(!up_to(None)(EpisodeFile::evaluation(0)));
+}
+
+#[test]
+fn a_run_that_cannot_start_is_not_recorded_as_stopped() {
+    let temporary = Temporary::new("recording-start");
+    let folder = RunFolder::start(&temporary.run(), Start::New).unwrap();
+    fs::create_dir(folder.metrics_file()).unwrap();
+    let config = config();
+    let parts = parts(&config, &Log::default());
+    let ended = train_with(parts, &config, &folder, &StopSwitch::default(), &mut |_| {});
+    assert!(ended.unwrap_err().to_string().contains("metrics.jsonl"));
+    assert_eq!(RunAbout::read(folder.path()), RunAbout::default());
+}
+
+#[test]
+fn episodes_without_an_index_are_left_alone() {
+    let temporary = Temporary::new("recording-old");
+    let episodes = temporary.run().join("episodes");
+    fs::create_dir_all(&episodes).unwrap();
+    fs::write(episodes.join("iteration-000001.jsonl"), "{}\n").unwrap();
+    let refused = EpisodeStore::open(&temporary.run(), Budget::UNLIMITED, |_| true).unwrap_err().to_string();
+    assert!(
+        refused.contains("episodes without index.jsonl") && refused.ends_with("move them away"),
+        "{refused}"
+    );
+    assert_eq!(files(&temporary.run()), ["iteration-000001.jsonl"]);
+}
+
 #[test]
 fn a_resumed_run_replaces_what_a_killed_one_has_left() {
     let temporary = Temporary::new("recording-resumed");
@@ -331,7 +383,7 @@ fn a_resumed_run_replaces_what_a_killed_one_has_left() {
     fs::write(run.join("episodes/iteration-000006.jsonl"), "half").unwrap();
     fs::write(screen(&run, shown(1).digest()).with_file_name("beef.png"), "half").unwrap();
 
-    let mut store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(3, false)).unwrap();
+    let mut store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(after(3, false))).unwrap();
     let left: Vec<(String, String)> =
         index(&run).into_iter().map(|line| (line.file, line.id.to_string())).collect();
     assert_eq!(left.len(), 7, "{left:?}");
@@ -359,7 +411,7 @@ fn a_resumed_run_replaces_what_a_killed_one_has_left() {
     let bytes = store.bytes();
     drop(store);
     // an iteration in the middle of which the run was stopped stays
-    let store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(3, true)).unwrap();
+    let store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(after(3, true))).unwrap();
     assert!(store.has(EpisodeFile::iteration(4)));
     assert_eq!(index(&run).len(), 8);
     // but for the screenshot of the file that was not replaced
@@ -398,7 +450,7 @@ fn the_disk_is_used_within_the_budget() {
     // a run that resumes counts the same, with an index that names only what is there
     let bytes = store.bytes();
     drop(store);
-    let store = EpisodeStore::open(&run, budget, up_to(30, false)).unwrap();
+    let store = EpisodeStore::open(&run, budget, up_to(after(30, false))).unwrap();
     assert_eq!(store.bytes(), bytes);
     assert_eq!(json_lines(&run.join("episodes/index.jsonl")).len(), kept.len());
 }

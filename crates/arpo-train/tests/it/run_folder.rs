@@ -1,7 +1,7 @@
 //! The lock of a run folder, what the folder must hold, and metrics that are truncated on resume.
 
 use arpo_core::trajectory::ImageRef;
-use arpo_train::run::folder::config_changes;
+use arpo_train::run::folder::{config_changes, is_in_use};
 use arpo_train::run::metrics::{MetricsLog, read};
 use arpo_train::run::{RunError, RunFolder, Start};
 use image::{Rgb, RgbImage};
@@ -54,7 +54,9 @@ fn a_folder_is_locked_by_one_process() {
     );
     assert_eq!(error(&run, Start::New), in_use);
     assert_eq!(error(&run, Start::Resume), in_use);
+    assert!(is_in_use(&run));
     drop(folder);
+    assert!(!is_in_use(&run) && !is_in_use(Path::new("/no/such/run")));
     let folder = RunFolder::start(&run, Start::Resume).unwrap();
     assert_eq!(folder.config().unwrap().as_deref(), Some("seed = 7\n"));
 }

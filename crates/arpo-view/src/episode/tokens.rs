@@ -1,6 +1,6 @@
 //! The tokens of an episode: their text, the log-probability they were sampled with, and the learner's ratio.
 
-use crate::lines::LineFile;
+use arpo_lines::LineFile;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -13,11 +13,12 @@ const WIDTH: u32 = 480;
 
 /// The chosen episodes of a run, with their screenshots inside.
 pub fn chosen(run: &mut Run) -> Vec<Value> {
-    let index = run.index();
+    let (index, success_above) = (run.index(), run.info.success_above());
     let fits =
         |row: &&Row| index.is_kept(row) && row.origin != Origin::Replayed && row.turns as usize <= MOST_TURNS;
     let last = |solved: bool| {
-        let candidates = index.rows.iter().rev().filter(fits).filter(|row| (row.score > 0.5) == solved);
+        let candidates =
+            index.rows.iter().rev().filter(fits).filter(|row| (row.score > success_above) == solved);
         // of the newest ones the longest: there is more to see
         candidates.take(40).max_by_key(|row| row.turns)
     };
@@ -48,6 +49,6 @@ fn shown(run: &mut Run, file: &str, id: &str) -> Option<Value> {
     let names = run.index().task_of(&row);
     Some(json!({
         "id": id, "task": &*names.task, "instruction": names.instruction.as_deref(), "score": row.score,
-        "iteration": row.iteration, "outcome": row.outcome, "steps": steps,
+        "iteration": row.iteration, "origin": row.origin, "set": row.set, "outcome": row.outcome, "steps": steps,
     }))
 }

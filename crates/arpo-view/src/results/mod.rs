@@ -7,15 +7,16 @@ pub mod code;
 
 use crate::ViewError;
 use crate::episode::{Episode, ShownScreen, ShownStep, thought};
-use crate::lines::LineFile;
 use crate::run::index::{Ending, Index, Origin, Row};
 use crate::run::info::text;
+use arpo_lines::LineFile;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A line for every action.
 const ACTIONS_FILE: &str = "traj.jsonl";
@@ -32,10 +33,19 @@ pub struct Results {
     pub index: Index,
     /// The folder of each row.
     folders: Vec<PathBuf>,
-    /// When the folders of the rows last changed.
-    seen: Vec<(PathBuf, u64)>,
+    /// The folders of the rows, and the state of their record and their score.
+    seen: Vec<(PathBuf, [Option<FileState>; 2])>,
+    /// Screenshots that a page may ask for. They stay when the folders are read again: somebody may be looking at them.
     screens: HashMap<String, PathBuf>,
     bad: u64,
+}
+
+/// Bytes and time of change: what differs if a file was written anew.
+type FileState = (u64, Option<SystemTime>);
+
+fn file_state(path: &Path) -> Option<FileState> {
+    let file = fs::metadata(path).ok()?;
+    file.is_file().then(|| (file.len(), file.modified().ok()))
 }
 
 /// Whether a folder holds results: a record of an episode is somewhere in it.
@@ -107,16 +117,17 @@ impl Results {
     pub fn refresh(&mut self) -> bool {
         let mut found = vec![];
         walk(&self.root, MAX_DEPTH, &mut found, false);
-        let size = |path: PathBuf| {
-            let of = |name: &str| fs::metadata(path.join(name)).map_or(0, |file| file.len());
-            let bytes = of(ACTIONS_FILE) << 8 | of(SCORE_FILE).min(255);
-            (path, bytes)
+        let state = |folder: PathBuf| {
+            let states = [ACTIONS_FILE, SCORE_FILE].map(|name| file_state(&folder.join(name)));
+            (folder, states)
         };
-        let seen: Vec<(PathBuf, u64)> = found.into_iter().map(size).collect();
+        let seen: Vec<_> = found.into_iter().map(state).collect();
         if seen == self.seen {
             return false;
         }
-        *self = Self::new(&self.root);
+        let mut screens = std::mem::take(&mut self.screens);
+        screens.retain(|digest, path| screen_digest(path).as_ref() == Some(digest));
+        *self = Self { screens, ..Self::new(&self.root) };
         for (folder, _) in &seen {
             self.add(folder);
         }
@@ -170,29 +181,25 @@ impl Results {
         self.folders.push(folder.to_path_buf());
     }
 
-    /// A screenshot of an episode, by the name that its record gives it. Its digest is that of its path, so that no path ever
-    /// comes from a request.
+    /// A screenshot of an episode, by the name that its record gives it.
     fn screen(&mut self, folder: &Path, name: &Value) -> Option<ShownScreen> {
         let name = name.as_str()?;
         let plain = Path::new(name).file_name()?.to_str()? == name;
         let plain = plain && Path::new(name).extension().is_some_and(|ending| ending == "png");
         let path = folder.join(name);
-        if !plain || !path.is_file() {
+        if !plain {
             return None;
         }
         let (width, height) = png_size(&path)?;
-        let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
-        let digest: String = format!(
-            "{:032x}",
-            hash.iter().take(16).fold(0_u128, |number, &byte| number << 8 | u128::from(byte))
-        );
+        let digest = screen_digest(&path)?;
         self.screens.insert(digest.clone(), path);
         Some(ShownScreen { digest, width, height })
     }
 
-    /// The file of a screenshot.
+    /// The file of a screenshot; `None` if it has been written anew since, because then it is another one.
     pub fn screen_path(&self, digest: &str) -> Option<&Path> {
-        self.screens.get(digest).map(PathBuf::as_path)
+        let path = self.screens.get(digest)?;
+        (screen_digest(path)? == digest).then_some(path)
     }
 
     /// The turns of an episode.
@@ -248,6 +255,20 @@ fn score(text: &str) -> Option<f64> {
         "False" => Some(0.0),
         number => number.parse().ok().filter(|score: &f64| score.is_finite()),
     }
+}
+
+/// A digest of a screenshot's path and state, so that no path ever comes from a request, and a browser that keeps the image
+/// for long does not show it for another one; `None` if there is no such file.
+fn screen_digest(path: &Path) -> Option<String> {
+    let (bytes, changed) = file_state(path)?;
+    let nanoseconds =
+        changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |time| time.as_nanos());
+    let mut hash = Sha256::new();
+    hash.update(path.as_os_str().as_encoded_bytes());
+    hash.update(bytes.to_le_bytes());
+    hash.update(nanoseconds.to_le_bytes());
+    let number = |hash: u128, byte: &u8| hash << 8 | u128::from(*byte);
+    Some(format!("{:032x}", hash.finalize().iter().take(16).fold(0, number)))
 }
 
 /// Width and height in the header of a PNG.

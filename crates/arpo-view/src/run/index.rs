@@ -2,7 +2,7 @@
 //!
 //! Names that repeat (tasks, files) are kept once, so that 100 000 rows need some tens of megabytes.
 
-use crate::lines::LineFile;
+use arpo_lines::{Growth, LineFile};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -91,6 +91,17 @@ pub struct TaskNames {
     pub application: Option<Box<str>>,
 }
 
+/// Whether a person who looks for these words, in small letters, may mean a task.
+pub(crate) fn is_meant(
+    words: &str,
+    task: &str,
+    instruction: Option<&str>,
+    application: Option<&str>,
+) -> bool {
+    let mut texts = [Some(task), instruction, application].into_iter().flatten();
+    texts.any(|text| text.to_lowercase().contains(words))
+}
+
 /// A file with episodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpisodeFile {
@@ -114,7 +125,7 @@ pub struct Index {
 }
 
 /// A line of `index.jsonl`. What a line leaves out is unknown, not wrong.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(default)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -148,36 +159,6 @@ struct Line<'a> {
     length: u64,
     #[serde(borrow)]
     dropped: Option<Cow<'a, str>>,
-}
-
-impl Default for Line<'_> {
-    fn default() -> Self {
-        let empty = || Cow::Borrowed("");
-        Self {
-            id: empty(),
-            iteration: 0,
-            origin: Origin::default(),
-            set: None,
-            task: empty(),
-            instruction: None,
-            application: None,
-            group: None,
-            version: 0,
-            turns: 0,
-            tokens: 0,
-            score: 0.0,
-            reward: None,
-            advantage: None,
-            outcome: Ending::default(),
-            reason: None,
-            time: 0.0,
-            first_screen: None,
-            file: empty(),
-            offset: 0,
-            length: 0,
-            dropped: None,
-        }
-    }
 }
 
 impl Index {
@@ -299,7 +280,7 @@ impl IndexFile {
     }
 
     /// Reads what is new.
-    pub fn refresh(&mut self) -> io::Result<crate::lines::Growth> {
+    pub fn refresh(&mut self) -> io::Result<Growth> {
         let index = std::cell::RefCell::new(&mut self.index);
         self.file
             .follow(|| **index.borrow_mut() = Index::default(), |_, line| index.borrow_mut().take_line(line))

@@ -1,6 +1,7 @@
 //! What a run says of itself: `run.json`, `status.json`, `config.toml`, and the state that follows from them.
 
 use super::metrics::{Metrics, WALL};
+use arpo_core::reward::RewardConfig;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -78,6 +79,12 @@ impl Info {
     pub fn iterations(&self) -> Option<f64> {
         let planned = self.run["iterations"].as_f64().or_else(|| self.status["of"].as_f64());
         planned.or_else(|| self.config.get("iterations")?.as_integer().map(|count| count as f64))
+    }
+
+    /// The score above which an episode is a success, as the run counts it.
+    pub fn success_above(&self) -> f64 {
+        let said = self.config.get("reward").and_then(|section| section.get("success_above")?.as_float());
+        said.unwrap_or(RewardConfig::default().success_above)
     }
 
     /// The method, by the run's own words or by its configuration.

@@ -1,6 +1,7 @@
 //! The metrics of a run as columns, and the mean score of each task by iteration.
 
-use crate::lines::{Growth, LineFile};
+use super::info::now;
+use arpo_lines::{Growth, LineFile};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,7 +17,8 @@ pub const WALL: &str = "time/wall";
 pub struct Metrics {
     file: LineFile,
     rows: usize,
-    /// How often the file began anew.
+    /// When the file was opened, or last began anew, in microseconds: a page that another process served must not take its rows
+    /// for those of this one.
     generation: u64,
     names: Vec<String>,
     by_name: HashMap<String, usize>,
@@ -32,7 +34,7 @@ impl Metrics {
         Self {
             file: LineFile::new(path),
             rows: 0,
-            generation: 0,
+            generation: (now() * 1e6) as u64,
             names: vec![],
             by_name: HashMap::new(),
             columns: vec![],
@@ -55,7 +57,9 @@ impl Metrics {
             },
         )?;
         if restarted {
-            *self = Self { generation: self.generation + 1, ..Self::new(Path::new("")) };
+            let next = self.generation + 1;
+            *self = Self::new(Path::new(""));
+            self.generation = self.generation.max(next);
         }
         self.file = file;
         for line in new {
@@ -92,7 +96,7 @@ impl Metrics {
         self.rows
     }
 
-    /// Changes when what was read before is no longer true.
+    /// Changes when what was read before is no longer true; never the same in two processes.
     pub fn generation(&self) -> u64 {
         self.generation
     }

@@ -23,8 +23,8 @@ use crate::ViewError;
 use crate::episode::marks::ActionSpace;
 use crate::episode::stored::StoredEpisode;
 use crate::episode::{Episode, tokens};
-use crate::lines::{LineFile, line_at};
 use crate::results::{Results, is_results};
+use arpo_lines::{Growth, LineFile, line_at};
 use evaluations::Evaluations;
 use index::{Index, IndexFile, Row};
 use info::{Info, State, now};
@@ -144,7 +144,7 @@ impl Run {
         let changed = match &mut self.episodes {
             Episodes::Indexed(file) => {
                 let growth = file.refresh().map_err(ViewError::io(&index, "read"))?;
-                growth != crate::lines::Growth::None
+                growth != Growth::None
             }
             Episodes::Old(old) => old.refresh().map_err(ViewError::io(&folder, "read"))?,
             Episodes::Results(results) => results.refresh(),

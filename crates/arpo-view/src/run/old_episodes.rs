@@ -2,7 +2,7 @@
 
 use super::index::{Index, Origin, Row, is_file_name};
 use crate::episode::stored::StoredEpisode;
-use crate::lines::LineFile;
+use arpo_lines::LineFile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,7 +1,7 @@
 //! The matrix of tasks by iteration: mean scores in training, or in the evaluations of a set.
 
 use super::Run;
-use super::index::Origin;
+use super::index::{Origin, is_meant};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -102,12 +102,8 @@ pub fn matrix(run: &Run, query: &TaskQuery) -> TaskMatrix {
     let scores = if source == TRAINING { collected(run, trained) } else { evaluated(run, &source) };
     let columns = columns(&scores, query.columns.max(1), source != TRAINING);
     let mut rows = rows(run, scores, &columns);
-    let search = query.search.to_lowercase();
-    rows.retain(|row| {
-        search.is_empty()
-            || [&row.task, &row.application].iter().any(|text| text.to_lowercase().contains(&search))
-            || row.instruction.as_ref().is_some_and(|text| text.to_lowercase().contains(&search))
-    });
+    let words = query.search.to_lowercase();
+    rows.retain(|row| is_meant(&words, &row.task, row.instruction.as_deref(), Some(&row.application[..])));
     sort(&mut rows, query.sort);
     let total = rows.len();
     rows.truncate(query.limit);

@@ -72,9 +72,10 @@ async fn runs(State(viewer): Shared) -> Response {
             line["id"] = json!(entry.id);
             line
         };
-        Ok(viewer.library.entries().iter().map(described).collect::<Vec<_>>())
+        let runs: Vec<Value> = viewer.library.entries().iter().map(described).collect();
+        Ok(json!({"runs": runs, "grows": viewer.library.grows()}))
     });
-    list.await.map_or_else(IntoResponse::into_response, |runs| json_response(&json!({"runs": runs})))
+    list.await.map_or_else(IntoResponse::into_response, |list| json_response(&list))
 }
 
 /// A run in short.
@@ -189,7 +190,7 @@ async fn task(State(viewer): Shared, Path(run): Path<String>, query: RawQuery) -
         }
         let index = run.index();
         let names = index.known_task(name).map(|number| &index.tasks[number as usize]);
-        let episodes = rows::page(index, &query)?;
+        let episodes = rows::page(run, &query)?;
         if curves.is_empty() && names.is_none() {
             return Err(ViewError::Missing(format!("this run has no task {name:?}")));
         }
@@ -206,16 +207,15 @@ async fn task(State(viewer): Shared, Path(run): Path<String>, query: RawQuery) -
 
 async fn episodes(State(viewer): Shared, Path(run): Path<String>, query: RawQuery) -> Response {
     let query = parsed(query);
-    of_run(viewer, run, move |run| rows::page(run.index(), &query)).await
+    of_run(viewer, run, move |run| rows::page(run, &query)).await
 }
 
 async fn episode(State(viewer): Shared, Path(run): Path<String>, query: RawQuery) -> Response {
     let query = parsed(query);
     of_run(viewer, run, move |run| {
         let (row, episode) = run.episode(query.needed("file")?, query.needed("id")?)?;
-        let index = run.index();
         Ok(json!({
-            "row": rows::shown(index, &row), "episode": episode, "group": rows::group(index, &row),
+            "row": rows::shown(run, &row), "episode": episode, "group": rows::group(run, &row),
         }))
     })
     .await

@@ -2,7 +2,8 @@
 
 use super::query::Query;
 use crate::ViewError;
-use crate::run::index::{Ending, Index, Origin, Row};
+use crate::run::Run;
+use crate::run::index::{Ending, Index, Origin, Row, TaskNames, is_meant};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ pub(crate) struct ShownRow<'a> {
     turns: u32,
     tokens: u64,
     score: f64,
+    solved: bool,
     reward: Option<f64>,
     advantage: Option<f64>,
     outcome: Ending,
@@ -34,7 +36,8 @@ pub(crate) struct ShownRow<'a> {
     kept: bool,
 }
 
-pub(crate) fn shown<'a>(index: &'a Index, row: &'a Row) -> ShownRow<'a> {
+pub(crate) fn shown<'a>(run: &'a Run, row: &'a Row) -> ShownRow<'a> {
+    let index = run.index();
     let names = index.task_of(row);
     ShownRow {
         id: &row.id,
@@ -50,6 +53,7 @@ pub(crate) fn shown<'a>(index: &'a Index, row: &'a Row) -> ShownRow<'a> {
         turns: row.turns,
         tokens: row.tokens,
         score: row.score,
+        solved: row.score > run.info.success_above(),
         reward: row.reward,
         advantage: row.advantage,
         outcome: row.outcome,
@@ -70,16 +74,17 @@ struct Filter {
     from: u64,
     to: u64,
     solved: Option<bool>,
+    success_above: f64,
     /// Only episodes that can still be watched.
     kept: bool,
 }
 
 impl Filter {
     /// `None` if no row can fit: an unknown task.
-    fn of(query: &Query, index: &Index) -> Result<Option<Self>, ViewError> {
+    fn of(query: &Query, run: &Run) -> Result<Option<Self>, ViewError> {
         let task = match query.text("task") {
             None => None,
-            Some(name) => match index.known_task(name) {
+            Some(name) => match run.index().known_task(name) {
                 None => return Ok(None),
                 known => known,
             },
@@ -98,6 +103,7 @@ impl Filter {
             from: query.number("from")?.unwrap_or(0),
             to: query.number("to")?.unwrap_or(u64::MAX),
             solved,
+            success_above: run.info.success_above(),
             kept: query.text("kept").is_some(),
         }))
     }
@@ -107,7 +113,7 @@ impl Filter {
             && (self.from..=self.to).contains(&row.iteration)
             && self.outcome.is_none_or(|outcome| row.outcome == outcome)
             && self.origin.is_none_or(|origin| row.origin == origin)
-            && self.solved.is_none_or(|solved| (row.score > 0.5) == solved)
+            && self.solved.is_none_or(|solved| (row.score > self.success_above) == solved)
             && (!self.kept || index.is_kept(row))
             && tasks.get(row.task as usize).is_none_or(|&fits| fits)
     }
@@ -129,19 +135,19 @@ fn unknown(name: &str, given: &str, expected: &str) -> ViewError {
 }
 
 /// A page of rows, the newest first unless the query says otherwise.
-pub(crate) fn page(index: &Index, query: &Query) -> Result<Value, ViewError> {
+pub(crate) fn page(run: &Run, query: &Query) -> Result<Value, ViewError> {
+    let index = run.index();
     let offset: usize = query.number("offset")?.unwrap_or(0);
     let limit = query.number("limit")?.unwrap_or(100).min(MAX_LIMIT);
-    let Some(filter) = Filter::of(query, index)? else {
+    let Some(filter) = Filter::of(query, run)? else {
         return Ok(json!({"total": 0, "all": index.rows.len(), "offset": 0, "rows": []}));
     };
     // names are compared once for each task, not for each row
     let tasks: Vec<bool> = match &filter.search {
         None => vec![],
-        Some(wanted) => {
-            let contains = |text: &str| text.to_lowercase().contains(wanted);
-            let fits = |names: &crate::run::index::TaskNames| {
-                contains(&names.task) || names.instruction.as_deref().is_some_and(contains)
+        Some(words) => {
+            let fits = |TaskNames { task, instruction, application }: &TaskNames| {
+                is_meant(words, task, instruction.as_deref(), application.as_deref())
             };
             index.tasks.iter().map(fits).collect()
         }
@@ -159,12 +165,12 @@ pub(crate) fn page(index: &Index, query: &Query) -> Result<Value, ViewError> {
         }
         Some(other) => return Err(unknown("sort", other, "newest, oldest, score, turns or advantage")),
     }
-    let shown: Vec<ShownRow> = rows.iter().skip(offset).take(limit).map(|row| shown(index, row)).collect();
+    let shown: Vec<ShownRow> = rows.iter().skip(offset).take(limit).map(|row| shown(run, row)).collect();
     Ok(json!({"total": rows.len(), "all": index.rows.len(), "offset": offset, "rows": shown}))
 }
 
 /// The rows of the group that an episode belongs to: those of the same batch and task.
-pub(crate) fn group<'a>(index: &'a Index, member: &Row) -> Vec<ShownRow<'a>> {
+pub(crate) fn group<'a>(run: &'a Run, member: &Row) -> Vec<ShownRow<'a>> {
     let same = |row: &&Row| {
         row.file == member.file
             && row.task == member.task
@@ -172,9 +178,9 @@ pub(crate) fn group<'a>(index: &'a Index, member: &Row) -> Vec<ShownRow<'a>> {
     };
     // within a file the last row of an episode counts: an interrupted iteration is written again
     let mut rows: Vec<&Row> = Vec::new();
-    for row in index.rows.iter().filter(same) {
+    for row in run.index().rows.iter().filter(same) {
         rows.retain(|known| known.id != row.id);
         rows.push(row);
     }
-    rows.into_iter().map(|row| shown(index, row)).collect()
+    rows.into_iter().map(|row| shown(run, row)).collect()
 }

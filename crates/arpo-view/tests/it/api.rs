@@ -1,7 +1,7 @@
 //! What the server answers, and what it refuses.
 
 use crate::fixture::{Served, client, plan};
-use arpo_view::synthetic::{Plan, SyntheticRun};
+use arpo_view::testing::{Plan, SyntheticRun};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -300,9 +300,49 @@ fn events_say_what_is_new() {
     assert_eq!(news["run"]["state"], "running");
 }
 
+/// A tab that was open while the server ended, the run was resumed, and the server started again.
+#[test]
+fn rows_that_another_process_served_are_not_continued() {
+    let served = Served::run();
+    let before = served.json("/api/runs/run/metrics");
+    let metrics = served.path("run/metrics.jsonl");
+    let text = fs::read_to_string(&metrics).unwrap();
+    let resumed: Vec<String> =
+        text.lines().map(|line| line.replace("\"reward/score\":", "\"other\":")).collect();
+    fs::write(&metrics, resumed.join("\n") + "\n").unwrap();
+    let viewer = arpo_view::viewer(&[served.path("run")], None).unwrap();
+    let again = arpo_view::Background::start(viewer, ([127, 0, 0, 1], 0).into()).unwrap();
+    let url = format!(
+        "http://{}/api/runs/run/metrics?from={}&generation={}",
+        again.address, before["rows"], before["generation"]
+    );
+    let text = client().get(url).call().unwrap().body_mut().read_to_string().unwrap();
+    let after: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&after["from"], &after["rows"]), (&json!(0), &before["rows"]));
+    assert!(after["generation"].as_u64() > before["generation"].as_u64());
+    assert!(after["generation"].as_f64() < Some(9e15), "exact in a browser");
+}
+
+#[test]
+fn an_episode_is_solved_as_the_run_counts_it() {
+    let served = Served::run();
+    let index = served.path("run/episodes/index.jsonl");
+    let line = json!({"id": "0:half:0", "task": "half", "file": "iteration-000001.jsonl", "score": 0.3});
+    fs::write(&index, fs::read_to_string(&index).unwrap() + &format!("{line}\n")).unwrap();
+    let solved = |score: &str| served.json(&format!("/api/runs/run/episodes?task=half&score={score}"));
+    assert_eq!((&solved("solved")["total"], &solved("failed")["total"]), (&json!(1), &json!(0)));
+    assert_eq!(solved("solved")["rows"][0]["solved"], true);
+    let config = served.path("run/config.toml");
+    fs::write(&config, fs::read_to_string(&config).unwrap() + "\n[reward]\nsuccess_above = 0.5\n").unwrap();
+    assert_eq!((&solved("solved")["total"], &solved("failed")["total"]), (&json!(0), &json!(1)));
+}
+
 #[test]
 fn a_new_run_in_a_folder_of_runs_appears() {
     let served = Served::run();
+    assert_eq!(served.json("/api/runs")["grows"], true);
+    let alone = arpo_view::library::Library::open(&[served.path("run")]).unwrap();
+    assert!(!alone.grows(), "a run is not a folder of runs");
     assert_eq!(served.json("/api/runs")["runs"].as_array().unwrap().len(), 1);
     SyntheticRun::start(&served.path("second one"), plan(), 3).unwrap();
     let runs = served.json("/api/runs");

@@ -5,7 +5,7 @@
 use crate::chromium::Page;
 use crate::fixture::{Served, plan};
 use arpo_view::run::Run;
-use arpo_view::synthetic::{Plan, SyntheticRun};
+use arpo_view::testing::{Plan, SyntheticRun};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -188,6 +188,125 @@ fn desktops_tasks_and_groups() {
 }
 
 #[test]
+fn a_run_that_begins_appears_and_nothing_moves() {
+    let Some(mut page) = Page::open(1300, 900) else { return };
+    let served = Served::run();
+    page.go(&served.url("/#/overview"));
+    page.wait("document.querySelectorAll('.plot .line').length > 10");
+    let places = "JSON.stringify([...document.querySelectorAll('nav a, #run, #live, .plot')].map((one) => one.getBoundingClientRect()))";
+    let before = page.value(places);
+    page.value("document.getElementById('run').focus()");
+    SyntheticRun::start(&served.path("another-one-with-a-name-that-is-rather-long"), plan(), 3).unwrap();
+    page.wait("document.getElementById('run').options.length === 2");
+    page.wait("document.querySelectorAll('.run-list input').length === 2");
+    assert_eq!(page.value(places), before);
+    assert_eq!(page.value("document.activeElement.id"), "run", "whoever is choosing goes on choosing");
+    assert_eq!(page.value("document.getElementById('run').value"), "run");
+    // both over each other
+    page.value("document.querySelectorAll('.run-list input')[1].focus()");
+    page.value("document.activeElement.click()");
+    page.wait("document.querySelectorAll('.summary').length === 2");
+    page.wait("document.activeElement === document.querySelectorAll('.run-list input')[1]");
+    assert_eq!(page.problems, Vec::<String>::new());
+}
+
+/// Nobody sees it: it asks for nothing, and catches up when it is seen again.
+#[test]
+fn a_hidden_page_asks_for_nothing() {
+    let Some(mut page) = Page::open(1300, 900) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = SyntheticRun::start(&folder.path().join("run"), plan(), 3).unwrap();
+    writer.iteration(0).unwrap();
+    let server = arpo_view::serve_in_background(&folder.path().join("run"), Some(0)).unwrap();
+    page.go(&format!("http://{}/#/now", server.address));
+    page.wait("document.querySelectorAll('.desktop img').length === 8");
+    let hide = |page: &mut Page, hidden: bool| {
+        page.value(&format!(
+            "Object.defineProperty(document, 'hidden', {{ configurable: true, get: () => {hidden} }}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        ));
+    };
+    let asked = |page: &mut Page| {
+        page.value("0");
+        std::mem::take(&mut page.requests)
+    };
+    hide(&mut page, true);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    asked(&mut page);
+    writer.iteration(1).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    assert_eq!(asked(&mut page), Vec::<String>::new());
+    hide(&mut page, false);
+    page.wait("document.querySelector('.phase').textContent.includes('Iteration 2')");
+    let requests = asked(&mut page);
+    for wanted in ["/api/events", "/api/runs", "/status"] {
+        assert!(requests.iter().any(|one| one.contains(wanted)), "{wanted}: {requests:?}");
+    }
+    assert_eq!(page.problems, Vec::<String>::new());
+}
+
+#[test]
+fn episodes_of_evaluations_have_names_for_people() {
+    let Some(mut page) = Page::open(1300, 900) else { return };
+    let served = Served::with(None, |root| {
+        SyntheticRun::whole(&root.join("run"), Plan { evaluated: 2, ..plan() }, 11).unwrap();
+    });
+    page.go(&served.url("/#/episodes?runs=run&origin=evaluation"));
+    // two tasks of two sets, four attempts at each, before training and after iterations 5 and 10
+    page.wait("document.querySelector('.controls .hint').textContent.startsWith('48 ')");
+    page.value("document.querySelector('.row').click()");
+    page.wait("document.querySelector('.pane-title')");
+    let title = page.value("document.querySelector('.pane-title').textContent");
+    let expected = "evaluation after iteration 10 (held out), pocket-settings-open-1, attempt 3";
+    assert!(title.as_str().unwrap().starts_with(expected), "{title}");
+    let beside = page.value("document.querySelector('select[aria-label=Beside]').textContent");
+    assert!(beside.as_str().unwrap().contains("attempt 0: score"), "{beside}");
+    // the way back leads to where the list was
+    page.value("history.back()");
+    page.wait("document.querySelectorAll('.row').length > 5");
+    page.value("document.querySelector('.list').scrollTop = 20 * 56");
+    page.wait("location.hash.includes('at=20')");
+    page.value("document.querySelector('.row[data-index=\"22\"]').click()");
+    page.wait("document.querySelector('.pane-title')");
+    for page_name in ["player", "group"] {
+        page.value(&format!("location.hash = location.hash.replace('player', '{page_name}')"));
+        page.wait("document.querySelectorAll('main img').length > 1");
+        let text = page.value("document.body.innerText");
+        assert!(!text.as_str().unwrap().contains("10995"), "{text}");
+    }
+    page.value("history.go(-2)");
+    page.wait("document.querySelector('.list')?.scrollTop === 20 * 56");
+    assert_eq!(page.problems, Vec::<String>::new());
+}
+
+/// A person types and chooses while the run goes on.
+#[test]
+fn news_do_not_take_the_keyboard_away() {
+    let Some(mut page) = Page::open(1300, 900) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = SyntheticRun::start(&folder.path().join("run"), plan(), 3).unwrap();
+    (0..4).for_each(|iteration| writer.iteration(iteration).unwrap());
+    let server = arpo_view::serve_in_background(&folder.path().join("run"), Some(0)).unwrap();
+    page.go(&format!("http://{}/#/tasks", server.address));
+    page.wait("document.querySelectorAll('.matrix tbody th').length === 8");
+    let columns = "document.querySelectorAll('.matrix tbody tr:first-child .cell').length";
+    for (selector, iteration) in
+        [("input[type=search]", 4), ("select[aria-label=Order]", 5), (".matrix a", 6)]
+    {
+        page.value(&format!("document.querySelector({selector:?}).focus()"));
+        let before = page.value(columns);
+        writer.iteration(iteration).unwrap();
+        page.wait(&format!("{columns} > {before}"));
+        let kept = format!("document.activeElement === document.querySelector({selector:?})");
+        assert_eq!(page.value(&kept), json!(true), "{selector}");
+    }
+    // a link that is followed with the keyboard leads into the new page
+    page.value("document.activeElement.click()");
+    page.wait("location.hash.startsWith('#/task?') && document.activeElement.id === 'content'");
+    assert_eq!(page.problems, Vec::<String>::new());
+}
+
+#[test]
 fn a_report_draws_itself_without_a_server() {
     let Some(mut page) = Page::open(1300, 900) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +332,15 @@ fn every_view_is_readable_wide_and_narrow_dark_and_light() {
     let Some(mut page) = Page::open(1400, 900) else { return };
     let pictures = std::env::var_os("ARPO_VIEW_PICTURES").map(PathBuf::from);
     let folder = tempfile::tempdir().unwrap();
-    let big = Plan { iterations: 60, tasks: 24, groups: 6, screen: (1280, 800), turns: 7, ..Plan::default() };
+    let big = Plan {
+        iterations: 60,
+        tasks: 24,
+        groups: 6,
+        screen: (1280, 800),
+        turns: 7,
+        evaluated: 3,
+        ..Plan::default()
+    };
     let plain = Plan { method: "GRPO", final_success: 0.6, ..big.clone() };
     SyntheticRun::whole(&folder.path().join("grpo"), plain, 2).unwrap();
     let mut writer = SyntheticRun::start(&folder.path().join("arpo"), big, 1).unwrap();
@@ -278,7 +405,8 @@ fn every_view_is_readable_wide_and_narrow_dark_and_light() {
 const LOW_CONTRAST: &str = r"(() => {
   const channel = (value) => { const part = value / 255; return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; };
   const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const parse = (text) => text.match(/[\d.]+/g).map(Number);
+  // rgb() counts to 255, color(srgb ...) to 1
+  const parse = (text) => text.match(/[\d.]+/g).map((part, index) => Number(part) * (text.startsWith('color(') && index < 3 ? 255 : 1));
   const over = (top, below) => top.slice(0, 3).map((value, index) => value * (top[3] ?? 1) + below[index] * (1 - (top[3] ?? 1)));
   const ground = (element) => {
     const layers = [];
@@ -293,7 +421,7 @@ const LOW_CONTRAST: &str = r"(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || element.closest('svg, button:disabled, option, script, noscript, [data-kept=false]')) continue;
+    if (!walker.currentNode.textContent.trim() || element.closest('svg, button:disabled, option, script, noscript')) continue;
     if (!element.checkVisibility()) continue;
     const below = ground(element);
     const [a, b] = [light(over(parse(getComputedStyle(element).color), below)), light(below)];

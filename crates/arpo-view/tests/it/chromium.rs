@@ -30,6 +30,8 @@ pub(crate) struct Page {
     next: u64,
     /// What the page wrote to its console, and errors that nobody caught.
     pub(crate) problems: Vec<String>,
+    /// What it has asked for.
+    pub(crate) requests: Vec<String>,
     _profile: TempDir,
 }
 
@@ -74,8 +76,15 @@ impl Page {
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         let (socket, _) = tungstenite::client(url.as_str(), stream).unwrap();
-        let mut page =
-            Self { browser, socket, session: String::new(), next: 0, problems: vec![], _profile: profile };
+        let mut page = Self {
+            browser,
+            socket,
+            session: String::new(),
+            next: 0,
+            problems: vec![],
+            requests: vec![],
+            _profile: profile,
+        };
         let target = page.call("Target.createTarget", json!({"url": "about:blank"}));
         let attached =
             page.call("Target.attachToTarget", json!({"targetId": target["targetId"], "flatten": true}));
@@ -129,6 +138,9 @@ impl Page {
             }
             Some("Log.entryAdded") => {
                 self.problems.push(format!("log: {} {}", params["entry"]["text"], params["entry"]["url"]));
+            }
+            Some("Network.requestWillBeSent") => {
+                self.requests.push(params["request"]["url"].as_str().unwrap_or("").to_owned());
             }
             _ => {}
         }

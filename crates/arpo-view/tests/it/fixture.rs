@@ -1,7 +1,7 @@
 //! A served run folder, and a client for it.
 
 use arpo_view::server::listen::Background;
-use arpo_view::synthetic::{Plan, SyntheticRun};
+use arpo_view::testing::{Plan, SyntheticRun};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::fixture::plan;
 use arpo_view::report::{csv, page, png, seeds};
 use arpo_view::run::Run;
-use arpo_view::synthetic::{Plan, SyntheticRun};
+use arpo_view::testing::{Plan, SyntheticRun};
 use base64::Engine;
 use sha2::Digest;
 use std::path::Path;

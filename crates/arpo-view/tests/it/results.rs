@@ -93,3 +93,36 @@ fn results_of_osworlds_scripts() {
     assert!(episode.last_screen.is_some());
     assert!(!Path::new(&file).is_absolute());
 }
+
+/// A person looks at an episode while the evaluation goes on.
+#[test]
+fn pictures_stay_while_other_results_arrive_and_change_with_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |task: &str, picture: &[u8]| {
+        let path = folder.path().join("chrome").join(task);
+        fs::create_dir_all(&path).unwrap();
+        let line = |turn: u32| {
+            format!("{{\"step_num\":{turn},\"action\":\"WAIT\",\"screenshot_file\":\"step_{turn}.png\"}}\n")
+        };
+        fs::write(path.join("traj.jsonl"), line(1) + &line(2)).unwrap();
+        for turn in [1, 2] {
+            fs::write(path.join(format!("step_{turn}.png")), picture).unwrap();
+        }
+    };
+    write("a", &png(32, 20));
+    let mut run = Run::open(folder.path()).unwrap();
+    let last = |run: &mut Run| run.episode("results", "chrome/a").unwrap().1.last_screen.unwrap();
+    let before = last(&mut run);
+    write("b", &png(32, 20));
+    run.refresh().unwrap();
+    assert_eq!(run.index().rows.len(), 2);
+    assert!(run.screen_path(&before.digest).unwrap().is_some(), "the second picture of an open player");
+    // the task is played again
+    write("a", &png(48, 30));
+    run.refresh().unwrap();
+    let after = last(&mut run);
+    assert_eq!((after.width, after.height), (48, 30));
+    assert_ne!(after.digest, before.digest, "a browser would show the old picture");
+    assert_eq!(run.screen_path(&before.digest).unwrap(), None);
+    assert!(run.screen_path(&after.digest).unwrap().is_some());
+}

@@ -276,11 +276,30 @@ impl EpisodeStore {
     }
 }
 
-/// What a run that resumes after this many iterations keeps; `unfinished` if the episodes of the next one are in its state.
-pub fn up_to(iteration: u64, unfinished: bool) -> impl Fn(EpisodeFile) -> bool {
-    move |file| match file.purpose {
-        Purpose::Training => file.number <= iteration + u64::from(unfinished),
-        Purpose::Evaluation => file.number <= iteration,
+/// Where a run resumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resumed {
+    /// Iterations done.
+    pub iteration: u64,
+    /// The episodes of the next one are in its state.
+    pub unfinished: bool,
+}
+
+impl Resumed {
+    /// Iterations whose episodes are collected.
+    pub fn collected(self) -> u64 {
+        self.iteration + u64::from(self.unfinished)
+    }
+}
+
+/// What a run keeps of the files that are there. One that was killed before its first checkpoint starts over, and keeps
+/// nothing: not even the evaluation before training, which it repeats.
+pub fn up_to(resumed: Option<Resumed>) -> impl Fn(EpisodeFile) -> bool {
+    move |file| {
+        resumed.is_some_and(|resumed| match file.purpose {
+            Purpose::Training => file.number <= resumed.collected(),
+            Purpose::Evaluation => file.number <= resumed.iteration,
+        })
     }
 }
 

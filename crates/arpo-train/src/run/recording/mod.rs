@@ -16,7 +16,7 @@ mod writer;
 use super::about::RunAbout;
 use super::durable::make_folder;
 use super::episodes::budget::EpisodeFile;
-use super::episodes::store::{Budget, EpisodeRecord, EpisodeStore, up_to};
+use super::episodes::store::{Budget, EpisodeRecord, EpisodeStore, Resumed, up_to};
 use super::episodes::tokens::{Decode, Pieces, TokenRecord};
 use super::{RunError, RunFolder};
 use crate::collect::DesktopFailure;
@@ -92,10 +92,8 @@ pub struct Recording<'a> {
     pub config: &'a LoggingConfig,
     /// What the run is.
     pub about: RunAbout,
-    /// Iterations done.
-    pub iteration: u64,
-    /// The episodes of the next iteration are in the run's state.
-    pub unfinished: bool,
+    /// Where the run resumes; `None` if it begins.
+    pub resumed: Option<Resumed>,
     /// Decodes tokens.
     pub decode: Decode,
     /// Where to ask what the desktops are doing.
@@ -116,7 +114,7 @@ impl Recorder {
     /// Starts the thread. Whatever it cannot do becomes a notice.
     pub fn start(recording: Recording) -> Self {
         let shared = Arc::new(Shared::default());
-        let Recording { folder, config, about, iteration, unfinished, decode, board } = recording;
+        let Recording { folder, config, about, resumed, decode, board } = recording;
         let keeps_episodes = config.episodes_gib > 0.0;
         let budget =
             Budget { bytes: (config.episodes_gib * f64::from(1 << 30)) as u64, last: config.episodes_last };
@@ -130,11 +128,10 @@ impl Recorder {
                     return Ok(None);
                 }
                 // also without a budget: what a killed run has left is not of this run
-                let store = EpisodeStore::open(&path, budget, up_to(iteration, unfinished))?;
+                let store = EpisodeStore::open(&path, budget, up_to(resumed))?;
                 Ok(keeps_episodes.then_some(store))
             };
-            let done = iteration + u64::from(unfinished);
-            let writer = Writer::new(path.clone(), store, done, about, Pieces::new(decode), own);
+            let writer = Writer::new(path.clone(), store, resumed, about, Pieces::new(decode), own);
             let status = live.then(|| status::Live::new(path.clone(), board, of));
             writer.run(&inbox, status);
         };
@@ -258,7 +255,8 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.close(if std::thread::panicking() { "failed: the program panicked" } else { "stopped" });
+            let reason = if std::thread::panicking() { "the program panicked" } else { "it was given up" };
+            self.close(&format!("failed: {reason}"));
         }
     }
 }
@@ -266,4 +264,44 @@ impl Drop for Recorder {
 /// Creates the folder of a file.
 fn folder_of(path: &std::path::Path) -> Result<(), RunError> {
     path.parent().map_or(Ok(()), make_folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the thread would be handed, and the handle.
+    fn recorder() -> (Recorder, std::sync::mpsc::Receiver<Message>) {
+        let (messages, inbox) = channel();
+        let shared = Arc::new(Shared::default());
+        (
+            Recorder { messages: Some(messages), thread: None, shared, keeps_episodes: true, left_out: None },
+            inbox,
+        )
+    }
+
+    #[test]
+    fn the_tokens_of_episodes_that_were_left_out_are_left_out_too() {
+        let (mut recorder, inbox) = recorder();
+        let (first, second) = (EpisodeFile::iteration(7), EpisodeFile::iteration(8));
+        recorder.shared.waiting_bytes.store(WAITING_BYTES + 1, Ordering::Relaxed);
+        recorder.episodes(first, vec![]);
+        recorder.tokens(first, vec![]);
+        assert!(inbox.try_recv().is_err(), "nothing of it is handed over");
+        let notices = recorder.notices();
+        assert!(notices.len() == 1 && notices[0].contains("episodes of iteration-000007.jsonl are left out"));
+        // the thread has caught up
+        recorder.shared.waiting_bytes.store(0, Ordering::Relaxed);
+        recorder.episodes(second, vec![]);
+        recorder.tokens(second, vec![]);
+        let handed_over: Vec<Message> = inbox.try_iter().collect();
+        assert!(matches!(
+            handed_over[..],
+            [Message::Episodes { file, .. }, Message::Tokens(also, _)] if file == second && also == second
+        ));
+        // said once, however often it happens
+        recorder.shared.waiting_bytes.store(WAITING_BYTES + 1, Ordering::Relaxed);
+        recorder.episodes(EpisodeFile::iteration(9), vec![]);
+        assert!(recorder.notices().is_empty() && inbox.try_recv().is_err());
+    }
 }

@@ -5,7 +5,7 @@ use super::{Failure, Message, Shared, folder_of};
 use crate::run::RunError;
 use crate::run::about::{RunAbout, unix_time};
 use crate::run::durable::write_file;
-use crate::run::episodes::store::{EpisodeDraft, EpisodeStore};
+use crate::run::episodes::store::{EpisodeDraft, EpisodeStore, Resumed};
 use crate::run::episodes::tokens::{Pieces, lines};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -29,11 +29,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Says what the run is, and cuts off what a killed run has left after the iteration that this one resumes from.
+    /// Says what the run is, and cuts off what a killed run has left after where this one resumes.
     pub(super) fn new(
         run: PathBuf,
         open: impl FnOnce() -> Result<Option<EpisodeStore>, RunError>,
-        iteration: u64,
+        resumed: Option<Resumed>,
         about: RunAbout,
         pieces: Pieces,
         shared: Arc<Shared>,
@@ -41,7 +41,7 @@ impl Writer {
         let mut writer = Self { run, store: None, draft: None, pieces, shared };
         let begun = || -> Result<Option<EpisodeStore>, RunError> {
             about.begun(&RunAbout::read(&writer.run), unix_time()).write_into(&writer.run)?;
-            cut_failures(&writer.run, iteration)?;
+            cut_failures(&writer.run, resumed)?;
             open()
         };
         match begun() {
@@ -172,12 +172,13 @@ fn append_failure(run: &Path, failure: &Failure) -> Result<(), RunError> {
 }
 
 /// Leaves out the failures of iterations that are repeated, and what is not a whole line.
-fn cut_failures(run: &Path, iteration: u64) -> Result<(), RunError> {
+fn cut_failures(run: &Path, resumed: Option<Resumed>) -> Result<(), RunError> {
     let path = failures(run);
     let Ok(bytes) = fs::read(&path) else { return Ok(()) };
     let stays = |line: &&[u8]| {
         let parsed = serde_json::from_slice::<Value>(line).ok().filter(|_| line.ends_with(b"\n"));
-        parsed.and_then(|line| line["iteration"].as_u64()).is_some_and(|of| of <= iteration)
+        let of = parsed.and_then(|line| line["iteration"].as_u64());
+        of.zip(resumed).is_some_and(|(of, resumed)| of <= resumed.collected())
     };
     let left: Vec<u8> =
         bytes.split_inclusive(|&byte| byte == b'\n').filter(stays).flatten().copied().collect();

@@ -1,7 +1,8 @@
 //! Files of JSON lines that grow while they are read: every line once, in chunks, never the whole file at a time.
 //!
 //! A line that is not yet complete stays for the next time. A file that was cut back, as a resumed run cuts its metrics
-//! back, is read again from its start.
+//! back, is read again from its start. What a line means is the reader's business: viewers and trackers follow the same files
+//! with different eyes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,11 +1,16 @@
-//! Run folders that are made up, in the format of a real run: for `arpo bench view`, and for tests of the pages.
+//! Run folders that are made up, in the format of a real run. The numbers look like training, and mean nothing.
 //!
-//! The numbers look like training, and mean nothing.
+//! In the library, and not beside its tests, because `arpo bench view` measures the pages of such a run too. Nothing else of
+//! the program uses this.
 
-use image::{ImageFormat, Rgb, RgbImage};
+mod episode;
+mod picture;
+
+use episode::{Draft, Facts};
+use picture::{picture, screen_digest};
 use serde_json::{Map, Value, json};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Cursor, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What a made-up run holds.
@@ -29,6 +34,8 @@ pub struct Plan {
     pub screen: (u32, u32),
     /// Iterations between two evaluations.
     pub evaluate_every: u64,
+    /// Tasks of each evaluated set whose episodes are kept.
+    pub evaluated: usize,
     /// Whether tokens are recorded.
     pub tokens: bool,
     /// Success at the end; 0.3 at the start.
@@ -53,6 +60,7 @@ impl Default for Plan {
             screens: 12,
             screen: (640, 400),
             evaluate_every: 5,
+            evaluated: 0,
             tokens: true,
             final_success: 0.85,
             method: "ARPO (GRPO with replay)",
@@ -61,6 +69,9 @@ impl Default for Plan {
         }
     }
 }
+
+/// The names of evaluation episodes begin with a number from here on.
+const EVALUATIONS: u64 = 1 << 40;
 
 const APPLICATIONS: [&str; 4] = ["files", "settings", "mail", "notes"];
 
@@ -97,7 +108,7 @@ impl SyntheticRun {
         for number in 0..run.plan.screens {
             let digest = screen_digest(number);
             fs::create_dir_all(screens.join(&digest[..2]))?;
-            let picture = run.picture(number)?;
+            let picture = picture(number, run.plan.screen)?;
             fs::write(screens.join(&digest[..2]).join(format!("{digest}.png")), &picture)?;
             run.pictures.push(picture);
         }
@@ -168,14 +179,11 @@ impl SyntheticRun {
     }
 
     fn episodes(&mut self, iteration: u64, line: &mut Map<String, Value>) -> io::Result<()> {
-        let name = format!("iteration-{iteration:06}.jsonl");
-        let path = self.folder.join("episodes").join(&name);
-        let mut file = BufWriter::new(File::create(&path)?);
-        let (mut index, mut tokens, mut offset) = (vec![], vec![], 0_u64);
+        let mut draft = Draft::new(format!("iteration-{iteration:06}.jsonl"));
         let (mut means, mut sum, mut replayed) = (Map::new(), 0.0, 0);
         for group in 0..self.plan.groups {
             let task = (iteration as usize * self.plan.groups + group) % self.plan.tasks;
-            let (task_name, application) = Self::task_name(task);
+            let (task_name, _) = Self::task_name(task);
             let mut scores: Vec<f64> = vec![];
             for _ in 0..self.plan.group_size {
                 let solved = self.next() < self.ability(task, iteration);
@@ -188,39 +196,19 @@ impl SyntheticRun {
                 replayed += 1;
             }
             let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-            means.insert(task_name.clone(), json!(fresh));
+            means.insert(task_name, json!(fresh));
             sum += fresh;
             for (member, &score) in scores.iter().enumerate() {
                 let from_replay = is_replayed && member == 0;
-                let of = if from_replay { iteration - 2 } else { iteration };
-                let id = format!("{of}:{task_name}:{member}");
-                let (trajectory, token_line, turns) =
-                    self.trajectory(&id, &task_name, of, score, task + member);
-                let text = trajectory.to_string();
-                writeln!(file, "{text}")?;
-                let outcome = &trajectory["outcome"];
-                index.push(json!({
-                    "id": id, "iteration": iteration, "origin": if from_replay { "replayed" } else { "fresh" }, "set": null,
-                    "task": task_name, "instruction": format!("Open {application} and press button {task}."),
-                    "application": application, "group": group, "version": of - 1, "turns": turns, "tokens": turns * 9,
-                    "score": score, "reward": score, "advantage": score - mean, "outcome": outcome["type"],
-                    "reason": outcome["reason"], "time": self.time_of(iteration) - 1.0,
-                    "first_screen": trajectory["steps"][0]["observation"]["screenshot"]["digest"], "file": name,
-                    "offset": offset, "length": text.len(),
-                }));
-                offset += text.len() as u64 + 1;
-                tokens.push(token_line);
+                let version = if from_replay { iteration - 3 } else { iteration - 1 };
+                let more = json!({
+                    "iteration": iteration, "origin": if from_replay { "replayed" } else { "fresh" }, "set": null,
+                    "group": group, "reward": score, "advantage": score - mean, "time": self.time_of(iteration) - 1.0,
+                });
+                self.add(&mut draft, &Facts { step: version, task, attempt: member, version, score, more });
             }
         }
-        file.flush()?;
-        if self.plan.tokens {
-            let mut file = BufWriter::new(File::create(path.with_extension("tokens.jsonl"))?);
-            for line in &tokens {
-                writeln!(file, "{line}")?;
-            }
-            file.flush()?;
-        }
-        self.append("episodes/index.jsonl", &index)?;
+        self.finish(draft)?;
         let success = sum / self.plan.groups.max(1) as f64;
         self.numbers(success, replayed, line);
         line.insert("tasks".into(), Value::Object(means));
@@ -262,80 +250,24 @@ impl SyntheticRun {
         put("failures/overrun", f64::from(u8::from(noisy(1.0) > 1.3)));
     }
 
-    /// A trajectory as a run stores it, its line of tokens, and its number of turns.
-    fn trajectory(
-        &mut self,
-        id: &str,
-        task: &str,
-        version: u64,
-        score: f64,
-        start: usize,
-    ) -> (Value, Value, usize) {
-        let turns = 1 + (self.next() * self.plan.turns as f64) as usize;
-        let (width, height) = self.plan.screen;
-        let (mut steps, mut token_steps, mut logps, mut position) = (vec![], vec![], vec![], 20);
-        for turn in 0..turns {
-            let last = turn + 1 == turns;
-            let x = (self.next() * f64::from(width)).floor();
-            let y = (self.next() * f64::from(height)).floor();
-            let place = |x: f64, y: f64| json!({"x1": x, "y1": y, "x2": x, "y2": y});
-            let kind = if last && score > 0.5 { 9 } else { (self.next() * 5.0) as usize };
-            let (written, action) = match kind {
-                0 => (
-                    "type(content='hello world')".to_owned(),
-                    json!({"type": "type", "content": "hello world"}),
-                ),
-                1 => (
-                    format!("drag(start_box='({x},{y})', end_box='({y},{x})')"),
-                    json!({"type": "drag", "start_box": place(x, y), "end_box": place((x + 90.0).min(f64::from(width) - 1.0), (y + 60.0).min(f64::from(height) - 1.0))}),
-                ),
-                2 => ("hotkey(key='ctrl s')".to_owned(), json!({"type": "hotkey", "keys": ["ctrl", "s"]})),
-                9 => ("finished(content='')".to_owned(), json!({"type": "finished", "content": ""})),
-                _ => (
-                    format!("click(start_box='({x},{y})')"),
-                    json!({"type": "click", "start_box": place(x, y)}),
-                ),
-            };
-            let thought = if turn == 0 { self.plan.injected } else { "" };
-            let response = format!(
-                "Thought: {thought}turn {} needs the button at the right.\nAction: {written}",
-                turn + 1
-            );
-            let pieces: Vec<String> = pieces(&response);
-            let logp: Vec<f64> = pieces.iter().map(|_| -2.5 * self.next().powi(4)).collect();
-            let ratio: Vec<f64> = pieces.iter().map(|_| 0.8 + 0.4 * self.next()).collect();
-            steps.push(json!({
-                "observation": {"screenshot": {
-                    "digest": screen_digest((start + turn) % self.plan.screens), "width": width, "height": height,
-                }},
-                "response": response, "actions": [action],
-                "span": {"start": position, "end": position + pieces.len()},
-            }));
-            position += pieces.len() + 5;
-            logps.extend(logp.iter().copied());
-            token_steps.push(json!({"pieces": pieces, "logp": logp, "ratio": ratio}));
-        }
-        let outcome = match (score > 0.5, turns == self.plan.turns, turns % 3) {
-            (false, true, _) => json!({"type": "step_limit"}),
-            (false, false, 0) => json!({"type": "unparsable", "reason": "the response has no \"Action:\""}),
-            _ => json!({"type": "finished"}),
-        };
-        let trajectory = json!({
-            "id": id, "task": task, "policy_version": version.saturating_sub(1),
-            "slices": [{"tokens": [[1, position]], "first_live": 0, "end": turns}], "steps": steps,
-            "sampler_logp": logps, "score": score, "well_formed": true, "outcome": outcome,
-        });
-        (trajectory, json!({"id": id, "steps": token_steps}), turns)
-    }
-
     fn evaluation(&mut self, iteration: u64, line: &mut Map<String, Value>) -> io::Result<()> {
         let mut sets = vec![];
-        for (set, gain) in [("training", 0.0), ("held_out", -0.25)] {
+        let mut draft = Draft::new(format!("evaluation-{iteration:06}.jsonl"));
+        for (number, (set, gain)) in [("training", 0.0), ("held_out", -0.25)].into_iter().enumerate() {
             let (mut all, mut tasks) = (vec![], vec![]);
             for task in 0..self.plan.tasks {
                 let chance = self.ability(task, iteration) + gain;
                 let scores: Vec<f64> = (0..4).map(|_| f64::from(u8::from(self.next() < chance))).collect();
                 all.extend(scores.iter().copied());
+                let kept = if task < self.plan.evaluated { scores.len() } else { 0 };
+                for (attempt, &score) in scores.iter().take(kept).enumerate() {
+                    let step = EVALUATIONS + iteration * 2 + number as u64;
+                    let more = json!({
+                        "iteration": iteration, "origin": "evaluation", "set": set, "group": task, "reward": null,
+                        "advantage": null, "time": self.time_of(iteration),
+                    });
+                    self.add(&mut draft, &Facts { step, task, attempt, version: iteration, score, more });
+                }
                 let (name, application) = Self::task_name(task);
                 tasks.push(json!({"task": name, "application": application, "scores": scores}));
             }
@@ -345,6 +277,7 @@ impl SyntheticRun {
             line.insert(format!("evaluation/{set}/high"), json!(success.high));
             sets.push(json!({"name": set, "success": success, "tasks": tasks}));
         }
+        self.finish(draft)?;
         let file = json!({"iteration": iteration, "sets": sets});
         self.replace(&format!("evaluations/{iteration:06}.json"), file.to_string().as_bytes())
     }
@@ -360,7 +293,7 @@ impl SyntheticRun {
             let screen = screen_digest((iteration as usize + number) % self.plan.screens);
             desktops.push(json!({
                 "desktop": number, "host": null, "state": STATES[(number + iteration as usize) % STATES.len()],
-                "task": task, "episode": format!("{}:{task}:{number}", iteration + 1), "turn": 1 + number % 5,
+                "task": task, "episode": format!("{iteration}:{task}:{number}"), "turn": 1 + number % 5,
                 "since": now - number as f64, "screen": screen,
             }));
             let picture = &self.pictures[(iteration as usize + number) % self.plan.screens];
@@ -397,57 +330,4 @@ impl SyntheticRun {
         fs::write(&hidden, bytes)?;
         fs::rename(hidden, path)
     }
-
-    /// A screenshot: a desktop with a window and some buttons.
-    fn picture(&self, number: usize) -> io::Result<Vec<u8>> {
-        let (width, height) = self.plan.screen;
-        let mut image = RgbImage::from_pixel(width, height, Rgb([44, 62, 92]));
-        let mut fill = |left: u32, top: u32, right: u32, bottom: u32, colour: [u8; 3]| {
-            for y in top.min(height)..bottom.min(height) {
-                for x in left.min(width)..right.min(width) {
-                    image.put_pixel(x, y, Rgb(colour));
-                }
-            }
-        };
-        let shift = (number as u32 * 37) % (width / 4).max(1);
-        fill(0, height - height / 14, width, height, [24, 30, 44]);
-        fill(width / 10 + shift, height / 10, width * 6 / 10 + shift, height * 8 / 10, [238, 240, 244]);
-        fill(
-            width / 10 + shift,
-            height / 10,
-            width * 6 / 10 + shift,
-            height / 10 + height / 16,
-            [200, 90, 60],
-        );
-        for row in 0..5 {
-            let (top, left) = (height / 5 + row * height / 9, width / 8 + shift);
-            let shade = (number as u32 * 53 + row * 31) % 120;
-            fill(
-                left,
-                top,
-                left + width / 6 + shade.min(width / 6),
-                top + height / 24,
-                [90, 120, 60 + shade as u8],
-            );
-        }
-        let mut bytes = Vec::new();
-        image.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png).map_err(io::Error::other)?;
-        Ok(bytes)
-    }
-}
-
-fn screen_digest(number: usize) -> String {
-    format!("{:08x}{number:08x}", number.wrapping_mul(2_654_435_761) & 0xffff_ffff)
-}
-
-/// Pieces of a text, as a tokenizer would cut it.
-fn pieces(text: &str) -> Vec<String> {
-    let mut pieces: Vec<String> = vec![];
-    for letter in text.chars() {
-        match pieces.last_mut() {
-            Some(piece) if letter.is_alphanumeric() && piece.len() < 5 => piece.push(letter),
-            _ => pieces.push(letter.to_string()),
-        }
-    }
-    pieces
 }
