@@ -184,9 +184,9 @@ impl Group {
         }
     }
 
-    /// Whether rank 0 has said that the run is over.
+    /// Whether rank 0 has said that the run is over, and nothing went wrong before.
     pub fn is_over(&self) -> bool {
-        self.watch.is_over()
+        self.watch.is_over() && self.watch.check().is_ok()
     }
 
     /// What a thread of this rank needs to see the end of the group.
@@ -219,9 +219,9 @@ impl Sentinel {
         self.watch.pause(time)
     }
 
-    /// Whether rank 0 has said that the run is over.
+    /// Whether rank 0 has said that the run is over, and nothing went wrong before.
     pub fn is_over(&self) -> bool {
-        self.watch.is_over()
+        self.watch.is_over() && self.watch.check().is_ok()
     }
 
     /// Ends the group.
@@ -234,7 +234,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.check().is_err() {
             self.watch.wait_until_told();
-        } else if !self.is_over() {
+        } else if !self.watch.is_over() {
             if self.rank() == 0 {
                 self.watch.finish();
                 let goodbye = Frame { kind: Kind::Goodbye, header: vec![], payload: vec![] };
