@@ -59,9 +59,6 @@ struct ScoreArguments {
     /// The OSWorld version whose metrics are used
     #[arg(long, value_enum, default_value = "arpo-era")]
     generation: GenerationName,
-    /// A Python interpreter for metrics that run the files they check; without it those metrics are an error
-    #[arg(long, value_name = "PATH")]
-    python: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,7 +91,7 @@ fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure
         GenerationName::ArpoEra => Generation::ArpoEra,
         GenerationName::Verified => Generation::Verified,
     };
-    let settings = Settings { generation, python: arguments.python.clone() };
+    let settings = Settings { generation, sandbox: None };
     if let Some(path) = &arguments.cases {
         return score_cases(path, &settings, out);
     }
@@ -106,7 +103,7 @@ fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure
     Ok(())
 }
 
-fn score_cases(path: &Path, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
+fn score_cases(path: &Path, settings: &Settings<'_>, out: &mut impl Write) -> Result<(), Failure> {
     let wrong = |problem: String| Failure::failed(format!("--cases {}: {problem}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));

@@ -69,10 +69,7 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     for task in &tasks {
         let missing = missing(&task.task);
         if !missing.is_empty() {
-            return Err(TaskError::Missing {
-                task: task.task.id.clone(),
-                missing: missing.into_iter().collect(),
-            });
+            return Err(TaskError::Missing { task: task.name(), missing: missing.into_iter().collect() });
         }
     }
     Ok(tasks)
@@ -101,12 +98,7 @@ pub fn missing(task: &TaskFile) -> BTreeSet<String> {
 
 /// Parts of metrics that options ask for and that are missing.
 fn missing_rules(check: &Check) -> Vec<String> {
-    let rules = check.options.get("rules").and_then(|rules| rules.as_array()).into_iter().flatten();
-    let kinds = rules.filter_map(|rule| rule["type"].as_str());
-    let unsupported =
-        kinds.filter(|kind| check.func == "compare_table" && metrics::UNSUPPORTED_TABLE_RULES.contains(kind));
-    let mut missing: Vec<String> =
-        unsupported.map(|kind| format!("metric compare_table: rule {kind}")).collect();
+    let mut missing = Vec::new();
     if check.func == "check_json" && check.options.get("is_yaml").is_some_and(crate::text::python::truthy) {
         missing.push("metric check_json: YAML".into());
     }

@@ -19,6 +19,7 @@ pub mod pdf;
 pub mod pillow;
 pub mod provider;
 pub mod results;
+pub mod sandbox;
 pub mod score;
 pub mod setup;
 pub mod sheet;

@@ -20,10 +20,15 @@ pub struct Pdf(Document);
 impl Pdf {
     /// Opens a PDF.
     pub fn open(bytes: &[u8]) -> Result<Self, MetricError> {
-        let options =
-            LoadOptions { max_decompressed_size: Some(STREAM_LIMIT_BYTES), ..LoadOptions::default() };
-        let document = Document::load_mem_with_options(bytes, options);
-        document.map(Self).map_err(|error| MetricError::raises(format!("not a PDF: {error}")))
+        let load = |password: Option<String>| {
+            let max_decompressed_size = Some(STREAM_LIMIT_BYTES);
+            let options = LoadOptions { password, max_decompressed_size, ..LoadOptions::default() };
+            Document::load_mem_with_options(bytes, options)
+                .map_err(|error| MetricError::raises(format!("not a PDF: {error}")))
+        };
+        let document = load(None)?;
+        // An encrypted document that opens without a password has the empty one.
+        if document.is_encrypted() { load(Some(String::new())).map(Self) } else { Ok(Self(document)) }
     }
 
     /// How many pages it has.

@@ -21,7 +21,6 @@ use arpo_env::environment::{
 use episode::{Episode, broken, guest_error, setup_error};
 use image::RgbImage;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,8 +47,6 @@ pub struct EpisodeOptions {
     pub password: String,
     /// The token of the guest's server.
     pub token: Option<String>,
-    /// A Python that may run files of the guest on this host.
-    pub python: Option<PathBuf>,
     /// Record a video of every episode.
     pub film: bool,
 }
@@ -66,7 +63,6 @@ impl Default for EpisodeOptions {
             generation: None,
             password: "password".into(),
             token: None,
-            python: None,
             film: false,
         }
     }
@@ -74,7 +70,7 @@ impl Default for EpisodeOptions {
 
 /// What all desktops of a run share.
 pub struct Shared {
-    /// Tasks by their ids.
+    /// Tasks by their names, [`SuiteTask::name`].
     pub tasks: BTreeMap<String, SuiteTask>,
     /// Where desktops come from.
     pub desktops: Spares,
@@ -118,7 +114,7 @@ impl Environment for OsworldDesktop {
         let mut episode = Episode {
             guest,
             desktop,
-            task: known.task.id.clone(),
+            task: known.name(),
             cache,
             screen,
             over: false,
@@ -132,7 +128,7 @@ impl Environment for OsworldDesktop {
         };
         let preparation = episode.preparation(&known.task, &shared.options, deadline);
         let prepared = setup::run(&preparation, &known.task.config);
-        let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"))?;
+        let prepared = prepared.map_err(|error| setup_error(&known.name(), &error, deadline, "reset"))?;
         episode.record.extend(prepared.refused.into_iter().map(RecordEntry::Note));
         episode.guest.pause(shared.options.settle);
         episode.start_recording(&shared.options);

@@ -141,10 +141,9 @@ fn is_utc_0(call: &Call<'_>) -> Score {
 
 /// A scaling factor above 1.
 fn check_text_enlarged(call: &Call<'_>) -> Score {
-    let printed = text(call.result.json()?)?;
-    let factor = python::parse_float(printed)
-        .ok_or_else(|| MetricError::raises(format!("{printed:?} is not a number")))?;
-    Ok(yes(factor > 1.0))
+    let printed = call.result.json()?;
+    let factor = printed.as_str().map_or_else(|| python::number(printed), python::parse_float);
+    Ok(yes(factor.ok_or_else(|| MetricError::raises(format!("{printed} is not a number")))? > 1.0))
 }
 
 /// The rule comes first here: task files give it as the result and the clipboard as what is expected.

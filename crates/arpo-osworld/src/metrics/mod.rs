@@ -62,9 +62,6 @@ pub const TABLES: &[(&str, &[Metric])] = &[
 /// The name for an infeasible task; it is scored by the last action, not by a metric.
 pub const INFEASIBLE: &str = "infeasible";
 
-/// Rules of `compare_table` that task files name and that are not implemented.
-pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["sparkline", "filter"];
-
 /// The metric of a name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     TABLES.iter().flat_map(|(_, metrics)| metrics.iter()).find(|metric| metric.name == name)
@@ -78,7 +75,7 @@ pub fn score(
     result: &State,
     expected: Option<&State>,
     options: &Map<String, Value>,
-    settings: &Settings,
+    settings: &Settings<'_>,
 ) -> Score {
     let metric = find(name).ok_or_else(|| MetricError::Unknown(name.to_owned()))?;
     let call = Call { result, expected, options, settings };

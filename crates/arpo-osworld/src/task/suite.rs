@@ -26,6 +26,11 @@ impl SuiteTask {
     pub fn parse(domain: impl Into<String>, text: String) -> Result<Self, String> {
         Ok(Self { domain: domain.into(), task: TaskFile::parse(&text)?, text })
     }
+
+    /// Its name, `domain/id`: an id alone may occur in several domains.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.domain, self.task.id)
+    }
 }
 
 /// Reads every task of a folder, or those of a list, in the list's order.

@@ -9,6 +9,7 @@ mod fake_guest;
 mod getters;
 mod golden;
 mod hostile;
+mod sandbox;
 mod scoring;
 mod server;
 mod setup;

@@ -42,7 +42,10 @@ fn coverage_counts_and_names() {
 fn a_suite_with_an_unknown_metric_does_not_load() {
     let folder = suite();
     let error = coverage::load_runnable(folder.path(), None).unwrap_err().to_string();
-    assert_eq!(error, "task odd needs what is not implemented: getter no_such_getter, metric no_such_metric");
+    assert_eq!(
+        error,
+        "task vlc/odd needs what is not implemented: getter no_such_getter, metric no_such_metric"
+    );
     let list = folder.path().join("list.json");
     fs::write(&list, r#"{"os": ["hopeless", "good"]}"#).unwrap();
     let tasks = coverage::load_runnable(folder.path(), Some(&list)).unwrap();
