@@ -1,16 +1,11 @@
 """Makes further golden cases of crates/arpo-osworld, of kinds on which this program once differed from OSWorld.
 
-Usage: python make_more_cases.py OUT OLD NEW, as make_cases.py, whose versions it shares; it also needs imagehash, mutagen,
-PyYAML, PyPDF2 and opencv-python-headless. Writes more_cases.json and files with the prefix "more_".
+Usage: python make_more_cases.py OUT OLD NEW, as make_cases.py, whose versions it shares, with PyPDF2. Writes more_cases.json and files with the prefix "more_".
 """
-
-import io
-import tarfile
-import zipfile
 
 import make_cases as base
 import numpy as np
-from make_cases import ABSENT, FILES, OFFICE, OUT, TITLE, archive, book, box, case, content_types, docx, para, pptx, put, relations
+from make_cases import ABSENT, FILES, OFFICE, TITLE, archive, book, box, case, content_types, pptx, put, relations
 from openpyxl.chart import BarChart, LineChart, Reference
 from openpyxl.formatting.rule import CellIsRule, FormulaRule
 from openpyxl.styles import Font, PatternFill
@@ -70,7 +65,6 @@ def cells_of_sheets():
             fuzzy = {"type": "sheet_fuzzy", **PAIR, "rules": [{"range": [place], "type": "exact_match"}]}
             case(f"fuzzy {one} {place}", "compare_table", files[one], files["formula"], rules=[fuzzy])
     codes = ["0_d", "0\\d", "_d0.0", "0.0_);d", "[HH]0", "[h]:mm", "[h", "&quot;d&quot;0", "&quot;d0", "[Red]0", "[$-409]d", "yyyy", "\\\\d", "General_y", "@", "0&quot;s&quot;_s"]
-    numbers = "".join(f'<row r="{i + 2}"><c r="A{i + 2}" s="{i + 1}"><v>44197.5</v></c></row>' for i in range(len(codes)))
     for i, code in enumerate(codes):
         dated = sheet(f"format{i}", f'<row r="1"><c r="A1" t="str"><v>h</v></c></row><row r="2"><c r="A2" s="1"><v>44197.5</v></c></row>', (), [code])
         number = sheet("number", '<row r="1"><c r="A1" t="str"><v>h</v></c></row><row r="2"><c r="A2"><v>44197.5</v></c></row>')
@@ -131,7 +125,6 @@ def conditions():
         "at_least": rule(CellIsRule(operator="greaterThanOrEqual", formula=["5"], **red)), "not": rule(FormulaRule(formula=["NOT(A2>4)"], **red)),
     }
     files = {name: book(f"more_if_{name}.xlsx", grid, change) for name, change in made.items()}
-    painted = {"up": ["A3", "A4"], "none": []}
 
     def paint(made):
         for place in ["A3", "A4"]:
@@ -261,7 +254,8 @@ def images():
     functions = ["check_brightness_decrease_and_structure_sim", "check_contrast_increase_and_structure_sim", "check_image_mirror", "check_structure_sim", "check_saturation_increase_and_structure_sim", "check_structure_sim_resized", "check_file_exists_and_structure_sim", "compare_image_list", "check_palette_and_structure_sim", "check_structure_sim_with_threshold", "compare_images"]
     for one in files:
         for other in ["rgb", "rgba", "grey", "small"]:
-            for func in functions:
+            # decoders of JPEG differ in the last digits
+            for func in functions if one != "jpeg" else functions[:-1]:
                 case(f"{func} {one} {other}", func, files[one], files[other])
         for func in ["check_textbox_on_leftside", "check_triangle_position"]:
             case(f"{func} {one}", func, files[one])
@@ -333,7 +327,7 @@ def documents_of_pages():
     files = {
         "gold": gold, "owner": pdf("owner", "Hello world", "Second page", encryption=fitz.PDF_ENCRYPT_AES_256, owner_pw="x", user_pw=""), "rc4": pdf("rc4", "Hello world", "Second page", encryption=fitz.PDF_ENCRYPT_RC4_128, owner_pw="x", user_pw=""),
         "aes128": pdf("aes128", "Hello world", "Second page", encryption=fitz.PDF_ENCRYPT_AES_128, owner_pw="x", user_pw=""), "closed": pdf("closed", "Hello world", "Second page", encryption=fitz.PDF_ENCRYPT_AES_256, owner_pw="x", user_pw="y"),
-        "text": put("more_text.pdf", "Hello world\nSecond page\n"), "text_txt": put("more_text.txt", "Hello world\nSecond page\n"), "empty": put("more_empty.pdf", ""), "html": put("more_html.html", "<html><body><p>Hello world</p></body></html>"), "one": pdf("one", "Hello world"),
+        "text": put("more_text.pdf", "Hello world\nSecond page\n"), "text_txt": put("more_text.txt", "Hello world\nSecond page\n"), "empty": put("more_empty.pdf", ""), "one": pdf("one", "Hello world"),
     }
     for one in files:
         for other in ["gold", "text", "text_txt"]:

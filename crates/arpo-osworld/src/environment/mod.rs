@@ -6,6 +6,8 @@
 mod episode;
 
 use crate::download::Cache;
+use crate::error::DownloadError;
+use crate::fetch;
 use crate::guest::Guest;
 use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
@@ -104,6 +106,11 @@ impl Environment for OsworldDesktop {
         let known = shared.tasks.get(task.id.as_str()).ok_or_else(|| EnvironmentError::BadTask {
             task: task.id.to_string(),
             reason: "it is not among the tasks that were loaded".into(),
+        })?;
+        // an episode that cannot be judged afterwards is not played
+        fetch::obtain_golds(&shared.cache, &known.task, deadline).map_err(|error| match error {
+            DownloadError::Late { .. } => EnvironmentError::Deadline { during: "reset" },
+            error => EnvironmentError::BadTask { task: known.name(), reason: error.to_string() },
         })?;
         let desktop = shared.desktops.take(deadline).map_err(|error| broken(&error))?;
         let mut guest = desktop.guest(RetryPolicy::default(), shared.options.token.clone());

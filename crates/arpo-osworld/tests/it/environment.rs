@@ -144,6 +144,16 @@ fn a_task_is_judged_by_the_evaluator_of_its_own_domain() {
 }
 
 #[test]
+fn an_episode_whose_gold_is_missing_is_not_played() {
+    let evaluator = r#"{"func": "compare_text_file", "result": {"type": "vm_file", "path": "a", "dest": "a"},
+        "expected": {"type": "cloud_file", "path": "https://example.org/gold.txt", "dest": "gold.txt"}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err().to_string();
+    assert!(error.contains("https://example.org/gold.txt is not in the cache"), "{error}");
+    assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+}
+
+#[test]
 fn an_evaluator_that_raises_leaves_a_note_beside_its_0() {
     let evaluator = r#"{"func": "check_font_size", "result": {"type": "vm_command_line", "command": ["answer"]},
         "expected": {"type": "rule", "rules": {"type": "value", "value": 5}}}"#;

@@ -6,6 +6,7 @@ mod cache;
 mod client;
 mod environment;
 mod fake_guest;
+mod files;
 mod getters;
 mod golden;
 mod hostile;

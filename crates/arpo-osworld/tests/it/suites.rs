@@ -73,6 +73,17 @@ fn lists_of_every_kind_and_what_is_wrong_with_them() {
 }
 
 #[test]
+fn an_id_may_be_that_of_another_domain_but_not_twice_in_one() {
+    let folder = suite();
+    write(folder.path(), "vlc", "good", &json!({"func": "infeasible"}));
+    assert_eq!(coverage::of_folder(folder.path(), None).unwrap().total, 4);
+    let path = folder.path().join("examples/os");
+    fs::copy(path.join("good.json"), path.join("copy.json")).unwrap();
+    let error = coverage::of_folder(folder.path(), None).unwrap_err().to_string();
+    assert!(error.ends_with("two files have the id os/good"), "{error}");
+}
+
+#[test]
 fn the_documentation_names_every_function() {
     let text =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/osworld-evaluators.md"))
