@@ -659,6 +659,8 @@ def metrics_of(root):
 def with_paths(value):
     if isinstance(value, dict) and set(value) == {"file"}:
         return str(OUT / value["file"])
+    if isinstance(value, list):
+        return [with_paths(one) for one in value]
     return value
 
 
@@ -676,16 +678,22 @@ def score(metrics, one):
         return "raises"
 
 
-def main():
-    FILES.mkdir(parents=True, exist_ok=True)
-    for make in [tables, documents, presentations, pictures, texts, values, applications]:
-        make()
+def write_scored(name):
+    """Writes all cases with the scores of both versions."""
     for key, root in [("arpo_era", OLD), ("verified", NEW)]:
         metrics = metrics_of(root)
         for one in CASES:
             one[key] = None if key == "arpo_era" and one["func"] in ONLY_NEW else score(metrics, one)
     lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in CASES)
-    (OUT / "cases.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    (OUT / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-main()
+def main():
+    FILES.mkdir(parents=True, exist_ok=True)
+    for make in [tables, documents, presentations, pictures, texts, values, applications]:
+        make()
+    write_scored("cases.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,18 @@
-//! `arpo osworld`: which OSWorld tasks can be evaluated, and the score of a metric on given values.
+//! `arpo osworld`: which OSWorld tasks can be evaluated, their files, and the score of a metric on given values.
 
 use crate::{Failure, write_json};
 use arpo_osworld::coverage;
+use arpo_osworld::download::{Cache, Sources};
+use arpo_osworld::fetch;
 use arpo_osworld::metrics::Settings;
 use arpo_osworld::score::{parse_cases, score_case, score_values};
 use arpo_osworld::task::Generation;
+use arpo_osworld::task::suite;
 use clap::{Args, Subcommand, ValueEnum};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Topic `arpo osworld` takes.
 #[derive(Args)]
@@ -19,8 +23,10 @@ pub(crate) struct OsworldArguments {
 
 #[derive(Subcommand)]
 enum Topic {
-    /// Count the tasks whose metrics, getters and set-up steps are implemented, by domain, and list what is missing
+    /// Count the tasks whose metrics, getters and set-up steps are implemented, by domain, and say what each task needs
     Coverage(CoverageArguments),
+    /// Download the files of tasks ahead of a run, those of their evaluators too; what is there is not fetched again
+    Fetch(FetchArguments),
     /// Print the score of one metric on given values
     Score(ScoreArguments),
 }
@@ -34,6 +40,28 @@ struct CoverageArguments {
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
     /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct FetchArguments {
+    /// The folder of task files, in OSWorld's layout
+    #[arg(long, value_name = "DIR")]
+    tasks: PathBuf,
+    /// Only the tasks of this list
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+    /// Where to keep the files, as `osworld.cache`
+    #[arg(long, value_name = "DIR", default_value = "cache")]
+    cache: PathBuf,
+    /// A mirror that replaces https://huggingface.co, as `osworld.mirror`
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+    /// Download nothing: only check what is there, and list what is missing
+    #[arg(long)]
+    offline: bool,
+    /// Print what is missing as JSON
     #[arg(long)]
     json: bool,
 }
@@ -59,9 +87,6 @@ struct ScoreArguments {
     /// The OSWorld version whose metrics are used
     #[arg(long, value_enum, default_value = "arpo-era")]
     generation: GenerationName,
-    /// A Python interpreter for metrics that run the files they check; without it those metrics are an error
-    #[arg(long, value_name = "PATH")]
-    python: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,6 +100,7 @@ enum GenerationName {
 pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<(), Failure> {
     match &arguments.topic {
         Topic::Coverage(arguments) => covered(arguments, out),
+        Topic::Fetch(arguments) => fetched(arguments, out),
         Topic::Score(arguments) => score(arguments, out),
     }
 }
@@ -89,12 +115,38 @@ fn covered(arguments: &CoverageArguments, out: &mut impl Write) -> Result<(), Fa
     Ok(())
 }
 
+/// Seconds that one file may take.
+const FILE_LIMIT: Duration = Duration::from_mins(15);
+
+fn fetched(arguments: &FetchArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let tasks = suite::load(&arguments.tasks, arguments.list.as_deref()).map_err(Failure::usage)?;
+    let sources =
+        Sources { offline: arguments.offline, mirror: arguments.mirror.clone(), ..Sources::default() };
+    let cache = Cache::new(&arguments.cache, sources).map_err(Failure::failed)?;
+    let missing = fetch::obtain_all(&cache, &tasks, FILE_LIMIT, |number, all, file, is_there| {
+        let word = if is_there { "ok" } else { "missing" };
+        let _ = writeln!(std::io::stderr(), "{number}/{all} {word} {}", file.name);
+    });
+    if arguments.json {
+        write_json(&missing, out)?;
+    } else {
+        for file in &missing {
+            writeln!(out, "{}\n  {}\n  {}", file.task, file.url, file.problem)?;
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    out.flush()?;
+    Err(Failure::failed(format!("{} files are missing; the same command tries them again", missing.len())))
+}
+
 fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure> {
     let generation = match arguments.generation {
         GenerationName::ArpoEra => Generation::ArpoEra,
         GenerationName::Verified => Generation::Verified,
     };
-    let settings = Settings { generation, python: arguments.python.clone() };
+    let settings = Settings { generation, sandbox: None };
     if let Some(path) = &arguments.cases {
         return score_cases(path, &settings, out);
     }
@@ -106,7 +158,7 @@ fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure
     Ok(())
 }
 
-fn score_cases(path: &Path, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
+fn score_cases(path: &Path, settings: &Settings<'_>, out: &mut impl Write) -> Result<(), Failure> {
     let wrong = |problem: String| Failure::failed(format!("--cases {}: {problem}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));

@@ -2,6 +2,7 @@
 
 use crate::error::TaskError;
 use crate::metrics::INFEASIBLE;
+use crate::needs::{self, Need, TaskNeeds};
 use crate::task::suite::{self, SuiteTask};
 use crate::task::{Check, TaskFile};
 use crate::{getters, metrics, setup};
@@ -21,6 +22,8 @@ pub struct Coverage {
     pub domains: BTreeMap<String, DomainCoverage>,
     /// What is missing, as `metric NAME`, `getter NAME` or `step NAME`, with how many tasks need it.
     pub missing: BTreeMap<String, usize>,
+    /// What every task needs, by `domain/id`.
+    pub tasks: BTreeMap<String, TaskNeeds>,
 }
 
 /// The coverage of a domain.
@@ -41,8 +44,13 @@ pub fn of_folder(tasks: &Path, list: Option<&Path>) -> Result<Coverage, TaskErro
 
 /// The coverage of tasks.
 pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
-    let mut coverage =
-        Coverage { covered: 0, total: tasks.len(), domains: BTreeMap::new(), missing: BTreeMap::new() };
+    let mut coverage = Coverage {
+        covered: 0,
+        total: tasks.len(),
+        domains: BTreeMap::new(),
+        missing: BTreeMap::new(),
+        tasks: tasks.iter().map(|task| (task.name(), needs::of(task))).collect(),
+    };
     for task in tasks {
         let lacking = missing(&task.task);
         let domain = coverage.domains.entry(task.domain.clone()).or_default();
@@ -69,10 +77,7 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     for task in &tasks {
         let missing = missing(&task.task);
         if !missing.is_empty() {
-            return Err(TaskError::Missing {
-                task: task.task.id.clone(),
-                missing: missing.into_iter().collect(),
-            });
+            return Err(TaskError::Missing { task: task.name(), missing: missing.into_iter().collect() });
         }
     }
     Ok(tasks)
@@ -101,12 +106,7 @@ pub fn missing(task: &TaskFile) -> BTreeSet<String> {
 
 /// Parts of metrics that options ask for and that are missing.
 fn missing_rules(check: &Check) -> Vec<String> {
-    let rules = check.options.get("rules").and_then(|rules| rules.as_array()).into_iter().flatten();
-    let kinds = rules.filter_map(|rule| rule["type"].as_str());
-    let unsupported =
-        kinds.filter(|kind| check.func == "compare_table" && metrics::UNSUPPORTED_TABLE_RULES.contains(kind));
-    let mut missing: Vec<String> =
-        unsupported.map(|kind| format!("metric compare_table: rule {kind}")).collect();
+    let mut missing = Vec::new();
     if check.func == "check_json" && check.options.get("is_yaml").is_some_and(crate::text::python::truthy) {
         missing.push("metric check_json: YAML".into());
     }
@@ -120,6 +120,23 @@ impl fmt::Display for Coverage {
             let missing: Vec<&str> = domain.missing.iter().map(String::as_str).collect();
             writeln!(f, "{name:<22}{:>9}{:>7}  {}", domain.covered, domain.total, missing.join(", "))?;
         }
-        write!(f, "{:<22}{:>9}{:>7}", "all", self.covered, self.total)
+        writeln!(f, "{:<22}{:>9}{:>7}", "all", self.covered, self.total)?;
+        let parts = [
+            (Need::Nothing, "judged here, without a network"),
+            (Need::Internet, "needs internet"),
+            (Need::VirtualMachine, "needs the virtual machine, or a further application"),
+            (Need::Credentials, "needs credentials"),
+            (Need::NotImplemented, "not implemented"),
+        ];
+        for (need, words) in parts {
+            let these = || self.tasks.iter().filter(|(_, task)| task.need == need);
+            write!(f, "\n{words}: {}", these().count())?;
+            for (name, task) in these() {
+                let files = if task.files > 0 { format!(" ({} files)", task.files) } else { String::new() };
+                let why = if task.why.is_empty() { String::new() } else { format!(": {}", task.why) };
+                write!(f, "\n  {name}{files}{why}")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -43,6 +43,9 @@ pub enum MetricError {
     /// A form of a metric that is not implemented; never a silent 0.
     #[error("not implemented: {0}")]
     Unsupported(String),
+    /// The call to the guest failed, for the metric that runs in it.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
 }
 
 impl MetricError {

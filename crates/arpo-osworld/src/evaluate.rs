@@ -44,7 +44,7 @@ pub fn evaluate(
     gave_up: bool,
     preparation: &Preparation<'_>,
     context: &Context<'_>,
-    settings: &Settings,
+    settings: &Settings<'_>,
 ) -> Result<f64, EvaluateError> {
     setup::run(preparation, &task.evaluator.postconfig)?;
     score_checks(task, gave_up, settings, |getter| getters::get(context, getter))
@@ -54,7 +54,7 @@ pub fn evaluate(
 pub fn score_checks(
     task: &TaskFile,
     gave_up: bool,
-    settings: &Settings,
+    settings: &Settings<'_>,
     mut get: impl FnMut(&crate::task::Getter) -> Result<State, GetterError>,
 ) -> Result<f64, EvaluateError> {
     let evaluator = &task.evaluator;

@@ -4,6 +4,7 @@
 //! [`guest::Guest`] and [`download::Cache`]. Scores are those of OSWorld's own evaluators, oddities
 //! included, in the generation the task file was written for.
 
+pub mod archive;
 pub mod coverage;
 pub mod database;
 pub mod deck;
@@ -11,15 +12,20 @@ pub mod download;
 pub mod environment;
 pub mod error;
 pub mod evaluate;
+pub mod fetch;
 pub mod getters;
 pub mod guest;
+pub mod id3;
 pub mod metrics;
+pub mod needs;
 pub mod package;
 pub mod pdf;
 pub mod pillow;
 pub mod provider;
 pub mod results;
+pub mod sandbox;
 pub mod score;
+pub mod selector;
 pub mod setup;
 pub mod sheet;
 pub mod sound;

@@ -103,6 +103,11 @@ impl Relations {
         self.0.iter().map(|(_, relation)| relation)
     }
 
+    /// All with their ids, in order.
+    pub fn by_id(&self) -> impl Iterator<Item = (&str, &Relation)> {
+        self.0.iter().map(|(id, relation)| (id.as_str(), relation))
+    }
+
     /// The part that the first of a kind points to.
     pub fn target(&self, kind: &str) -> Option<&str> {
         self.iter().find(|relation| relation.is(kind)).map(|relation| relation.target.as_str())

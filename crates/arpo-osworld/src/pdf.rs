@@ -20,10 +20,14 @@ pub struct Pdf(Document);
 impl Pdf {
     /// Opens a PDF.
     pub fn open(bytes: &[u8]) -> Result<Self, MetricError> {
+        let broken = |error: &dyn std::fmt::Display| MetricError::raises(format!("not a PDF: {error}"));
+        let moved = with_encryption_apart(bytes);
         let options =
             LoadOptions { max_decompressed_size: Some(STREAM_LIMIT_BYTES), ..LoadOptions::default() };
-        let document = Document::load_mem_with_options(bytes, options);
-        document.map(Self).map_err(|error| MetricError::raises(format!("not a PDF: {error}")))
+        let document = Document::load_mem_with_options(moved.as_deref().unwrap_or(bytes), options)
+            .map_err(|error| broken(&error))?;
+        // One that opens with the empty password is no longer encrypted here.
+        if document.is_encrypted() { Err(broken(&"it needs a password")) } else { Ok(Self(document)) }
     }
 
     /// How many pages it has.
@@ -43,6 +47,74 @@ impl Pdf {
         }
         crate::text::python::strip(&reader.text).to_owned()
     }
+}
+
+/// The same file with the description of its encryption as an object of its own, by an update at its end: the reader does not
+/// know one that is written into the trailer.
+fn with_encryption_apart(bytes: &[u8]) -> Option<Vec<u8>> {
+    const KEY: &[u8] = b"/Encrypt";
+    let find = |from: usize, word: &[u8]| {
+        bytes.get(from..)?.windows(word.len()).rposition(|window| window == word).map(|at| from + at)
+    };
+    let trailer = find(0, b"trailer")?;
+    // not `/EncryptMetadata`
+    let key = trailer
+        + bytes[trailer..].windows(KEY.len() + 1).position(|window| {
+            window.starts_with(KEY) && window.last().is_some_and(|next| b"< \r\n".contains(next))
+        })?;
+    let start = key
+        + KEY.len()
+        + bytes[key + KEY.len()..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let end = start + dictionary_length(&bytes[start..])?;
+    let tail = String::from_utf8_lossy(&bytes[trailer..]).into_owned();
+    let number = |word: &str| -> Option<usize> {
+        let (_, after) = tail.rsplit_once(word)?;
+        let after = after.trim_start();
+        after[..after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len())].parse().ok()
+    };
+    let (size, previous) = (number("/Size")?, number("startxref")?);
+    let opening = trailer + bytes[trailer..].windows(2).position(|window| window == b"<<")?;
+    let closing = opening + dictionary_length(&bytes[opening..])?;
+    let mut file = bytes.to_vec();
+    let object = file.len() + 1;
+    file.extend_from_slice(format!("\n{size} 0 obj\n").as_bytes());
+    file.extend_from_slice(&bytes[start..end]);
+    let table = file.len() + "\nendobj\n".len();
+    file.extend_from_slice(format!("\nendobj\nxref\n{size} 1\n{object:010} 00000 n \ntrailer\n").as_bytes());
+    file.extend_from_slice(bytes.get(opening..key)?);
+    file.extend_from_slice(format!("/Encrypt {size} 0 R").as_bytes());
+    file.extend_from_slice(bytes.get(end..closing - 2)?);
+    file.extend_from_slice(
+        format!("/Size {}/Prev {previous}>>\nstartxref\n{table}\n%%EOF\n", size + 1).as_bytes(),
+    );
+    Some(file)
+}
+
+/// The length of the dictionary that bytes begin with.
+fn dictionary_length(bytes: &[u8]) -> Option<usize> {
+    let (mut depth, mut texts, mut at) = (0_usize, 0_usize, 0);
+    if !bytes.starts_with(b"<<") {
+        return None;
+    }
+    while at < bytes.len() {
+        match (&bytes[at..], texts) {
+            ([b'\\', ..], 1..) => at += 1,
+            ([b'(', ..], _) => texts += 1,
+            ([b')', ..], 1..) => texts -= 1,
+            ([b'<', b'<', ..], 0) => (depth, at) = (depth + 1, at + 1),
+            // a text in hexadecimal digits
+            ([b'<', ..], 0) => at += bytes[at..].iter().position(|byte| *byte == b'>')?,
+            ([b'>', b'>', ..], 0) => {
+                (depth, at) = (depth - 1, at + 1);
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 struct TextReader<'a> {

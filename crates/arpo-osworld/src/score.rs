@@ -49,7 +49,7 @@ pub fn score_values(
     result: &str,
     expected: Option<&str>,
     options: &str,
-    settings: &Settings,
+    settings: &Settings<'_>,
 ) -> Result<f64, MetricError> {
     let options: Map<String, Value> = serde_json::from_str(options)
         .map_err(|error| MetricError::raises(format!("options are not a JSON object: {error}")))?;
@@ -72,7 +72,7 @@ pub fn parse_cases(text: &str) -> Result<Vec<Case>, String> {
 }
 
 /// The score of a case, its files relative to a folder.
-pub fn score_case(case: &Case, folder: &Path, settings: &Settings) -> Scored {
+pub fn score_case(case: &Case, folder: &Path, settings: &Settings<'_>) -> Scored {
     let result = state_of_value(&case.result, folder);
     let expected = (!case.expected.is_null()).then(|| state_of_value(&case.expected, folder));
     let scored = metrics::score(&case.func, &result, expected.as_ref(), &case.options, settings);

@@ -63,19 +63,19 @@ pub fn left_out(config: &Config) -> Result<Vec<String>, SuiteError> {
     if !config.osworld.skip_missing {
         return Ok(vec![]);
     }
-    let lacking = |SuiteTask { domain, task, .. }: SuiteTask| {
-        let missing: Vec<String> = missing(&task).into_iter().collect();
-        (!missing.is_empty()).then(|| format!("{domain}/{}: {}", task.id, missing.join(", ")))
+    let lacking = |task: SuiteTask| {
+        let missing: Vec<String> = missing(&task.task).into_iter().collect();
+        (!missing.is_empty()).then(|| format!("{}: {}", task.name(), missing.join(", ")))
     };
     Ok(listed(config)?.into_iter().filter_map(lacking).collect())
 }
 
 /// A task in the common form; its setup and evaluator stay in the task file.
-fn task(SuiteTask { domain, task, .. }: SuiteTask) -> Task {
+fn task(file: SuiteTask) -> Task {
     Task {
-        id: TaskId::new(task.id),
-        instruction: task.instruction,
-        application: domain,
+        id: TaskId::new(file.name()),
+        instruction: file.task.instruction,
+        application: file.domain,
         setup: serde_json::Value::Null,
         evaluator: serde_json::Value::Null,
     }
@@ -190,8 +190,7 @@ impl EnvironmentSource for OsworldSource {
 fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Shared, SuiteError> {
     let wanted = &config.osworld;
     let problem = |error: &dyn std::fmt::Display| SuiteError::Service(error.to_string());
-    let tasks: BTreeMap<String, SuiteTask> =
-        files.into_iter().map(|task| (task.task.id.clone(), task)).collect();
+    let tasks: BTreeMap<String, SuiteTask> = files.into_iter().map(|task| (task.name(), task)).collect();
     let verified = match wanted.generation {
         GenerationChoice::Verified => true,
         GenerationChoice::ArpoEra => false,
@@ -284,7 +283,6 @@ fn episode_options(config: &Config) -> EpisodeOptions {
         },
         password: wanted.password.clone(),
         token: token(wanted),
-        python: (!wanted.python.is_empty()).then(|| PathBuf::from(&wanted.python)),
         film: false,
     }
 }

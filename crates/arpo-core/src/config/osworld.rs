@@ -64,9 +64,6 @@ pub struct OsworldConfig {
     pub generation: GenerationChoice,
     /// The guest's password.
     pub password: String,
-    /// A Python interpreter on this host for the two tasks whose checker is a Python file. It runs files from the guest.
-    /// Empty for none.
-    pub python: String,
 }
 
 impl Default for OsworldConfig {
@@ -96,7 +93,6 @@ impl Default for OsworldConfig {
             give_up_at: 0,
             generation: GenerationChoice::Task,
             password: "password".into(),
-            python: String::new(),
         }
     }
 }

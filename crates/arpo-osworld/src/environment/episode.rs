@@ -2,13 +2,14 @@
 
 use super::EpisodeOptions;
 use crate::download::Cache;
-use crate::error::{DownloadError, GetterError, GuestError, SetupError};
+use crate::error::{DownloadError, GetterError, GuestError, MetricError, SetupError};
 use crate::evaluate::{EvaluateError, evaluate};
 use crate::getters::Context;
 use crate::guest::http::HttpGuest;
 use crate::guest::{Command, Guest};
 use crate::metrics::Settings;
 use crate::provider::Desktop;
+use crate::sandbox::GuestSandbox;
 use crate::setup::Preparation;
 use crate::task::TaskFile;
 use arpo_agent::geometry::{ScreenMap, Size};
@@ -102,8 +103,9 @@ impl Episode {
     ) -> Result<f64, EnvironmentError> {
         self.guest.set_deadline(deadline);
         self.unfreeze(options)?;
-        let score = self.score(task, options, deadline)?;
+        let (score, note) = self.score(task, options, deadline)?;
         check_deadline(deadline, "evaluate")?;
+        self.record.extend(note.map(RecordEntry::Note));
         self.end_recording(options);
         self.freeze(options)?;
         Ok(score)
@@ -180,23 +182,28 @@ impl Episode {
         Screen::from_png(png)
     }
 
+    /// The score, and why an evaluator that raised gives 0.
     fn score(
         &self,
         task: &TaskFile,
         options: &EpisodeOptions,
         deadline: Instant,
-    ) -> Result<f64, EnvironmentError> {
+    ) -> Result<(f64, Option<String>), EnvironmentError> {
         let generation = options.generation.unwrap_or(task.generation);
         let (guest, cache, now) = (&self.guest, &self.cache, Zoned::now());
         let context = Context { guest, cache, task: &task.id, generation, now, deadline };
-        let settings = Settings { generation, python: options.python.clone() };
+        let sandbox = GuestSandbox::new(guest);
+        let settings = Settings { generation, sandbox: Some(&sandbox) };
         let preparation = self.preparation(task, options, deadline);
+        let zero = |error: &EvaluateError| (0.0, Some(format!("the evaluator scores 0: {error}")));
         match evaluate(task, self.gave_up, &preparation, &context, &settings) {
-            Ok(score) => Ok(score.clamp(0.0, 1.0)),
-            Err(error) if error.counts_as_zero() => Ok(0.0),
+            Ok(score) => Ok((score.clamp(0.0, 1.0), None)),
+            Err(error) if error.counts_as_zero() => Ok(zero(&error)),
             // a program that the agent closed: OSWorld's getter raises, and the desktop is fine
-            Err(EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => Ok(0.0),
-            Err(error) => Err(evaluation_error(&task.id, &error, deadline)),
+            Err(error @ EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => {
+                Ok(zero(&error))
+            }
+            Err(error) => Err(evaluation_error(&self.task, &error, deadline)),
         }
     }
 
@@ -240,7 +247,10 @@ pub(super) fn setup_error(
 fn evaluation_error(task: &str, error: &EvaluateError, deadline: Instant) -> EnvironmentError {
     match error {
         EvaluateError::Setup(error) => setup_error(task, error, deadline, "evaluate"),
-        EvaluateError::Getter(GetterError::Guest(error)) => guest_error(error, deadline, "evaluate"),
+        EvaluateError::Getter(GetterError::Guest(error))
+        | EvaluateError::Metric { error: MetricError::Guest(error), .. } => {
+            guest_error(error, deadline, "evaluate")
+        }
         EvaluateError::Getter(GetterError::Download(DownloadError::Late { .. })) => {
             EnvironmentError::Deadline { during: "evaluate" }
         }

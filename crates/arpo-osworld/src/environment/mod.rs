@@ -6,6 +6,8 @@
 mod episode;
 
 use crate::download::Cache;
+use crate::error::DownloadError;
+use crate::fetch;
 use crate::guest::Guest;
 use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
@@ -21,7 +23,6 @@ use arpo_env::environment::{
 use episode::{Episode, broken, guest_error, setup_error};
 use image::RgbImage;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,8 +49,6 @@ pub struct EpisodeOptions {
     pub password: String,
     /// The token of the guest's server.
     pub token: Option<String>,
-    /// A Python that may run files of the guest on this host.
-    pub python: Option<PathBuf>,
     /// Record a video of every episode.
     pub film: bool,
 }
@@ -66,7 +65,6 @@ impl Default for EpisodeOptions {
             generation: None,
             password: "password".into(),
             token: None,
-            python: None,
             film: false,
         }
     }
@@ -74,7 +72,7 @@ impl Default for EpisodeOptions {
 
 /// What all desktops of a run share.
 pub struct Shared {
-    /// Tasks by their ids.
+    /// Tasks by their names, [`SuiteTask::name`].
     pub tasks: BTreeMap<String, SuiteTask>,
     /// Where desktops come from.
     pub desktops: Spares,
@@ -109,6 +107,11 @@ impl Environment for OsworldDesktop {
             task: task.id.to_string(),
             reason: "it is not among the tasks that were loaded".into(),
         })?;
+        // an episode that cannot be judged afterwards is not played
+        fetch::obtain_golds(&shared.cache, &known.task, deadline).map_err(|error| match error {
+            DownloadError::Late { .. } => EnvironmentError::Deadline { during: "reset" },
+            error => EnvironmentError::BadTask { task: known.name(), reason: error.to_string() },
+        })?;
         let desktop = shared.desktops.take(deadline).map_err(|error| broken(&error))?;
         let mut guest = desktop.guest(RetryPolicy::default(), shared.options.token.clone());
         guest.set_deadline(deadline);
@@ -118,7 +121,7 @@ impl Environment for OsworldDesktop {
         let mut episode = Episode {
             guest,
             desktop,
-            task: known.task.id.clone(),
+            task: known.name(),
             cache,
             screen,
             over: false,
@@ -132,7 +135,7 @@ impl Environment for OsworldDesktop {
         };
         let preparation = episode.preparation(&known.task, &shared.options, deadline);
         let prepared = setup::run(&preparation, &known.task.config);
-        let prepared = prepared.map_err(|error| setup_error(&known.task.id, &error, deadline, "reset"))?;
+        let prepared = prepared.map_err(|error| setup_error(&known.name(), &error, deadline, "reset"))?;
         episode.record.extend(prepared.refused.into_iter().map(RecordEntry::Note));
         episode.guest.pause(shared.options.settle);
         episode.start_recording(&shared.options);

@@ -1,22 +1,21 @@
 //! The arguments of a metric, and accessors for them.
 
 use crate::error::MetricError;
+use crate::sandbox::Sandbox;
 use crate::state::State;
 use crate::task::Generation;
 use serde_json::{Map, Value};
-use std::path::PathBuf;
 
 /// A score in [0, 1], or why there is none.
 pub type Score = Result<f64, MetricError>;
 
 /// Settings of all metrics of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
+#[derive(Clone, Copy, Default)]
+pub struct Settings<'a> {
     /// Which generation of functions to use.
     pub generation: Generation,
-    /// A Python that may run files of the guest on this host, for the two tasks whose checker is a Python file.
-    /// Without one they are an error: code of an agent does not run by default.
-    pub python: Option<PathBuf>,
+    /// Where the two tasks whose checker is a Python file run it; without one they are an error.
+    pub sandbox: Option<&'a dyn Sandbox>,
 }
 
 /// The arguments of a metric.
@@ -28,7 +27,7 @@ pub struct Call<'a> {
     /// Further arguments by name.
     pub options: &'a Map<String, Value>,
     /// Settings of all metrics.
-    pub settings: &'a Settings,
+    pub settings: &'a Settings<'a>,
 }
 
 impl<'a> Call<'a> {

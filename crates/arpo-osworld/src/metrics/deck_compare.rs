@@ -126,7 +126,7 @@ fn same_slide(options: &ExamineOptions, number: usize, a: &Slide, b: &Slide) -> 
             return Ok(false);
         }
     }
-    Ok(options.early || same_text_shapes(options, a, b))
+    Ok(options.early || same_text_shapes(options, a, b)?)
 }
 
 fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
@@ -164,7 +164,7 @@ fn same_shape(
         return Ok(false);
     }
     for (first, second) in first.iter().zip(second) {
-        if !same_paragraph(options, first, second) {
+        if !same_paragraph(options, first, second)? {
             return Ok(false);
         }
         let runs = first.runs.len().min(second.runs.len());
@@ -252,21 +252,31 @@ fn is_above((now, before): (i64, i64), least: i64) -> bool {
     now <= before || now < least
 }
 
-fn same_alignment(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> bool {
+/// A value that the format does not have raises.
+fn same_alignment(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> Result<bool, MetricError> {
+    const KNOWN: [&str; 7] = ["l", "ctr", "r", "just", "justLow", "dist", "thaiDist"];
+    if let Some(unknown) =
+        [a, b].iter().filter_map(|one| one.alignment.as_deref()).find(|one| !KNOWN.contains(one))
+    {
+        return Err(MetricError::raises(format!("no such alignment: {unknown}")));
+    }
     let effective =
         |paragraph: &Paragraph| paragraph.alignment.clone().or_else(|| (!options.early).then(|| "l".into()));
-    effective(a) == effective(b)
+    Ok(effective(a) == effective(b))
 }
 
-fn same_paragraph(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> bool {
-    if (options.on("alignment") && !same_alignment(options, a, b))
+/// The ARPO era looks at the alignment even where it is not to be examined.
+fn same_paragraph(options: &ExamineOptions, a: &Paragraph, b: &Paragraph) -> Result<bool, MetricError> {
+    let examined = options.on("alignment");
+    let same_alignment = !(examined || options.early) || same_alignment(options, a, b)?;
+    if (examined && !same_alignment)
         || (options.on("text") && a.text != b.text)
         || (options.on("indent") && a.level != b.level)
         || (!options.early && a.runs.len() != b.runs.len())
     {
-        return false;
+        return Ok(false);
     }
-    a.runs.iter().zip(&b.runs).all(|(a, b)| same_run(options, a, b))
+    Ok(a.runs.iter().zip(&b.runs).all(|(a, b)| same_run(options, a, b)))
 }
 
 fn same_run(options: &ExamineOptions, a: &Run, b: &Run) -> bool {
@@ -350,20 +360,23 @@ fn same_bullets(options: &ExamineOptions, a: &[Bullet], b: &[Bullet]) -> Result<
 }
 
 /// Verified: shapes with text, those in groups too, once more: their number, texts and alignments.
-fn same_text_shapes(options: &ExamineOptions, a: &Slide, b: &Slide) -> bool {
+fn same_text_shapes(options: &ExamineOptions, a: &Slide, b: &Slide) -> Result<bool, MetricError> {
     let texts = |slide: &Slide| slide.shapes.iter().flat_map(Shape::texts).cloned().collect::<Vec<Shape>>();
     let (first, second) = (texts(a), texts(b));
-    if first.len() != second.len() {
-        return false;
+    if first.len() != second.len() || !options.on("alignment") {
+        return Ok(first.len() == second.len());
     }
-    if !options.on("alignment") {
-        return true;
-    }
-    first.iter().zip(&second).all(|(a, b)| {
+    for (a, b) in first.iter().zip(&second) {
         let stripped = |shape: &Shape| python::strip(&shape.text().unwrap_or_default()).to_owned();
-        let (Some(first), Some(second)) = (&a.paragraphs, &b.paragraphs) else { return true };
-        (!options.on("text") || stripped(a) == stripped(b))
-            && first.len() == second.len()
-            && first.iter().zip(second).all(|(a, b)| same_alignment(options, a, b))
-    })
+        let (Some(first), Some(second)) = (&a.paragraphs, &b.paragraphs) else { continue };
+        if (options.on("text") && stripped(a) != stripped(b)) || first.len() != second.len() {
+            return Ok(false);
+        }
+        for (a, b) in first.iter().zip(second) {
+            if !same_alignment(options, a, b)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

@@ -28,6 +28,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric("compare_subscript_contains", compare_subscript_contains),
     metric("compare_unique_train_records", compare_unique_train_records),
     metric("contains_page_break", contains_page_break),
+    metric("evaluate_colored_words_in_tables", evaluate_colored_words_in_tables),
     metric("evaluate_strike_through_last_paragraph", evaluate_strike_through_last_paragraph),
     metric("find_default_font", find_default_font),
     metric("fuzzy_place_math", fuzzy_place_math),
@@ -301,6 +302,28 @@ fn compare_references(call: &Call<'_>) -> Score {
     let mean = total / first.len() as f64;
     let margin = if call.is_arpo_era() { 0.0 } else { 0.01 };
     Ok(if mean >= base + margin { (mean - base) / (1.0 - base) } else { 0.0 })
+}
+
+/// The text is the same, and in tables words that begin with a vowel are red and others blue. A run without a colour of its
+/// own raises.
+fn evaluate_colored_words_in_tables(call: &Call<'_>) -> Score {
+    if call.lacks_a_file()? || !same_content(call)? {
+        return Ok(0.0);
+    }
+    let Ok(document) = Document::open(&call.result.file()?.bytes) else { return Ok(0.0) };
+    let limit = call.number("threshold").unwrap_or(3.5);
+    let cells = document.tables.iter().flat_map(|table| &table.cells);
+    for run in cells.flatten().flat_map(|paragraph| &paragraph.runs) {
+        let Some(first) = run.text.chars().next() else { continue };
+        let is_vowel = first.to_lowercase().any(|letter| "aeiou".contains(letter));
+        let wanted = if is_vowel { [255, 0, 0] } else { [0, 0, 255] };
+        let found = run.color.as_deref().and_then(crate::text::color::parse);
+        let found = found.ok_or_else(|| MetricError::raises("a word without a colour"))?;
+        if crate::text::color::difference(found, wanted) > limit {
+            return Ok(0.0);
+        }
+    }
+    Ok(1.0)
 }
 
 /// Paragraphs with the same tabulator stops; their distance lowers the score.

@@ -12,6 +12,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric("check_include_exclude", check_include_exclude),
     metric("check_moved_jpgs", check_moved_jpgs),
     metric("check_text_enlarged", check_text_enlarged),
+    metric("compare_time_in_speedtest_results", compare_time_in_speedtest_results),
     metric("exact_match", exact_match),
     metric("fuzzy_match", fuzzy_match),
     metric("is_extension_installed", is_extension_installed),
@@ -141,10 +142,33 @@ fn is_utc_0(call: &Call<'_>) -> Score {
 
 /// A scaling factor above 1.
 fn check_text_enlarged(call: &Call<'_>) -> Score {
-    let printed = text(call.result.json()?)?;
-    let factor = python::parse_float(printed)
-        .ok_or_else(|| MetricError::raises(format!("{printed:?} is not a number")))?;
-    Ok(yes(factor > 1.0))
+    let printed = call.result.json()?;
+    let factor = printed.as_str().map_or_else(|| python::number(printed), python::parse_float);
+    Ok(yes(factor.ok_or_else(|| MetricError::raises(format!("{printed} is not a number")))? > 1.0))
+}
+
+/// The time in the second column of a speed test's second line is less than so many minutes from now, on this host's clock.
+fn compare_time_in_speedtest_results(call: &Call<'_>) -> Score {
+    if call.result.is_falsy() {
+        return Ok(0.0);
+    }
+    let minutes = |text: &str| -> Option<i64> {
+        let (hours, minutes) = text.split_once(':')?;
+        Some(hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?)
+    };
+    let limit = match call.expected()?.json()? {
+        Value::String(text) => text.trim().parse::<i64>().ok(),
+        other => other.as_i64(),
+    };
+    let near = || {
+        let content = call.result.text().ok()?;
+        let date = content.lines().nth(1)?.split(',').nth(1)?.to_owned();
+        let start = date.char_indices().rev().nth(4).map_or(0, |(at, _)| at);
+        let now = jiff::Zoned::now();
+        let now = i64::from(now.hour()) * 60 + i64::from(now.minute());
+        Some((minutes(&date[start..])? - now).abs() < limit?)
+    };
+    Ok(yes(near().unwrap_or(false)))
 }
 
 /// The rule comes first here: task files give it as the result and the clipboard as what is expected.

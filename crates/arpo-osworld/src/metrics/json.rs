@@ -92,11 +92,7 @@ fn check_json(call: &Call<'_>) -> Score {
     if call.flag("is_yaml", false) {
         return Err(MetricError::Unsupported("check_json of a YAML file".into()));
     }
-    let read = || -> Result<Value, MetricError> {
-        serde_json::from_str(&call.result.text()?)
-            .map_err(|error| MetricError::raises(format!("not JSON: {error}")))
-    };
-    let data = match read() {
+    let data = match call.result.text().and_then(|text| python::parse_json(&text)) {
         Ok(data) => data,
         Err(_) if !call.is_arpo_era() => return Ok(0.0),
         Err(error) => return Err(error),
@@ -110,27 +106,38 @@ fn check_json(call: &Call<'_>) -> Score {
 fn rules_hold(call: &Call<'_>, data: &Value) -> Result<bool, MetricError> {
     let mut holds = true;
     for rule in call.rule_list("expect")? {
-        match at_path(data, rule)? {
-            Some(value) => holds = holds && value_rule::meets(value, rule)?,
+        match at_path(call, data, rule)? {
+            Some(value) => holds = holds && value_rule::meets(&value, rule)?,
             None => return Ok(false),
         }
     }
     for rule in call.rule_list("unexpect")? {
-        let value = at_path(data, rule)?.unwrap_or(&Value::Null);
-        holds = holds && !value_rule::meets(value, rule)?;
+        let value = at_path(call, data, rule)?.unwrap_or(Value::Null);
+        holds = holds && !value_rule::meets(&value, rule)?;
     }
     Ok(holds)
 }
 
-fn at_path<'a>(data: &'a Value, rule: &Value) -> Result<Option<&'a Value>, MetricError> {
+/// The value at the keys of a rule. ARPO era: a key into something that has no keys raises; Verified: there is no value.
+fn at_path(call: &Call<'_>, data: &Value, rule: &Value) -> Result<Option<Value>, MetricError> {
     let keys = rule["key"].as_array().ok_or_else(|| MetricError::raises("a rule without a key"))?;
-    let mut value = data;
+    let mut value = data.clone();
     for key in keys {
-        let next = match (value, key) {
-            (Value::Object(entries), Value::String(key)) => entries.get(key),
-            (Value::Array(items), Value::Number(index)) => {
-                index.as_u64().and_then(|index| items.get(index as usize))
+        let at = |count: usize| {
+            let index = key.as_i64()?;
+            usize::try_from(if index < 0 { index + count as i64 } else { index }).ok()
+        };
+        let outside = || MetricError::raises(format!("{key} is outside of the list"));
+        let next = match &value {
+            Value::Object(entries) => key.as_str().and_then(|key| entries.get(key)).cloned(),
+            Value::Array(items) if key.is_i64() => {
+                Some(at(items.len()).and_then(|at| items.get(at)).cloned().ok_or_else(outside)?)
             }
+            Value::String(text) if key.is_i64() => {
+                let letter = at(text.chars().count()).and_then(|at| text.chars().nth(at));
+                Some(Value::String(letter.ok_or_else(outside)?.into()))
+            }
+            _ if call.is_arpo_era() => return Err(MetricError::raises(format!("{value} has no key {key}"))),
             _ => None,
         };
         match next {

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "every metric has the table's signature")]
 
+mod accessibility;
+mod archive;
 mod call;
 mod chrome;
 mod deck_compare;
@@ -14,6 +16,7 @@ mod gimp;
 mod image;
 mod json;
 mod lines;
+mod music;
 mod pdf;
 mod registry;
 mod slides;
@@ -44,6 +47,8 @@ const fn metric(name: &'static str, function: fn(&Call<'_>) -> Score) -> Metric 
 
 /// Every table with the name of its domain.
 pub const TABLES: &[(&str, &[Metric])] = &[
+    ("accessibility", accessibility::METRICS),
+    ("archive", archive::METRICS),
     ("chrome", chrome::METRICS),
     ("docs", docs::METRICS),
     ("general", general::METRICS),
@@ -51,6 +56,7 @@ pub const TABLES: &[(&str, &[Metric])] = &[
     ("image", image::METRICS),
     ("json", json::METRICS),
     ("lines", lines::METRICS),
+    ("music", music::METRICS),
     ("pdf", pdf::METRICS),
     ("slides", slides::METRICS),
     ("table", table::METRICS),
@@ -61,9 +67,6 @@ pub const TABLES: &[(&str, &[Metric])] = &[
 
 /// The name for an infeasible task; it is scored by the last action, not by a metric.
 pub const INFEASIBLE: &str = "infeasible";
-
-/// Rules of `compare_table` that task files name and that are not implemented.
-pub const UNSUPPORTED_TABLE_RULES: &[&str] = &["sparkline", "filter"];
 
 /// The metric of a name.
 pub fn find(name: &str) -> Option<&'static Metric> {
@@ -78,7 +81,7 @@ pub fn score(
     result: &State,
     expected: Option<&State>,
     options: &Map<String, Value>,
-    settings: &Settings,
+    settings: &Settings<'_>,
 ) -> Score {
     let metric = find(name).ok_or_else(|| MetricError::Unknown(name.to_owned()))?;
     let call = Call { result, expected, options, settings };

@@ -8,9 +8,11 @@ use crate::sheet::Described;
 use crate::sheet::book::{Book, Sheet};
 use crate::sheet::cell::{lone_value, style_value};
 use crate::sheet::chart::charts;
+use crate::sheet::condition::{active_cells, conditional_value};
 use crate::sheet::frame::Frame;
 use crate::sheet::pivot::pivot_tables;
 use crate::sheet::range::{CellPosition, Ranges};
+use crate::sheet::sparkline::sparklines;
 use crate::state::{FileState, State};
 use crate::text::{python, similarity, value_rule};
 use serde_json::{Value, json};
@@ -94,8 +96,17 @@ impl<'a> Books<'a> {
             "style" => self.same_styles(rule),
             "chart" => self.same_parts(rule, "chart_props", charts),
             "pivot_table" => self.same_parts(rule, "pivot_props", pivot_tables),
-            kind if super::UNSUPPORTED_TABLE_RULES.contains(&kind) => {
-                Err(MetricError::Unsupported(format!("compare_table's rule {kind}")))
+            "sparkline" => {
+                let read = |key: &str| {
+                    let chosen = self.choose(rule, key)?;
+                    sparklines(chosen.book, &chosen.sheet)
+                };
+                Ok(read("sheet_idx0")? == read("sheet_idx1")?)
+            }
+            "filter" => {
+                let read = |key: &str| Ok(self.sheet(rule, key)?.map(|sheet| sheet.filter));
+                let (first, second): (Result<_, MetricError>, _) = (read("sheet_idx0"), read("sheet_idx1"));
+                Ok(first? == second?)
             }
             other => Err(MetricError::raises(format!("no such rule: {other}"))),
         }
@@ -296,18 +307,13 @@ impl<'a> Books<'a> {
         Ok(holds)
     }
 
-    /// Styles of all cells up to the last; conditions on cells would need their formulas computed.
+    /// Styles of all cells up to the last, and of those that meet a condition what it makes of them.
     fn same_styles(&'a self, rule: &Value) -> Result<bool, MetricError> {
         let wanted: Vec<&str> =
             rule["props"].as_array().into_iter().flatten().map(text).collect::<Result<_, _>>()?;
         let read = |key: &str| -> Result<BTreeMap<CellPosition, Vec<Value>>, MetricError> {
             let chosen = self.choose(rule, key)?;
             let Some(sheet) = chosen.book.sheet(&chosen.sheet)? else { return Ok(BTreeMap::new()) };
-            if sheet.has_conditions {
-                return Err(MetricError::Unsupported(
-                    "compare_table's rule style with conditional formatting".into(),
-                ));
-            }
             let range = sheet.used_range();
             if range.count() > STYLED_CELLS_LIMIT {
                 return Err(MetricError::raises(format!("{} cells with styles", range.count())));
@@ -316,6 +322,13 @@ impl<'a> Books<'a> {
             for position in range.cells() {
                 let value = |property: &&str| {
                     style_value(chosen.book, &sheet, position, property, self.call.settings.generation)
+                };
+                styles.insert(position, wanted.iter().map(value).collect::<Result<_, _>>()?);
+            }
+            let generation = self.call.settings.generation;
+            for (condition, position) in active_cells(chosen.book, &chosen.sheet, &sheet, generation)? {
+                let value = |property: &&str| {
+                    conditional_value(chosen.book, &sheet, position, property, condition, generation)
                 };
                 styles.insert(position, wanted.iter().map(value).collect::<Result<_, _>>()?);
             }

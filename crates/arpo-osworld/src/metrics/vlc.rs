@@ -37,9 +37,8 @@ fn is_vlc_playing(call: &Call<'_>) -> Score {
             let names: &[&str] =
                 if early { &["filename"] } else { &["filename", "title", "uri", "location", "name"] };
             let found = information(&document, "meta", names);
-            let wanted = call.rule_text("file_name")?;
             match found {
-                Some(found) => Ok(yes(found.ends_with(wanted))),
+                Some(found) => Ok(yes(found.ends_with(call.rule_text("file_name")?))),
                 None if early => Err(MetricError::raises("no file name")),
                 None => Ok(0.0),
             }
@@ -64,12 +63,12 @@ fn information(document: &Document<'_>, category: &str, names: &[&str]) -> Optio
     let named = |node: &Node, tag: &str, name: &str| {
         node.tag_name().name() == tag && node.attribute("name") == Some(name)
     };
-    let information =
-        document.root_element().children().find(|node| node.tag_name().name() == "information")?;
-    let category = information.children().find(|node| named(node, "category", category))?;
     let entry = |name: &&str| {
-        let node = category.children().find(|node| named(node, "info", name))?;
-        node.text().filter(|text| !text.is_empty()).map(str::to_owned)
+        let lists = document.root_element().children().filter(|node| node.tag_name().name() == "information");
+        let categories =
+            lists.flat_map(|list| list.children()).filter(|node| named(node, "category", category));
+        let mut entries = categories.flat_map(|one| one.children()).filter(|node| named(node, "info", name));
+        entries.next()?.text().filter(|text| !text.is_empty()).map(str::to_owned)
     };
     names.iter().find_map(entry)
 }

@@ -65,7 +65,12 @@ impl PillowImage {
         let decoded = reader.decode().map_err(|error| broken(&error))?;
         let (width, height) = (decoded.width() as usize, decoded.height() as usize);
         let (mode, pixels) = match decoded.color() {
-            ColorType::L8 | ColorType::L16 => (Mode::L, decoded.into_luma8().into_raw()),
+            ColorType::L8 => (Mode::L, decoded.into_luma8().into_raw()),
+            // Pillow does not scale sixteen bits: what is above 255 is 255.
+            ColorType::L16 => {
+                let pixels = decoded.into_luma16().into_raw();
+                (Mode::L, pixels.into_iter().map(|value| value.min(255) as u8).collect())
+            }
             ColorType::La8 | ColorType::La16 => (Mode::La, decoded.into_luma_alpha8().into_raw()),
             ColorType::Rgba8 | ColorType::Rgba16 | ColorType::Rgba32F => {
                 (Mode::Rgba, decoded.into_rgba8().into_raw())
@@ -78,6 +83,26 @@ impl PillowImage {
     /// Its bytes, as Pillow's `tobytes`.
     pub fn raw_bytes(self) -> Vec<u8> {
         self.pixels
+    }
+
+    /// `convert(mode)`.
+    #[must_use]
+    pub fn to_mode(&self, mode: Mode) -> Self {
+        let alphas = || -> Vec<u8> {
+            match self.mode {
+                Mode::La | Mode::Rgba => self.by_pixel().filter_map(|pixel| pixel.last().copied()).collect(),
+                Mode::L | Mode::Rgb => vec![255; self.width * self.height],
+            }
+        };
+        let base = if matches!(mode, Mode::L | Mode::La) { self.to_grey() } else { self.to_rgb() };
+        let pixels = match mode {
+            Mode::L | Mode::Rgb => return base,
+            Mode::La | Mode::Rgba => {
+                let with_alpha = base.by_pixel().zip(alphas());
+                with_alpha.flat_map(|(pixel, alpha)| pixel.iter().copied().chain([alpha])).collect()
+            }
+        };
+        Self { mode, pixels, ..base }
     }
 
     /// Pixels as slices.

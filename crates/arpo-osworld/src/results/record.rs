@@ -85,8 +85,10 @@ impl Trial {
         Ok(Claim(file))
     }
 
+    /// The folder of a task, by its id or by `domain/id`.
     fn task(&self, domain: &str, task: &str) -> PathBuf {
-        self.folder.join(domain).join(task)
+        let id = task.strip_prefix(domain).and_then(|rest| rest.strip_prefix('/')).unwrap_or(task);
+        self.folder.join(domain).join(id)
     }
 
     /// The task has its score.
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(fs::read_dir(trial.folder().join("os/task")).unwrap().count(), 0);
         next.note("on time", &now).unwrap();
         other.score(0.5).unwrap();
-        trial.finish("os", "task", 0.0).unwrap();
+        trial.finish("os", "os/task", 0.0).unwrap();
         assert!(trial.is_finished("os", "task") && trial.is_finished("os", "other"));
     }
 }

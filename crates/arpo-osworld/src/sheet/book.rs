@@ -3,6 +3,8 @@
 use crate::error::MetricError;
 use crate::package::{Package, Relation, parse};
 use crate::sheet::cell::RawCell;
+use crate::sheet::condition::{self, Condition};
+use crate::sheet::filter;
 use crate::sheet::range::{CellPosition, CellRange};
 use crate::sheet::styles::Styles;
 use crate::state::Bytes;
@@ -29,6 +31,8 @@ pub struct Book {
     pub sheets: Vec<SheetEntry>,
     /// Shared texts as openpyxl joins them.
     pub shared: Vec<String>,
+    /// Shared texts as OSWorld's own reader of one cell joins them; none if it cannot, as where one of them is empty.
+    pub lone_shared: Option<Vec<String>>,
     /// Styles.
     pub styles: Styles,
     /// Dates count from 1904.
@@ -52,10 +56,12 @@ pub struct Sheet {
     pub columns: BTreeMap<String, Map<String, Value>>,
     /// Validations: openpyxl's attributes of each.
     pub validations: Vec<Map<String, Value>>,
-    /// Links: by cell.
-    pub links: BTreeMap<String, String>,
-    /// Whether the sheet formats cells by conditions.
-    pub has_conditions: bool,
+    /// Links: by cell, with their attributes.
+    pub links: BTreeMap<String, Map<String, Value>>,
+    /// Formats that depend on conditions, in the order of the file.
+    pub conditions: Vec<Condition>,
+    /// The filter of the sheet as OSWorld describes it.
+    pub filter: Map<String, Value>,
 }
 
 impl Book {
@@ -81,10 +87,14 @@ impl Book {
             Some(part) if package.has(part) => shared_texts(&package.xml(part)?)?,
             _ => Vec::new(),
         };
+        let lone_shared = package
+            .has(LONE_SHARED_PART)
+            .then(|| package.xml(LONE_SHARED_PART).and_then(|text| lone_shared_texts(&text)).ok().flatten())
+            .flatten();
         let styles = Styles::read(&package, relations.target("styles").unwrap_or("xl/styles.xml"))?;
         let properties = root.children().find(|node| node.tag_name().name() == "workbookPr");
         let since_1904 = properties.and_then(|node| node.attribute("date1904")).is_some_and(is_true);
-        Ok(Self { package, sheets, shared, styles, since_1904 })
+        Ok(Self { package, sheets, shared, lone_shared, styles, since_1904 })
     }
 
     /// The names on the tabs.
@@ -109,6 +119,9 @@ impl Book {
     }
 }
 
+/// Where OSWorld's own reader looks for shared texts, whatever the relations say.
+const LONE_SHARED_PART: &str = "xl/sharedStrings.xml";
+
 fn main_part(package: &Package) -> Result<String, MetricError> {
     let main = package.relations("")?.target("officeDocument").map(str::to_owned);
     main.filter(|part| package.has(part))
@@ -120,7 +133,18 @@ fn main_part(package: &Package) -> Result<String, MetricError> {
 fn shared_texts(text: &str) -> Result<Vec<String>, MetricError> {
     let document = parse(text)?;
     let entries = document.root_element().children().filter(|node| node.tag_name().name() == "si");
-    Ok(entries.map(rich_text).collect())
+    Ok(entries.map(|entry| rich_text(entry).replace("x005F_", "")).collect())
+}
+
+/// Each entry's text with every `t` in it; none if one of them is empty.
+fn lone_shared_texts(text: &str) -> Result<Option<Vec<String>>, MetricError> {
+    let document = parse(text)?;
+    let entries = document.root_element().children().filter(|node| node.tag_name().name() == "si");
+    let joined = |entry: Node| {
+        let texts = entry.descendants().filter(|node| node.tag_name().name() == "t").map(|node| node.text());
+        texts.collect::<Option<Vec<&str>>>().map(|texts| texts.concat())
+    };
+    Ok(entries.map(joined).collect())
 }
 
 /// The text of an `si` or `is` element.
@@ -137,7 +161,7 @@ pub fn rich_text(node: Node) -> String {
             _ => {}
         }
     }
-    text.replace("x005F_", "")
+    text
 }
 
 /// An attribute's truth.
@@ -150,6 +174,7 @@ impl Sheet {
     pub fn parse(text: &str) -> Result<Self, MetricError> {
         let document = parse(text)?;
         let mut sheet = Self::default();
+        let mut filter = None;
         for section in document.root_element().children() {
             match section.tag_name().name() {
                 "sheetData" => sheet.read_rows(section),
@@ -168,17 +193,18 @@ impl Sheet {
                 "hyperlinks" => {
                     for node in section.children() {
                         if let Some(cell) = node.attribute("ref") {
-                            sheet.links.insert(
-                                cell.to_owned(),
-                                node.attribute("location").unwrap_or_default().to_owned(),
-                            );
+                            let attributes = node.attributes();
+                            let entries = attributes.map(|one| (one.name().to_owned(), json!(one.value())));
+                            sheet.links.insert(cell.to_owned(), entries.collect());
                         }
                     }
                 }
-                "conditionalFormatting" => sheet.has_conditions = true,
+                "conditionalFormatting" => sheet.conditions.extend(condition::read(section)),
+                "autoFilter" => filter = Some(filter::described(section)),
                 _ => {}
             }
         }
+        sheet.filter = filter.unwrap_or_else(filter::none);
         Ok(sheet)
     }
 
@@ -240,10 +266,11 @@ impl Sheet {
         }
     }
 
-    /// What is used: from A1 to where cells end.
+    /// What is used: from A1 to where cells and merged ranges end.
     pub fn used_range(&self) -> CellRange {
-        let row = self.cells.keys().map(|position| position.row).max().unwrap_or(1);
-        let column = self.cells.keys().map(|position| position.column).max().unwrap_or(1);
+        let ends = || self.cells.keys().copied().chain(self.merged.iter().map(|range| range.to));
+        let row = ends().map(|position| position.row).max().unwrap_or(1);
+        let column = ends().map(|position| position.column).max().unwrap_or(1);
         CellRange { from: CellPosition { row: 1, column: 1 }, to: CellPosition { row, column } }
     }
 

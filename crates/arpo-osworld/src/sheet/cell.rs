@@ -119,21 +119,32 @@ pub fn lone_value(
     let text = book.package.xml(&part)?;
     let document = parse(&text)?;
     let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(position);
-    let Some(cell) = document.descendants().find(is_it).map(RawCell::read) else { return Ok(Value::Null) };
-    let stored = cell.value.as_deref().map(python::strip).filter(|text| !text.is_empty());
-    let later = generation == Generation::Verified;
-    Ok(match (cell.kind.as_str(), stored) {
-        ("n", Some(text)) => python::parse_float(text).map_or(Value::Null, |number| json!(number)),
-        ("s", Some(text)) => match text.parse::<usize>() {
+    let Some(cell) = document.descendants().find(is_it) else { return Ok(Value::Null) };
+    let child = |node: Node<'_, '_>, name: &str| {
+        let found = node.children().find(|child| child.tag_name().name() == name)?;
+        let text = found.text().map(|text| python::strip(text).to_owned());
+        Some((found.id(), text.filter(|text| !text.is_empty())))
+    };
+    let text = |(_, text): (_, Option<String>)| text.map_or(Value::Null, Value::String);
+    // A value that is there and empty is Python's `None`, which is no number: that raises. One that is not there is nothing.
+    let number = |(_, text): (_, Option<String>)| text.ok_or_else(|| MetricError::raises("an empty value"));
+    let (value, later) = (child(cell, "v"), generation == Generation::Verified);
+    Ok(match (cell.attribute("t").unwrap_or("n"), value) {
+        ("n", Some(value)) => {
+            python::parse_float(&number(value)?).map_or(Value::Null, |number| json!(number))
+        }
+        ("s", Some(value)) => match number(value)?.parse::<usize>() {
             Ok(index) => {
-                json!(book.shared.get(index).ok_or_else(|| MetricError::raises("no such shared text"))?)
+                let shared = book.lone_shared.as_ref().and_then(|shared| shared.get(index));
+                json!(shared.ok_or_else(|| MetricError::raises("no such shared text"))?)
             }
             Err(_) => Value::Null,
         },
-        ("str", Some(text)) => json!(text),
-        ("e", Some(text)) if later => json!(text),
+        ("str", Some(value)) => text(value),
+        ("e", Some(value)) if later => text(value),
         ("inlineStr", _) if later => {
-            cell.inline.as_deref().map_or(Value::Null, |text| json!(python::strip(text)))
+            let inline = child(cell, "is").and_then(|(id, _)| document.get_node(id));
+            inline.and_then(|inline| child(inline, "t")).map_or(Value::Null, text)
         }
         _ => Value::Null,
     })
@@ -173,7 +184,7 @@ pub fn style_value(
         // The ARPO era reads the back colour, which a plain fill leaves at its default.
         "bgcolor" if generation == Generation::ArpoEra => fill.back,
         "bgcolor" | "fgcolor" => fill.front,
-        "hyperlink" => of_value(json!(sheet.links.get(&position.name()).cloned().unwrap_or_default())),
+        "hyperlink" => of_value(sheet.links.get(&position.name()).map_or(json!(""), |link| json!(link))),
         "merge" if generation == Generation::Verified => json!(covered),
         other => return Err(MetricError::raises(format!("no such style: {other}"))),
     })

@@ -12,9 +12,8 @@ use std::collections::BTreeMap;
 pub fn charts(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described, MetricError> {
     let mut charts = BTreeMap::new();
     for drawing in book.relations_of(sheet)?.iter().filter(|relation| relation.is("drawing")) {
-        for relation in
-            book.package.relations(&drawing.target)?.iter().filter(|relation| relation.is("chart"))
-        {
+        let relations = book.package.relations(&drawing.target)?;
+        for (id, relation) in relations.by_id().filter(|(_, relation)| relation.is("chart")) {
             let text = book.package.xml(&relation.target)?;
             let document = parse(&text)?;
             // A chart of several kinds counts by the first of them.
@@ -22,8 +21,11 @@ pub fn charts(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described
             let series =
                 children(group, "ser").map(|one| format!("{},{}", cells(one, "val"), cells(one, "cat")));
             let series = series.collect::<Vec<_>>().join(";");
-            let values =
-                properties.iter().map(|name| Ok(((*name).to_owned(), property(&document, group, name)?)));
+            let value = |name: &str| match name {
+                "anchor" => anchor(&book.package.xml(&drawing.target)?, id),
+                name => property(&document, group, name),
+            };
+            let values = properties.iter().map(|name| Ok(((*name).to_owned(), value(name)?)));
             charts.insert(series, values.collect::<Result<Map<_, _>, MetricError>>()?);
         }
     }
@@ -63,6 +65,9 @@ fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, M
                 |node| child(node, "legendPos").and_then(|node| node.attribute("val")).unwrap_or("r");
             legend.map_or(Value::Null, |node| json!(position(node)))
         }
+        // openpyxl does not read the size of a chart: it is always the one it would write.
+        "width" => json!(15),
+        "height" => json!(7.5),
         "type" => json!(group.tag_name().name()),
         "direction" => {
             let direction =
@@ -74,6 +79,25 @@ fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, M
         "ztitle" => title(axis(document, group, 2)),
         other => return Err(MetricError::Unsupported(format!("compare_table's chart property {other}"))),
     })
+}
+
+/// How a chart is fixed to cells: the row where it ends takes the place of the row where it begins. One that is fixed to a
+/// single cell raises.
+fn anchor(drawing: &str, chart: &str) -> Result<Value, MetricError> {
+    let document = parse(drawing)?;
+    let shows = |node: &Node| {
+        let links = node.descendants().filter(|node| node.tag_name().name() == "chart");
+        links.flat_map(|node| node.attributes()).any(|one| one.name() == "id" && one.value() == chart)
+    };
+    let found = document.root_element().children().filter(Node::is_element).find(shows);
+    let found = found.filter(|node| node.tag_name().name() == "twoCellAnchor");
+    let found = found.ok_or_else(|| MetricError::raises("a chart that is not fixed to two cells"))?;
+    let number = |end: &str, name: &str| {
+        let number = child(found, end).and_then(|node| child(node, name)).and_then(|node| node.text());
+        json!(number.and_then(|text| text.trim().parse::<i64>().ok()))
+    };
+    let row = number("to", "row");
+    Ok(json!([found.attribute("editAs"), number("from", "col"), row, number("to", "col"), row]))
 }
 
 fn axis<'a, 'input>(document: &'a Document<'input>, group: Node, index: usize) -> Option<Node<'a, 'input>> {

@@ -16,25 +16,30 @@ pub enum Moment {
     Span(i64),
 }
 
-/// Whether a number format shows a date: it has one of d m h y s outside quotes, brackets and escapes.
+/// Whether a number format shows a date: it has one of d m h y s outside quotes and brackets, and not after `_` or `\`.
+/// Brackets of elapsed time stay, in small letters only, as does what is never closed.
 pub fn is_date_format(format: &str) -> bool {
-    let format = format.split(';').next().unwrap_or_default();
-    let mut bare = String::new();
-    let mut letters = format.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' | '_' | '*' if letter == '\\' => drop(letters.next()),
-            '"' => drop(letters.by_ref().find(|quote| *quote == '"')),
+    let mut rest = format.split(';').next().unwrap_or_default();
+    let mut before = ' ';
+    while let Some(letter) = rest.chars().next() {
+        let after = &rest[letter.len_utf8()..];
+        let closing = match letter {
+            '"' => after.find('"'),
             '[' => {
-                let inside: String = letters.by_ref().take_while(|end| *end != ']').collect();
-                if is_elapsed(&inside) {
-                    bare.push_str(&inside);
-                }
+                after.find(']').filter(|end| !matches!(&after[..*end], "h" | "hh" | "m" | "mm" | "s" | "ss"))
             }
-            other => bare.push(other),
+            _ => None,
+        };
+        if let Some(end) = closing {
+            rest = &after[end + 1..];
+            continue;
         }
+        if "dmhysDMHYS".contains(letter) && !matches!(before, '_' | '\\') {
+            return true;
+        }
+        (before, rest) = (letter, after);
     }
-    bare.contains(['d', 'm', 'h', 'y', 's', 'D', 'M', 'H', 'Y', 'S'])
+    false
 }
 
 /// Whether a date's format shows elapsed time: `[h]`, `[mm]`, `[s]`.
@@ -129,7 +134,9 @@ mod tests {
         for format in ["mm-dd-yy", "d-mmm", "h:mm", "[h]:mm:ss", "yyyy\\-mm", "[$-409]d/m;@"] {
             assert!(is_date_format(format), "{format}");
         }
-        for format in ["General", "0.00", "#,##0", "[Red]0", "\"days\" 0", "0.00%", "@"] {
+        for format in
+            ["General", "0.00", "#,##0", "[Red]0", "\"days\" 0", "0.00%", "@", "0_d", "\\d", "[HH]0"]
+        {
             assert!(!is_date_format(format), "{format}");
         }
         assert!(is_span_format("[hh]:mm:ss") && !is_span_format("[Red]h:mm"));

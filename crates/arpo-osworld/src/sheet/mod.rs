@@ -3,11 +3,15 @@
 pub mod book;
 pub mod cell;
 pub mod chart;
+pub mod condition;
 pub mod dates;
+pub mod filter;
+pub mod formula;
 pub mod frame;
 pub mod numeric;
 pub mod pivot;
 pub mod range;
+pub mod sparkline;
 pub mod styles;
 
 use serde_json::{Map, Value};

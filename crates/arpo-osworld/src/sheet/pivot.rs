@@ -60,6 +60,15 @@ pub fn pivot_tables(book: &Book, sheet: &str, properties: &[&str]) -> Result<Des
                     )
                 }
                 "name" => json!(root.attribute("name")),
+                "show_total" => json!(root.attribute("visualTotals").is_none_or(is_true)),
+                "show_headers" => json!(root.attribute("showHeaders").is_none_or(is_true)),
+                "show_empty_row" => json!(root.attribute("showEmptyRow").is_some_and(is_true)),
+                "show_empty_col" => json!(root.attribute("showEmptyCol").is_some_and(is_true)),
+                "location" => {
+                    let place = root.children().find(|node| node.tag_name().name() == "location");
+                    let attributes = place.into_iter().flat_map(|node| node.attributes());
+                    json!(attributes.map(|one| (one.name(), one.value())).collect::<BTreeMap<_, _>>())
+                }
                 "ordered" | "data_fields_name" => continue,
                 other => {
                     return Err(MetricError::Unsupported(format!("compare_table's pivot property {other}")));

@@ -69,6 +69,19 @@ pub struct Styles {
     pub fonts: Vec<Font>,
     /// Fills.
     pub fills: Vec<Fill>,
+    /// What conditions make of a cell's style.
+    pub differential: Vec<DifferentialStyle>,
+}
+
+/// The parts of a style that a condition changes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DifferentialStyle {
+    /// The number format.
+    pub format: Option<String>,
+    /// The font.
+    pub font: Option<Font>,
+    /// The fill.
+    pub fill: Option<Fill>,
 }
 
 impl Styles {
@@ -103,6 +116,17 @@ impl Styles {
             cells: cells.collect(),
             fonts: section("fonts").filter(|node| node.tag_name().name() == "font").map(font).collect(),
             fills: section("fills").filter(|node| node.tag_name().name() == "fill").map(fill).collect(),
+            differential: section("dxfs")
+                .filter(|node| node.tag_name().name() == "dxf")
+                .map(|node| DifferentialStyle {
+                    format: children(node, "numFmt")
+                        .next()
+                        .and_then(|node| node.attribute("formatCode"))
+                        .map(str::to_owned),
+                    font: children(node, "font").next().map(font),
+                    fill: children(node, "fill").next().map(fill),
+                })
+                .collect(),
         })
     }
 

@@ -6,7 +6,7 @@
 use super::TaskFile;
 use crate::error::TaskError;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,11 @@ impl SuiteTask {
     /// A task from the text of its file.
     pub fn parse(domain: impl Into<String>, text: String) -> Result<Self, String> {
         Ok(Self { domain: domain.into(), task: TaskFile::parse(&text)?, text })
+    }
+
+    /// Its name, `domain/id`: an id alone may occur in several domains.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.domain, self.task.id)
     }
 }
 
@@ -46,7 +51,11 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
     if tasks.is_empty() {
         return Err(TaskError::File { path: root, problem: "no task files in folders of it".into() });
     }
-    Ok(tasks)
+    let mut names = BTreeSet::new();
+    match tasks.iter().map(SuiteTask::name).find(|name| !names.insert(name.clone())) {
+        Some(name) => Err(TaskError::File { path: root, problem: format!("two files have the id {name}") }),
+        None => Ok(tasks),
+    }
 }
 
 /// Reads the tasks of these domains and ids.

@@ -1,5 +1,6 @@
 //! Text as Python and its libraries treat it.
 
+pub mod color;
 pub mod pattern;
 pub mod python;
 pub mod similarity;

@@ -168,15 +168,64 @@ pub fn universal_newlines(text: &str) -> String {
     if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text.to_owned() }
 }
 
-/// Python's `float(text)`.
+/// Python's `json.loads(text)`: also `NaN` and `Infinity`, which JSON has not. They equal nothing here.
+pub fn parse_json(text: &str) -> Result<Value, MetricError> {
+    let broken = |error: serde_json::Error| MetricError::raises(format!("not JSON: {error}"));
+    match serde_json::from_str(text) {
+        Err(_) if text.contains("NaN") || text.contains("Infinity") => {
+            serde_json::from_str(&with_texts_for_constants(text)).map_err(broken)
+        }
+        other => other.map_err(broken),
+    }
+}
+
+/// The constants outside of texts, each as a text that no file holds.
+fn with_texts_for_constants(text: &str) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let (mut rest, mut is_text) = (text, false);
+    while let Some(letter) = rest.chars().next() {
+        let constant = ["NaN", "-Infinity", "Infinity"].into_iter().find(|word| rest.starts_with(word));
+        if let (false, Some(word)) = (is_text, constant) {
+            changed.push_str(&format!("\"\\u0000{word}\""));
+            rest = &rest[word.len()..];
+            continue;
+        }
+        let mut end = letter.len_utf8();
+        if is_text && letter == '\\' {
+            end += rest[end..].chars().next().map_or(0, char::len_utf8);
+        } else if letter == '"' {
+            is_text = !is_text;
+        }
+        changed.push_str(&rest[..end]);
+        rest = &rest[end..];
+    }
+    changed
+}
+
+/// Python's `float(text)`: full-width digits and single `_` between digits are fine.
 pub fn parse_float(text: &str) -> Option<f64> {
-    let text = strip(text);
+    let plain: String = strip(text).chars().map(half_width).collect();
+    let between_digits = |(at, _): (usize, &str)| {
+        let is_digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
+        is_digit(plain[..at].chars().next_back()) && is_digit(plain[at + 1..].chars().next())
+    };
+    if !plain.match_indices('_').all(between_digits) {
+        return None;
+    }
+    let text = plain.replace('_', "");
     let bare = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
     let named = matches!(bare.as_str(), "inf" | "infinity" | "nan");
     if !named && !bare.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') {
         return None;
     }
     text.parse().ok()
+}
+
+fn half_width(letter: char) -> char {
+    match letter {
+        '\u{ff10}'..='\u{ff19}' => char::from_digit(letter as u32 - 0xff10, 10).unwrap_or(letter),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +256,13 @@ mod tests {
     }
 
     #[test]
+    fn json_may_hold_what_python_writes() {
+        let value = parse_json(r#"{"a": NaN, "b": [-Infinity, "NaN \" Infinity"]}"#).unwrap();
+        assert!(value["a"] != value["b"][0] && value["b"][1] == "NaN \" Infinity");
+        assert!(parse_json("{").is_err() && parse_json("Nan").is_err());
+    }
+
+    #[test]
     fn text_of_values() {
         assert_eq!(to_text(&json!({"a": [1, "b", null, true]})), "{'a': [1, 'b', None, True]}");
     }
@@ -222,6 +278,8 @@ mod tests {
     fn float_takes_what_python_takes() {
         assert_eq!(parse_float(" 1e3 "), Some(1000.0));
         assert_eq!(parse_float("1_000x"), None);
+        assert_eq!((parse_float("1_5"), parse_float("1__5"), parse_float("_1")), (Some(15.0), None, None));
+        assert_eq!(parse_float("\u{ff11}.5"), Some(1.5));
         assert_eq!(parse_float(""), None);
     }
 }

@@ -48,12 +48,15 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
              "config": [{{"type": "launch", "parameters": {{"command": ["xterm"]}}}}]}}"#
     );
     let task = SuiteTask::parse("os", text).unwrap();
+    let hopeless =
+        format!(r#"{{"id": "{ID}", "instruction": "No.", "evaluator": {{"func": "infeasible"}}}}"#);
+    let other = SuiteTask::parse("vlc", hopeless).unwrap();
     let address = Addresses::parse(&format!("http://127.0.0.1:{port}")).unwrap();
     let machine = Machine::Fixed(vec![address]);
     let provider = Provider::new(Options { run: "test".into(), machine }).unwrap();
     let (cache, results) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let shared = Shared {
-        tasks: BTreeMap::from([(ID.to_owned(), task)]),
+        tasks: BTreeMap::from([(task.name(), task), (other.name(), other)]),
         desktops: Spares::new(provider, 0),
         cache: Cache::new(cache.path(), Sources { offline: true, ..Sources::default() }).unwrap(),
         options: EpisodeOptions { pause: Duration::ZERO, freeze: false, ..options },
@@ -65,7 +68,7 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
 
 impl Fixture {
     fn reset(&mut self) {
-        let screen = self.desktop.reset(&task(ID), 0, soon()).unwrap();
+        let screen = self.desktop.reset(&task("os", ID), 0, soon()).unwrap();
         assert_eq!(screen.size(), (64, 48));
     }
 
@@ -80,11 +83,11 @@ impl Fixture {
     }
 }
 
-fn task(id: &str) -> Task {
+fn task(domain: &str, id: &str) -> Task {
     Task {
-        id: TaskId::new(id),
+        id: TaskId::new(format!("{domain}/{id}")),
         instruction: String::new(),
-        application: "os".into(),
+        application: domain.into(),
         setup: serde_json::Value::Null,
         evaluator: serde_json::Value::Null,
     }
@@ -125,6 +128,42 @@ fn a_task_is_set_up_acted_on_evaluated_and_recorded() {
     assert_eq!(lines[1]["action"], "DONE");
     let screenshot = lines[0]["screenshot_file"].as_str().unwrap();
     assert!(Path::new(screenshot).extension().is_some_and(|end| end == "png"));
+}
+
+/// The ids are equal, the domains are not.
+#[test]
+fn a_task_is_judged_by_the_evaluator_of_its_own_domain() {
+    let mut fixture = new_fixture(WANTS_YES, EpisodeOptions::default());
+    for (domain, wanted) in [("os", 1.0), ("vlc", 0.0)] {
+        fixture.desktop.reset(&task(domain, ID), 0, soon()).unwrap();
+        fixture.act(&finished());
+        assert!((fixture.desktop.evaluate(soon()).unwrap() - wanted).abs() < 1e-12, "{domain}");
+        let path = format!("pyautogui/screenshot/test/0/{domain}/{ID}/result.txt");
+        assert!(fixture.results.path().join(path).is_file());
+    }
+}
+
+#[test]
+fn an_episode_whose_gold_is_missing_is_not_played() {
+    let evaluator = r#"{"func": "compare_text_file", "result": {"type": "vm_file", "path": "a", "dest": "a"},
+        "expected": {"type": "cloud_file", "path": "https://example.org/gold.txt", "dest": "gold.txt"}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err().to_string();
+    assert!(error.contains("https://example.org/gold.txt is not in the cache"), "{error}");
+    assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+}
+
+#[test]
+fn an_evaluator_that_raises_leaves_a_note_beside_its_0() {
+    let evaluator = r#"{"func": "check_font_size", "result": {"type": "vm_command_line", "command": ["answer"]},
+        "expected": {"type": "rule", "rules": {"type": "value", "value": 5}}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    fixture.reset();
+    fixture.act(&finished());
+    assert!(fixture.desktop.evaluate(soon()).unwrap().abs() < 1e-12);
+    assert_eq!(fixture.result("result.txt"), "0.0\n");
+    let log = fixture.result("runtime.log");
+    assert!(log.contains("the evaluator scores 0: check_font_size: raises: no default_font_size"), "{log}");
 }
 
 #[test]
@@ -217,7 +256,7 @@ fn tool_calls_run_one_after_the_other() {
 fn what_is_wrong_is_the_task_s_the_desktop_s_or_the_time_s() {
     let mut fixture = new_fixture(WANTS_YES, EpisodeOptions::default());
     assert_eq!(fixture.desktop.evaluate(soon()).unwrap_err(), EnvironmentError::NoEpisode);
-    let unknown = fixture.desktop.reset(&task("unknown"), 0, soon()).unwrap_err();
+    let unknown = fixture.desktop.reset(&task("os", "unknown"), 0, soon()).unwrap_err();
     assert!(matches!(unknown, EnvironmentError::BadTask { .. }), "{unknown}");
     fixture.reset();
     let late = fixture.desktop.step(&finished(), Instant::now()).unwrap_err();

@@ -1,7 +1,7 @@
 //! A guest that responds from tables and logs its calls.
 
 use arpo_osworld::error::GuestError;
-use arpo_osworld::guest::{Browser, Command, Guest, Output, Tab, Window};
+use arpo_osworld::guest::{Browser, Command, CommandLine, Guest, Output, Tab, Window};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ pub(crate) struct FakeGuest {
     /// Names of calls that are refused.
     pub(crate) refuses: Vec<&'static str>,
     pub(crate) dead: bool,
+    /// Commands and files are those of this machine.
+    pub(crate) local: bool,
     pub(crate) log: RefCell<Vec<String>>,
 }
 
@@ -71,6 +73,11 @@ impl Guest for FakeGuest {
     fn run(&self, command: &Command) -> Result<Option<Output>, GuestError> {
         let line = command.body()["command"].to_string();
         self.record_call("run", &line)?;
+        if let (true, CommandLine::Words(words)) = (self.local, &command.line) {
+            let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+            let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+            return Ok(Some(Output { stdout, ..Output::default() }));
+        }
         Ok(self
             .outputs
             .iter()
@@ -84,10 +91,16 @@ impl Guest for FakeGuest {
 
     fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
         self.record_call("read", path)?;
+        if self.local {
+            return Ok(std::fs::read(path).ok());
+        }
         Ok(self.files.get(path).cloned())
     }
 
     fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {
+        if self.local {
+            std::fs::write(path, content).unwrap();
+        }
         self.record_call("write", &format!("{path} {} bytes", content.len()))
     }
 

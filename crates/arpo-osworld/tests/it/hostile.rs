@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use std::io::{Cursor, Write};
 use zip::write::SimpleFileOptions;
 
-fn both() -> [Settings; 2] {
-    [Generation::ArpoEra, Generation::Verified].map(|generation| Settings { generation, python: None })
+fn both() -> [Settings<'static>; 2] {
+    [Generation::ArpoEra, Generation::Verified].map(|generation| Settings { generation, sandbox: None })
 }
 
 /// A metric, a file's name and bytes, what is expected, and options.

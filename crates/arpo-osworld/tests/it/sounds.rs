@@ -26,7 +26,7 @@ fn wav(rate: u32, from_hz: f64, to_hz: f64) -> State {
 }
 
 fn score(first: &State, second: &State, generation: Generation) -> Result<f64, String> {
-    let settings = Settings { generation, python: None };
+    let settings = Settings { generation, sandbox: None };
     metrics::score("compare_audios", first, Some(second), &Map::new(), &settings)
         .map_err(|error| error.to_string())
 }

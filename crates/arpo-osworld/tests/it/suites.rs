@@ -42,7 +42,10 @@ fn coverage_counts_and_names() {
 fn a_suite_with_an_unknown_metric_does_not_load() {
     let folder = suite();
     let error = coverage::load_runnable(folder.path(), None).unwrap_err().to_string();
-    assert_eq!(error, "task odd needs what is not implemented: getter no_such_getter, metric no_such_metric");
+    assert_eq!(
+        error,
+        "task vlc/odd needs what is not implemented: getter no_such_getter, metric no_such_metric"
+    );
     let list = folder.path().join("list.json");
     fs::write(&list, r#"{"os": ["hopeless", "good"]}"#).unwrap();
     let tasks = coverage::load_runnable(folder.path(), Some(&list)).unwrap();
@@ -67,6 +70,17 @@ fn lists_of_every_kind_and_what_is_wrong_with_them() {
         let error = coverage::of_folder(folder.path(), Some(&list)).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
+}
+
+#[test]
+fn an_id_may_be_that_of_another_domain_but_not_twice_in_one() {
+    let folder = suite();
+    write(folder.path(), "vlc", "good", &json!({"func": "infeasible"}));
+    assert_eq!(coverage::of_folder(folder.path(), None).unwrap().total, 4);
+    let path = folder.path().join("examples/os");
+    fs::copy(path.join("good.json"), path.join("copy.json")).unwrap();
+    let error = coverage::of_folder(folder.path(), None).unwrap_err().to_string();
+    assert!(error.ends_with("two files have the id os/good"), "{error}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Tasks solved by hand: a JSON file with the responses of each task, in order.
 //!
-//! `{"task id": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Coordinates are
+//! `{"task": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Coordinates are
 //! pixels of the screen. A response without `Action:` is the action alone. After the last response the agent finishes; in
-//! a task with an empty list it does nothing.
+//! a task with an empty list it does nothing. A task of a domain may be named by `domain/id` or by the id alone.
 
 use crate::TrainError;
 use crate::episode::History;
@@ -46,11 +46,8 @@ impl ScriptFile {
 
     /// The policy that responds with these scripts; an error if one of the tasks has none.
     pub fn policy(self, tasks: &[Arc<Task>]) -> Result<ScriptedPolicy, TrainError> {
-        let without: Vec<&str> = tasks
-            .iter()
-            .map(|task| task.id.as_str())
-            .filter(|id| !self.responses.contains_key(*id))
-            .collect();
+        let without: Vec<&str> =
+            tasks.iter().map(|task| task.id.as_str()).filter(|name| self.script(name).is_none()).collect();
         if !without.is_empty() {
             return Err(TrainError::Configuration(format!(
                 "no script for {}: expected a list of responses, or an empty list to do nothing",
@@ -60,9 +57,14 @@ impl ScriptFile {
         Ok(ScriptedPolicy::new(move |history| Ok(self.next(history)), Duration::ZERO))
     }
 
+    /// The responses of a task; those of the full name come first.
+    fn script(&self, name: &str) -> Option<&Vec<String>> {
+        let id = name.rsplit_once('/').map_or(name, |(_, id)| id);
+        self.responses.get(name).or_else(|| self.responses.get(id))
+    }
+
     fn next(&self, history: &History) -> String {
-        let script = self.responses.get(history.plan.task.id.as_str());
-        script
+        self.script(history.plan.task.id.as_str())
             .and_then(|script| script.get(history.responses.len()))
             .map_or(FINISHED, String::as_str)
             .to_owned()
@@ -80,5 +82,13 @@ mod tests {
         let problem = |text| ScriptFile::parse(text).unwrap_err();
         assert!(problem(r#"{"a": ["wait()", "click("]}"#).starts_with("task a, response 2: "));
         assert!(problem("[]").contains("expected {\"task id\""));
+    }
+
+    #[test]
+    fn a_script_is_found_by_domain_and_id_or_by_the_id() {
+        let file = ScriptFile::parse(r#"{"os/a": ["wait()"], "a": [], "b": ["wait()", "wait()"]}"#).unwrap();
+        let length = |name| file.script(name).map(Vec::len);
+        assert_eq!((length("os/a"), length("vlc/a"), length("vlc/b")), (Some(1), Some(0), Some(2)));
+        assert_eq!(length("os/c"), None);
     }
 }
