@@ -218,7 +218,8 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Share
 fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError> {
     let some = |number: f64| (number > 0.0).then_some(number);
     let network = match wanted.network {
-        NetworkChoice::Internal => Network::Internal,
+        NetworkChoice::Internal => Network::Isolated,
+        NetworkChoice::InternalOpenToHost => Network::Internal,
         NetworkChoice::Bridge => Network::Bridge,
     };
     Ok(match wanted.desktop {

@@ -9,6 +9,7 @@ mod body;
 mod desktop;
 mod docker;
 mod error;
+mod firewall;
 mod fleet;
 mod hosted;
 mod options;
@@ -25,7 +26,7 @@ pub use options::{Container, Limits, Machine, Network, Options, TOKEN_VARIABLE, 
 pub use owner::{Owner, OwnerStatus};
 pub use snapshot::Snapshot;
 pub use spares::Spares;
-pub use strays::Strays;
+pub use strays::{Leftovers, Strays};
 
 use docker::Engine;
 use fleet::Fleet;
@@ -33,6 +34,11 @@ use hosted::Hosted;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+
+/// Removes containers, networks and images that runs left on the engine, and says what they were.
+pub fn remove_leftovers(whose: Leftovers) -> Result<Strays, ProviderError> {
+    Engine::connect()?.remove_strays(&Owner::this_process(), whose)
+}
 
 /// Starts desktops of one kind for one run. Cheap to clone; clones share what they hold.
 #[derive(Clone)]
