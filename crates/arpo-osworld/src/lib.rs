@@ -4,6 +4,7 @@
 //! [`guest::Guest`] and [`download::Cache`]. Scores are those of OSWorld's own evaluators, oddities
 //! included, in the generation the task file was written for.
 
+pub mod check;
 pub mod coverage;
 pub mod database;
 pub mod deck;

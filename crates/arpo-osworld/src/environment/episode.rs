@@ -184,9 +184,8 @@ impl Episode {
         Screen::from_png(png)
     }
 
-    /// The score. One that is 0 because the evaluator failed has a note that says so.
     fn score(
-        &mut self,
+        &self,
         task: &TaskFile,
         options: &EpisodeOptions,
         deadline: Instant,
@@ -196,17 +195,13 @@ impl Episode {
         let context = Context { guest, cache, task: &task.id, generation, now, deadline };
         let settings = Settings { generation, python: options.python.clone() };
         let preparation = self.preparation(task, options, deadline);
-        let error = match evaluate(task, self.gave_up, &preparation, &context, &settings) {
-            Ok(score) => return Ok(score.clamp(0.0, 1.0)),
-            Err(error) => error,
-        };
-        // a program that the agent closed, a file that is too large: OSWorld's getter raises, and the desktop is fine
-        let is_guest = matches!(error, EvaluateError::Getter(GetterError::Guest(_)));
-        if error.counts_as_zero() || (is_guest && self.guest.screenshot().is_ok()) {
-            self.record.push(RecordEntry::Note(format!("the score is 0 because the evaluator failed: {error}")));
-            return Ok(0.0);
+        match evaluate(task, self.gave_up, &preparation, &context, &settings) {
+            Ok(score) => Ok(score.clamp(0.0, 1.0)),
+            Err(error) if error.counts_as_zero() => Ok(0.0),
+            // a program that the agent closed: OSWorld's getter raises, and the desktop is fine
+            Err(EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => Ok(0.0),
+            Err(error) => Err(evaluation_error(&task.id, &error, deadline)),
         }
-        Err(evaluation_error(&task.id, &error, deadline))
     }
 
     /// The engine may fail to pause a busy desktop, which then keeps running: that costs only processor time.

@@ -40,6 +40,20 @@ pub fn remove_leftovers(whose: Leftovers) -> Result<Strays, ProviderError> {
     Engine::connect()?.remove_strays(&Owner::this_process(), whose)
 }
 
+/// The engine, where it listens and which version it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineVersion {
+    /// Where it listens.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Asks the engine of `DOCKER_HOST`, or of this machine, for its version.
+pub fn engine_version() -> Result<EngineVersion, ProviderError> {
+    Engine::connect()?.version()
+}
+
 /// Starts desktops of one kind for one run. Cheap to clone; clones share what they hold.
 #[derive(Clone)]
 pub struct Provider {

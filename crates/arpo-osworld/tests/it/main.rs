@@ -9,6 +9,7 @@ mod fake_guest;
 mod getters;
 mod golden;
 mod hostile;
+mod own_tasks;
 mod scoring;
 mod server;
 mod setup;
