@@ -96,8 +96,7 @@ pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<
 }
 
 fn clean(arguments: &CleanArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let whose =
-        if arguments.unseen { Leftovers::OfUnseenProcesses } else { Leftovers::OfEndedProcesses };
+    let whose = if arguments.unseen { Leftovers::OfUnseenProcesses } else { Leftovers::OfEndedProcesses };
     let Strays { containers, networks, images } = remove_leftovers(whose).map_err(Failure::failed)?;
     for (kind, names) in [("container", &containers), ("network", &networks), ("image", &images)] {
         for name in names {

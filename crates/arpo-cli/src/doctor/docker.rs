@@ -41,7 +41,9 @@ mod tests {
         let missing = finding(Err(ProviderError::NoEngine { host: host(), problem: "no such file".into() }));
         assert!(missing.status == Status::Missing && missing.detail.contains("unix:///x"));
         let refused = finding(Err(ProviderError::Forbidden { host: host() }));
-        assert!(refused.status == Status::Broken && refused.command.is_some_and(|way| way.contains("usermod")));
+        assert!(
+            refused.status == Status::Broken && refused.command.is_some_and(|way| way.contains("usermod"))
+        );
         let version = "27.1".into();
         assert!(finding(Ok(EngineVersion { host: host(), version })).detail.contains("engine 27.1"));
     }

@@ -89,7 +89,8 @@ fn scripts_of_osworlds_ui_tars_agent() {
     ];
     assert_eq!(read(code), Some(copied));
     let code = "x = 1920 * 0.5\ny = (100 + 8) / 2 - 1\nname = 'a' 'b' + 'c'\npyautogui.click(x, y)\npyautogui.write(name)";
-    let click = Effect::Click { at: at(960.0, 53.0), button: Button::Left, clicks: 1, interval: Duration::ZERO };
+    let click =
+        Effect::Click { at: at(960.0, 53.0), button: Button::Left, clicks: 1, interval: Duration::ZERO };
     let write = Effect::Write { text: "abc".into(), interval: Duration::ZERO };
     assert_eq!(read(code), Some(vec![click, write]));
 }

@@ -225,7 +225,8 @@ pub(super) fn broken(error: &dyn std::fmt::Display) -> EnvironmentError {
 fn failure_of(output: Option<&Output>) -> Option<String> {
     let Some(output) = output else { return Some("the action failed: the guest refused it".into()) };
     let last = output.stderr.trim().lines().last().unwrap_or_default();
-    (output.returncode != 0).then(|| format!("the action failed with exit code {}: {last}", output.returncode))
+    (output.returncode != 0)
+        .then(|| format!("the action failed with exit code {}: {last}", output.returncode))
 }
 
 /// A guest without a response: the deadline passed, or the guest is gone.

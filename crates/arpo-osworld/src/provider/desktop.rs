@@ -204,9 +204,7 @@ impl Hosted {
         };
         match how {
             None => Ok(state.unwrap_or_default()),
-            Some(how) => {
-                Err(ProviderError::Gone { name: name.to_owned(), how, log: self.log_tail(name) })
-            }
+            Some(how) => Err(ProviderError::Gone { name: name.to_owned(), how, log: self.log_tail(name) }),
         }
     }
 

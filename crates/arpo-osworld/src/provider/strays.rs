@@ -55,7 +55,9 @@ fn is_stray(
 impl Engine {
     /// Removes leftover containers, then networks and images.
     pub(super) fn remove_strays(&self, here: &Owner, whose: Leftovers) -> Result<Strays, ProviderError> {
-        self.remove_labelled(OWNER_LABEL, |labels| is_stray(labels, whose, |owner| owner.current_status(here)))
+        self.remove_labelled(OWNER_LABEL, |labels| {
+            is_stray(labels, whose, |owner| owner.current_status(here))
+        })
     }
 
     /// Removes what has a label (`name` or `name=value`) and matches a predicate.
@@ -79,9 +81,12 @@ impl Engine {
         }
 
         let options = ListNetworksOptionsBuilder::default().filters(&filters).build();
-        let networks = self.call("list networks", QUICK, |docker| async move {
-            docker.list_networks(Some(options)).await
-        })?;
+        let networks =
+            self.call(
+                "list networks",
+                QUICK,
+                |docker| async move { docker.list_networks(Some(options)).await },
+            )?;
         for found in networks {
             let Some(id) = found.id.filter(|_| wanted(&found.labels.unwrap_or_default())) else { continue };
             self.call("remove a network", SLOW, |docker| async move {
@@ -91,8 +96,8 @@ impl Engine {
         }
 
         let options = ListImagesOptionsBuilder::default().filters(&filters).build();
-        let images = self
-            .call("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
+        let images =
+            self.call("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
         for found in images {
             // A container's labels are in every image that is made of it: only those made here are removed.
             let snapshot = found.repo_tags.iter().all(|tag| tag.starts_with(SNAPSHOT_PREFIX));

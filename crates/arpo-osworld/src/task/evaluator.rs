@@ -66,9 +66,11 @@ impl Evaluator {
         };
         let max_file_mib = match fields.remove("max_file_mib") {
             None => None,
-            Some(value) => Some(value.as_u64().filter(|mib| (1..=MOST_FILE_MIB).contains(mib)).ok_or_else(
-                || format!("evaluator.max_file_mib is {value}, 1 to {MOST_FILE_MIB} is wanted"),
-            )?),
+            Some(value) => {
+                Some(value.as_u64().filter(|mib| (1..=MOST_FILE_MIB).contains(mib)).ok_or_else(|| {
+                    format!("evaluator.max_file_mib is {value}, 1 to {MOST_FILE_MIB} is wanted")
+                })?)
+            }
         };
         let func = fields.remove("func").ok_or("evaluator.func is missing")?;
         let (several, functions) = match func {

@@ -79,7 +79,8 @@ fn resolve(name: &mut String, folder: &Path, as_address: bool) {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let path = folder.join(&*name);
     if as_address {
-        *name = format!("{SCHEME}{}", path.display());
+        // an address is decoded again
+        *name = format!("{SCHEME}{}", path.display().to_string().replace('%', "%25"));
     } else if path.exists() {
         *name = path.display().to_string();
     }

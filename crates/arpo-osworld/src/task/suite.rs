@@ -38,14 +38,15 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
     let mut tasks = own_tasks(&root)?;
     for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
         let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        for file in
-            sorted(&domain)?.into_iter().filter(|path| is_json(path))
-        {
+        for file in sorted(&domain)?.into_iter().filter(|path| is_json(path)) {
             tasks.push(parse(&file, name.clone())?);
         }
     }
     if tasks.is_empty() {
-        return Err(TaskError::File { path: root, problem: "no task files in it or in folders of it".into() });
+        return Err(TaskError::File {
+            path: root,
+            problem: "no task files in it or in folders of it".into(),
+        });
     }
     Ok(tasks)
 }
@@ -59,7 +60,8 @@ fn own_tasks(root: &Path) -> Result<Vec<SuiteTask>, TaskError> {
     let mut tasks = Vec::new();
     for path in sorted(root)?.into_iter().filter(|path| is_json(path)) {
         let text = read(&path)?;
-        let is_task = serde_json::from_str::<Value>(&text).is_ok_and(|value| value.get("evaluator").is_some());
+        let is_task =
+            serde_json::from_str::<Value>(&text).is_ok_and(|value| value.get("evaluator").is_some());
         if is_task {
             tasks.push(read_file(&path)?);
         }

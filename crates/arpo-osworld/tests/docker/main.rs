@@ -4,11 +4,11 @@
 
 mod bench;
 
-use arpo_osworld::provider::{
-    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares,
-    Leftovers, TOKEN_VARIABLE, Vm, remove_leftovers,
-};
 use arpo_osworld::guest::http::RetryPolicy;
+use arpo_osworld::provider::{
+    Addresses, Container, Leftovers, Limits, Machine, Network, Options, Owner, Provider, ProviderError,
+    Spares, TOKEN_VARIABLE, Vm, remove_leftovers,
+};
 use bench::{Bench, SERVES, provider, soon};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
@@ -104,7 +104,8 @@ fn nobody_waits_for_a_desktop_that_was_killed_or_paused() {
 
 #[test]
 fn an_isolated_desktop_has_its_firewall_before_it_is_handed_over() {
-    let firewall = "/bin/busybox id -u > /www/firewall; /bin/busybox grep CapEff /proc/self/status >> /www/firewall";
+    let firewall =
+        "/bin/busybox id -u > /www/firewall; /bin/busybox grep CapEff /proc/self/status >> /www/firewall";
     let Some(bench) = Bench::with_firewall("wall", SERVES, firewall) else { return };
     let isolated = Container { network: Network::Isolated, ..bench.container() };
     let desktop = provider(isolated).start(soon()).expect("a desktop");
