@@ -104,8 +104,15 @@ part_safety() {
     python3 -m http.server --bind 0.0.0.0 --directory "$out/long" 8765 >/dev/null 2>&1 & server=$!
     sleep 2
     same "the host's server answers the host" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$gateway:8765/" || true)"
-    same "it does not answer a desktop" 000 "$(timeout 20 docker exec "$name" curl -s -m 5 -o /dev/null -w '%{http_code}' "http://$gateway:8765/" || true)"
-    same "root of a desktop cannot open the way" refused "$(timeout 20 docker exec --user 0 "$name" sh -c 'iptables --flush OUTPUT 2>/dev/null && echo opened || echo refused')"
+    token=$(docker exec "$name" printenv ARPO_DESKTOP_TOKEN)
+    # through the desktop's server: a process of `docker exec` has capabilities that the desktop's own do not have
+    inside() { curl -s -m 30 -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \
+        --data "$(python3 -c 'import json, sys; print(json.dumps({"command": sys.argv[1], "shell": True}))' "$1")" "http://$address:5000/execute" |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["output"].strip())'; }
+    reach="curl -s -m 5 -o /dev/null -w '%{http_code}' http://$gateway:8765/ || true"
+    same "it does not answer a desktop" 000 "$(inside "$reach")"
+    same "root of a desktop cannot open the way" refused "$(inside 'echo password | sudo -S iptables --flush OUTPUT 2>/dev/null && echo opened || echo refused')"
+    same "it still does not answer" 000 "$(inside "$reach")"
     same "a server of a desktop wants its token" 401 "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://$address:5000/screenshot" || true)"
     kill "$server"
     ends_by INT "safety" 130

@@ -80,16 +80,14 @@ pub enum ProviderError {
         /// The end of its log.
         log: String,
     },
-    /// Its firewall could not be set.
+    /// The image cannot close a desktop off.
     #[error(
-        "desktop {name} cannot be closed off from this machine's servers ({problem}): build the image anew with \
+        "image {image} has no firewall to close a desktop off from this machine's servers: build it anew with \
          `./x image`, or set network = \"internal_open_to_host\""
     )]
     NotIsolated {
-        /// The desktop.
-        name: String,
-        /// What its firewall's program said.
-        problem: String,
+        /// Its name.
+        image: String,
     },
     /// The desktop ended by itself or was ended by others.
     #[error("desktop {name} is gone: {how}; the end of its log: {log}")]

@@ -88,8 +88,14 @@ impl Hosted {
             return Err(missing(&image));
         }
         let id = name.clone();
-        this.engine.call("start a desktop", left(SLOW), |docker| async move {
+        let started = this.engine.call("start a desktop", left(SLOW), |docker| async move {
             docker.start_container(&id, None::<StartContainerOptions>).await
+        });
+        started.map_err(|error| match error {
+            ProviderError::Engine { problem, .. } if problem.contains(body::ISOLATED_ENTRY_POINT) => {
+                ProviderError::NotIsolated { image }
+            }
+            other => other,
         })?;
         let id = name.clone();
         let found = this.engine.call("describe a desktop", left(QUICK), |docker| async move {
@@ -105,9 +111,6 @@ impl Hosted {
             let problem = "it has no address".to_owned();
             return Err(ProviderError::Engine { call: format!("connect desktop {name}"), problem });
         };
-        if this.access() == Network::Isolated {
-            this.isolate(&name, left(QUICK))?;
-        }
         let desktop = Desktop::hosted(addresses, guard, this.token_of_server());
         wait_until_ready(&desktop, this.policy(), deadline, given_up)?;
         Ok(desktop)
@@ -185,7 +188,11 @@ impl Hosted {
         };
         // The loopback of another machine is not reachable from here.
         let publish_at = if self.engine.remote_host().is_some() { "0.0.0.0" } else { "127.0.0.1" };
-        let link = network.as_deref().map_or(Link::Published(publish_at), Link::Internal);
+        let link = match (&network, self.access()) {
+            (Some(name), Network::Isolated) => Link::Isolated(name),
+            (Some(name), Network::Internal | Network::Bridge) => Link::Internal(name),
+            (None, _) => Link::Published(publish_at),
+        };
         let body = match &self.options.machine {
             Machine::Container(container) => {
                 let image = snapshot.map_or(container.image.as_str(), Snapshot::image);

@@ -9,7 +9,6 @@ mod body;
 mod desktop;
 mod docker;
 mod error;
-mod firewall;
 mod fleet;
 mod hosted;
 mod options;

@@ -28,11 +28,11 @@ pub(crate) struct Bench {
 impl Bench {
     /// None, with the reason printed, where there is no engine or no static busybox.
     pub(crate) fn new(name: &str, script: &str) -> Option<Self> {
-        Self::with_firewall(name, script, "exit 0")
+        Self::with_isolation(name, script, None)
     }
 
-    /// The same with the commands of its firewall.
-    pub(crate) fn with_firewall(name: &str, script: &str, firewall: &str) -> Option<Self> {
+    /// The same with the commands of an entry point that closes it off.
+    pub(crate) fn with_isolation(name: &str, script: &str, isolation: Option<&str>) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -47,19 +47,21 @@ impl Bench {
         };
         let image = format!("arpo-test-{name}-{}", std::process::id());
         let bench = Self { docker, runtime, image };
-        bench.import(&busybox, script, firewall);
+        bench.import(&busybox, script, isolation);
         Some(bench)
     }
 
-    fn import(&self, busybox: &[u8], script: &str, firewall: &str) {
+    fn import(&self, busybox: &[u8], script: &str, isolation: Option<&str>) {
         let mut tar = Vec::new();
         for folder in ["bin/", "www/", "tmp/", "usr/", "usr/local/", "usr/local/sbin/"] {
             entry(&mut tar, folder, 0o777, &[]);
         }
         entry(&mut tar, "bin/busybox", 0o755, busybox);
         entry(&mut tar, "www/screenshot", 0o644, b"a picture");
-        let firewall = format!("#!/bin/busybox sh\n{firewall}\n");
-        entry(&mut tar, "usr/local/sbin/desktop-firewall", 0o755, firewall.as_bytes());
+        if let Some(isolation) = isolation {
+            let text = format!("#!/bin/busybox sh\n{isolation}\n");
+            entry(&mut tar, "usr/local/sbin/desktop-isolated", 0o755, text.as_bytes());
+        }
         entry(&mut tar, "start", 0o755, format!("#!/bin/busybox sh\n{script}\n").as_bytes());
         tar.extend_from_slice(&[0; 1024]);
         let options = CreateImageOptionsBuilder::default()
@@ -85,7 +87,7 @@ impl Bench {
         Container {
             image: self.image.clone(),
             ready_within: Duration::from_secs(20),
-            // the image has no firewall
+            // the image has no firewall of its own
             network: Network::Internal,
             ..Container::default()
         }

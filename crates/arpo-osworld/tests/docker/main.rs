@@ -103,25 +103,26 @@ fn nobody_waits_for_a_desktop_that_was_killed_or_paused() {
 }
 
 #[test]
-fn an_isolated_desktop_has_its_firewall_before_it_is_handed_over() {
-    let firewall =
-        "/bin/busybox id -u > /www/firewall; /bin/busybox grep CapEff /proc/self/status >> /www/firewall";
-    let Some(bench) = Bench::with_firewall("wall", SERVES, firewall) else { return };
-    let isolated = Container { network: Network::Isolated, ..bench.container() };
-    let desktop = provider(isolated).start(soon()).expect("a desktop");
-    let text = bench.shell(desktop.name(), "/bin/busybox cat /www/firewall");
+fn an_isolated_desktop_sets_its_firewall_before_anything_else() {
+    let isolation =
+        "/bin/busybox id -u > /www/by\n/bin/busybox grep CapEff /proc/self/status >> /www/by\nexec /start";
+    let Some(bench) = Bench::with_isolation("wall", SERVES, Some(isolation)) else { return };
+    let isolated = |bench: &Bench| Container { network: Network::Isolated, ..bench.container() };
+    let desktop = provider(isolated(&bench)).start(soon()).expect("a desktop");
+    let text = bench.shell(desktop.name(), "/bin/busybox cat /www/by");
     let capabilities = text.trim().strip_prefix("0\nCapEff:").expect("set by root").trim();
     let net_admin = 1_u64 << 12;
     assert_ne!(u64::from_str_radix(capabilities, 16).unwrap() & net_admin, 0, "{text}");
-    let inside = bench.shell(desktop.name(), "/bin/busybox grep CapBnd /proc/1/status");
-    let bound = inside.trim().strip_prefix("CapBnd:").expect("its bounds").trim();
-    assert_eq!(u64::from_str_radix(bound, 16).unwrap() & net_admin, 0, "nobody inside can undo it");
     drop((desktop, bench));
 
-    let Some(bench) = Bench::with_firewall("nowall", SERVES, "echo no tables; exit 1") else { return };
-    let isolated = Container { network: Network::Isolated, ..bench.container() };
-    let text = fails(provider(isolated).start(soon()));
-    assert!(text.contains("(no tables)") && text.contains("./x image"), "{text}");
+    let Some(bench) = Bench::with_isolation("nowall", SERVES, Some("echo no tables; exit 3")) else { return };
+    let text = fails(provider(isolated(&bench)).start(soon()));
+    assert!(text.contains("exit code 3") && text.ends_with("no tables"), "{text}");
+    drop(bench);
+
+    let Some(bench) = Bench::new("oldwall", SERVES) else { return };
+    let text = fails(provider(isolated(&bench)).start(soon()));
+    assert!(text.contains("has no firewall") && text.contains("./x image"), "{text}");
     assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
 }
 
