@@ -43,14 +43,17 @@ import json, sys
 
 json.dump({"long-1": [], "long-2": ["wait()"] * 200, "long-3": ["wait()"] * 200}, open(sys.argv[1], "w"))
 END
-# exec, so that a signal reaches the program itself
+# exec, so that a signal reaches the program itself; not frozen, because `docker exec` into a frozen container hangs
 evaluate() { # RESULTS ARGUMENT...
     results=$1
     shift
     exec "$arpo" eval --suite osworld --hard --result_dir "$out/$results" --set osworld.image="$image" \
-        --set osworld.settle_seconds=1 --set osworld.spares=1 --set collect.max_steps=250 --set collect.desktops=3 "$@"
+        --set osworld.settle_seconds=1 --set osworld.spares=1 --set osworld.freeze=false --set collect.max_steps=250 \
+        --set collect.desktops=3 "$@"
 }
-long() { (evaluate "$1" --script "$out/long-script.json" --set osworld.tasks="$out/long" --set collect.refills=0 >"$out/$1.log" 2>&1) & run=$!; }
+long() { # RESULTS ARGUMENT...
+    (evaluate "$@" --script "$out/long-script.json" --set osworld.tasks="$out/long" --set collect.refills=0 >"$out/$1.log" 2>&1) & run=$!
+}
 model() { # COMMAND NAME: the small model plays, badly
     (exec "$arpo" "$1" --preset osworld --out "$out/$2" --set model.base=pocket --set model.device=cpu \
         --set agent.prompt=short --set agent.max_tokens=24 --set agent.min_pixels=784 --set agent.max_pixels=1003520 \
@@ -100,7 +103,6 @@ part_safety() {
     network=$(docker inspect --format '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}' "$name")
     gateway=$(docker network inspect --format '{{(index .IPAM.Config 0).Gateway}}' "$network")
     address=$(docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$name")
-    docker unpause "$name" >/dev/null 2>&1 || true
     python3 -m http.server --bind 0.0.0.0 --directory "$out/long" 8765 >/dev/null 2>&1 & server=$!
     sleep 2
     same "the host's server answers the host" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$gateway:8765/" || true)"
@@ -157,7 +159,8 @@ raise ValueError')"
 }
 
 part_noticed() {
-    long noticed
+    # the oldest container is then an episode's
+    long noticed --task long-2 --task long-3
     until_running 3
     sleep 8
     victim=$(docker ps --filter label=arpo.provider --format '{{.Names}}' | tail -n 1)
