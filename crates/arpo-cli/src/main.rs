@@ -9,6 +9,7 @@ mod config;
 mod curve;
 mod device;
 mod doctor;
+mod dry_run;
 mod env;
 mod eval;
 mod log;

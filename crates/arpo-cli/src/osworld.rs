@@ -1,10 +1,17 @@
+<<<<<<< HEAD
 //! `arpo osworld`: which OSWorld tasks can be evaluated, their files, and the score of a metric on given values.
+=======
+//! `arpo osworld`: which OSWorld tasks can be evaluated, the score of a metric on given values, the check of a task file,
+//! and what killed runs left behind.
+>>>>>>> own
 
+use crate::dry_run::{self, CheckArguments};
 use crate::{Failure, write_json};
 use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::fetch;
 use arpo_osworld::metrics::Settings;
+use arpo_osworld::provider::{Leftovers, Strays, remove_leftovers};
 use arpo_osworld::score::{parse_cases, score_case, score_values};
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite;
@@ -29,6 +36,17 @@ enum Topic {
     Fetch(FetchArguments),
     /// Print the score of one metric on given values
     Score(ScoreArguments),
+    /// Check a task file: its fields, its files, then its set-up and its evaluator on a desktop on which nothing is done
+    Check(CheckArguments),
+    /// Remove containers, networks and images that killed runs left behind
+    Clean(CleanArguments),
+}
+
+#[derive(Args)]
+struct CleanArguments {
+    /// Also what runs on other machines or in other containers left on this engine; they may still be running
+    #[arg(long)]
+    unseen: bool,
 }
 
 #[derive(Args)]
@@ -102,7 +120,23 @@ pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<
         Topic::Coverage(arguments) => covered(arguments, out),
         Topic::Fetch(arguments) => fetched(arguments, out),
         Topic::Score(arguments) => score(arguments, out),
+        Topic::Check(arguments) => dry_run::run(arguments, out),
+        Topic::Clean(arguments) => clean(arguments, out),
     }
+}
+
+fn clean(arguments: &CleanArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let whose = if arguments.unseen { Leftovers::OfUnseenProcesses } else { Leftovers::OfEndedProcesses };
+    let Strays { containers, networks, images } = remove_leftovers(whose).map_err(Failure::failed)?;
+    for (kind, names) in [("container", &containers), ("network", &networks), ("image", &images)] {
+        for name in names {
+            writeln!(out, "removed {kind} {name}")?;
+        }
+    }
+    if containers.is_empty() && networks.is_empty() && images.is_empty() {
+        writeln!(out, "nothing was left behind")?;
+    }
+    Ok(())
 }
 
 fn covered(arguments: &CoverageArguments, out: &mut impl Write) -> Result<(), Failure> {

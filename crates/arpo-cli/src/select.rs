@@ -11,12 +11,14 @@ use arpo_core::task::{Task, TaskId};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
+use arpo_train::collect::CollectEvent;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, metrics};
 use arpo_train::trainer::evaluation::{EvaluationPlan, TaskScores, evaluate, histogram};
 use arpo_train::trainer::setup;
 use clap::Args;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,10 +64,22 @@ pub(crate) fn run(arguments: &SelectArguments, out: &mut impl Write) -> Result<(
     let mut progress = EpisodeProgress::new(left.len() * rollouts, success_above, arguments.quiet);
     for chunk in left.chunks(config.collect.tasks) {
         let plan = EvaluationPlan::of(&config, baselines.len() as u64, rollouts);
-        let mut event = |event| progress.event(&event);
+        let mut ended: BTreeMap<TaskId, Vec<f64>> = BTreeMap::new();
+        let mut event = |event: CollectEvent| {
+            progress.event(&event);
+            if let CollectEvent::Ended { task, score: Some(score), .. } = event {
+                ended.entry(task).or_default().push(score);
+            }
+        };
         let result = match evaluate(&mut collector, &mut policy, chunk, &plan, &mut event) {
             Err(TrainError::Interrupted) => {
                 drop(progress);
+                // tasks whose rollouts had all ended need not be played again
+                for (task, scores) in ended.into_iter().filter(|(_, scores)| scores.len() == rollouts) {
+                    let baseline = Baseline { task, scores };
+                    log.append(&baseline).map_err(Failure::failed)?;
+                    baselines.push(baseline);
+                }
                 let (done, all) = (baselines.len(), tasks.len());
                 let message = format!("stopped after {done} of {all} tasks; --resume continues");
                 return Err(Failure::Stopped(Some(message)));

@@ -6,9 +6,10 @@
 //! checked (its length, its checksum where one is known, no web page instead of a file) and is renamed into place;
 //! desktops that want the same file at the same time wait for each other. Nobody waits beyond the deadline of the call that
 //! needs the file; what has come by then stays, and the next call continues it. Offline, a missing file is an error that
-//! says where it should be.
+//! says where it should be. A file of this host (`file://`) is read where it lies.
 
 use crate::error::DownloadError;
+use crate::task::local_files::local_path;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -162,7 +163,8 @@ impl Cache {
         deadline: Instant,
     ) -> Result<Vec<u8>, DownloadError> {
         let original = self.original_path(task, name);
-        if self.path(task, url, name).exists() || !original.is_file() {
+        let is_local = local_path(url).is_some();
+        if is_local || self.path(task, url, name).exists() || !original.is_file() {
             return self.obtain(task, url, name, deadline);
         }
         let content = fs::read(&original)
@@ -179,6 +181,10 @@ impl Cache {
         name: &str,
         deadline: Instant,
     ) -> Result<Vec<u8>, DownloadError> {
+        if let Some(path) = local_path(url) {
+            return fs::read(&path)
+                .map_err(|error| DownloadError::Cache { path, problem: error.to_string() });
+        }
         let path = self.path(task, url, name);
         let broken =
             |error: io::Error| DownloadError::Cache { path: path.clone(), problem: error.to_string() };

@@ -76,6 +76,18 @@ pub enum GuestError {
         /// The beginning of the response.
         body: String,
     },
+    /// A file of the guest is too large to be judged here.
+    #[error(
+        "{call}: more than {} MiB, the limit of a file that is judged; a task allows more with \
+         `max_file_mib` in its evaluator",
+        limit_bytes >> 20
+    )]
+    TooLarge {
+        /// The call.
+        call: String,
+        /// The limit.
+        limit_bytes: u64,
+    },
 }
 
 /// Why a getter has no state.

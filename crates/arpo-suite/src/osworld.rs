@@ -1,7 +1,7 @@
 //! OSWorld, as configured: its tasks and desktops.
 
-use crate::EnvironmentSource;
-use crate::SuiteError;
+use crate::task_lists::chosen_by;
+use crate::{EnvironmentSource, SuiteError};
 use arpo_agent::style::Grammar;
 use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig, StyleChoice};
 use arpo_core::task::{Task, TaskId};
@@ -28,20 +28,39 @@ const LISTS: [(&str, &str); 2] = [
     ("osworld-32", include_str!("../../../configs/osworld-32.txt")),
 ];
 
+/// Whether a value of `tasks.list` is the name of an embedded list, not a file's.
+pub fn is_embedded_list(list: &str) -> bool {
+    list.is_empty() || LISTS.iter().any(|(name, _)| *name == list)
+}
+
 /// The task files that a configuration names; an error if one needs something that is not implemented.
 fn files(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
-    let mut tasks = listed(config)?;
+    let mut tasks = chosen(config)?;
     if config.osworld.skip_missing {
         tasks.retain(|task| missing(&task.task).is_empty());
     }
     runnable(tasks).map_err(|error| SuiteError::Configuration(error.to_string()))
 }
 
+/// The tasks of `tasks.list` that `tasks.only` names.
+fn chosen(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
+    let tasks = listed(config)?;
+    let only = &config.tasks.only;
+    if only.is_empty() {
+        return Ok(tasks);
+    }
+    let names = tasks.iter().map(|task| (task.domain.as_str(), task.task.id.as_str()));
+    let chosen = chosen_by(only, names)?;
+    Ok(tasks.into_iter().zip(chosen).filter_map(|(task, is_chosen)| is_chosen.then_some(task)).collect())
+}
+
+/// The tasks of `tasks.list`. A preset's list is of OSWorld's tasks: it does not apply to tasks of one's own, nor to tasks
+/// that are named one by one.
 fn listed(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     let folder = Path::new(&config.osworld.tasks);
     if !folder.is_dir() {
         return Err(SuiteError::Configuration(format!(
-            "`osworld.tasks` = {:?}: no such folder; expected the one of OSWorld that holds `examples`",
+            "`osworld.tasks` = {:?}: no such folder; expected the one of OSWorld that holds `examples`, or one of task files",
             config.osworld.tasks
         )));
     }
@@ -51,7 +70,11 @@ fn listed(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
             let chosen = suite::parse_list(text).map_err(|problem| {
                 SuiteError::Configuration(format!("`tasks.list` = {name:?}: {problem}"))
             })?;
-            suite::load_chosen(folder, chosen)
+            if config.tasks.only.is_empty() && suite::has_any(folder, &chosen) {
+                suite::load_chosen(folder, chosen)
+            } else {
+                suite::load(folder, None)
+            }
         }
         None => suite::load(folder, (!list.is_empty()).then_some(Path::new(list))),
     };
@@ -67,7 +90,7 @@ pub fn left_out(config: &Config) -> Result<Vec<String>, SuiteError> {
         let missing: Vec<String> = missing(&task.task).into_iter().collect();
         (!missing.is_empty()).then(|| format!("{}: {}", task.name(), missing.join(", ")))
     };
-    Ok(listed(config)?.into_iter().filter_map(lacking).collect())
+    Ok(chosen(config)?.into_iter().filter_map(lacking).collect())
 }
 
 /// A task in the common form; its setup and evaluator stay in the task file.
@@ -217,7 +240,8 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Share
 fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError> {
     let some = |number: f64| (number > 0.0).then_some(number);
     let network = match wanted.network {
-        NetworkChoice::Internal => Network::Internal,
+        NetworkChoice::Internal => Network::Isolated,
+        NetworkChoice::InternalOpenToHost => Network::Internal,
         NetworkChoice::Bridge => Network::Bridge,
     };
     Ok(match wanted.desktop {

@@ -23,6 +23,8 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     } else {
         listed(config, source.as_ref(), &all)?
     };
+    let is_chosen = config.tasks.only.is_empty() || source.is_listed();
+    let tasks = if is_chosen { tasks } else { only(config, tasks)? };
     let (wanted, available) = (config.tasks.count, tasks.len());
     if wanted > available {
         return Err(SuiteError::Configuration(format!(
@@ -30,6 +32,35 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
         )));
     }
     Ok(if wanted == 0 { tasks } else { round_robin(tasks, wanted) })
+}
+
+/// The tasks of `tasks.only`.
+fn only(config: &Config, tasks: Vec<Arc<Task>>) -> Result<Vec<Arc<Task>>, SuiteError> {
+    let names = tasks.iter().map(|task| (task.application.as_str(), task.id.as_str()));
+    let chosen = chosen_by(&config.tasks.only, names)?;
+    Ok(tasks.into_iter().zip(chosen).filter_map(|(task, is_chosen)| is_chosen.then_some(task)).collect())
+}
+
+/// Which of the tasks, given by application and id, `tasks.only` names; an error if it names something else.
+pub(crate) fn chosen_by<'a>(
+    only: &[String],
+    names: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<bool>, SuiteError> {
+    let mut unknown: BTreeSet<&str> = only.iter().map(String::as_str).collect();
+    let mut is_chosen = |(application, id): (&str, &str)| {
+        let whole = format!("{application}/{id}");
+        // both are names of it, and both may have been given
+        let by_id = unknown.remove(id) || only.iter().any(|name| name == id);
+        let by_both = unknown.remove(whole.as_str()) || only.contains(&whole);
+        by_id || by_both
+    };
+    let chosen: Vec<bool> = names.map(&mut is_chosen).collect();
+    match unknown.first() {
+        None => Ok(chosen),
+        Some(name) => Err(SuiteError::Configuration(format!(
+            "`tasks.only`: no task is called {name:?}: expected an id or application/id of the tasks"
+        ))),
+    }
 }
 
 /// Names of the generated tasks: all of them, or the first of an endless run.

@@ -25,6 +25,7 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_env::policies::{CLUMSINESS, Scripted};
 use arpo_suite::embedded as embedded_environment;
+use arpo_suite::osworld::is_embedded_list;
 use arpo_train::policy::chat::{ChatOptions, ChatPolicy};
 use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};
@@ -52,7 +53,11 @@ pub(crate) struct EvalArguments {
     /// The suite of tasks; the same as `--set tasks.suite=...`
     #[arg(long, value_enum)]
     suite: Option<SuiteName>,
-    /// Scripted responses for each task, as JSON: `{"task id": ["response", ...]}`
+    /// Only this task, by `id` or `application/id`; may be repeated. The same as `--set tasks.only=...`
+    #[arg(long, value_name = "ID")]
+    task: Vec<String>,
+    /// Scripted responses for each task, as JSON: `{"task id": ["response", ...]}`; without --task and `tasks.list`, the tasks
+    /// that it names are played
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// Print the table of a result folder, without evaluating
@@ -171,6 +176,13 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
     }
     arguments.compat.apply(&mut config)?;
     arguments.osworld.apply(&mut config);
+    if !arguments.task.is_empty() {
+        config.tasks.only.clone_from(&arguments.task);
+    }
+    let names_tasks = config.tasks.suite == SuiteChoice::Osworld && is_embedded_list(&config.tasks.list);
+    if let Some(script) = arguments.script.as_ref().filter(|_| names_tasks && config.tasks.only.is_empty()) {
+        config.tasks.only = ScriptFile::read(script).map_err(Failure::usage)?.tasks();
+    }
     match policy_name(arguments) {
         PolicyName::Checkpoint => say(settle_style(&mut config)?),
         PolicyName::Chat => say(style_choice::settle_served(&mut config)),

@@ -22,7 +22,7 @@ pub struct OsworldConfig {
     pub vm_disk: String,
     /// Desktops that are already running, as `http://host:port`.
     pub running: Vec<String>,
-    /// The bearer token for their servers; empty for none.
+    /// The bearer token of the servers in desktops. Empty: a random one for every run of containers, none for running desktops.
     pub token: String,
     /// The cache of downloaded task files. A cache of OSWorld's own can be used as it is.
     pub cache: String,
@@ -113,8 +113,11 @@ pub enum DesktopChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkChoice {
-    /// No outside network, and no other desktop.
+    /// Nothing: no outside network, no other desktop, no server of the host. A firewall in the container sees to it.
     Internal,
+    /// Servers of the host that listen on all its addresses; no outside network, no other desktop. For engines on which
+    /// a container can have no firewall.
+    InternalOpenToHost,
     /// Whatever Docker's default bridge can reach.
     Bridge,
 }

@@ -73,6 +73,8 @@ pub struct TasksConfig {
     /// Train on the tasks listed in this file: one id per line, as `arpo select` writes it, or one of OSWorld's own lists.
     /// `quick`, `osworld-128` and `osworld-32` are the lists of the presets. Empty for no list.
     pub list: String,
+    /// Only these tasks, by `id` or `application/id`; empty for all. `--task` of `arpo eval` sets it.
+    pub only: Vec<String>,
     /// Train on this many tasks generated from the suite's training templates, instead of the listed ones. A task is
     /// determined by its number alone; the run's `seed` decides the order. 0 for none.
     #[schemars(range(max = 1_000_000))]
@@ -93,6 +95,7 @@ impl Default for TasksConfig {
             files: String::new(),
             count: 0,
             list: String::new(),
+            only: vec![],
             generated: 0,
             endless: false,
             worlds: 1,

@@ -13,12 +13,15 @@ pub enum Native {
 
 /// The native form of a program with its arguments; none if it is not Python or not supported.
 pub fn native(words: &[String]) -> Option<Native> {
+    let code = script_of(words)?;
+    script::read(code).map(Native::Perform).or_else(|| platform(code).map(Native::Print))
+}
+
+/// The code of a `python -c`; none if it is another command.
+pub fn script_of(words: &[String]) -> Option<&str> {
     let [program, flag, code] = words else { return None };
     let name = program.rsplit('/').next()?;
-    if !matches!(name, "python" | "python3") || flag != "-c" {
-        return None;
-    }
-    script::read(code).map(Native::Perform).or_else(|| platform(code).map(Native::Print))
+    (matches!(name, "python" | "python3") && flag == "-c").then_some(code)
 }
 
 /// The response to OSWorld's platform query.

@@ -1,14 +1,18 @@
-//! The few lines of Python that OSWorld's clients send for every action, read strictly: imports, settings, calls of
-//! `pyautogui` and `time.sleep` with literal arguments. They run natively, so that a guest needs no Python.
+//! The few lines of Python that OSWorld's clients send for every action, read strictly: imports, settings, texts that stand
+//! alone (UI-TARS's agent sends its thoughts as one), variables, and calls of `pyautogui`, `pyperclip.copy` and `time.sleep`
+//! with literal arguments, variables and sums of them. They run natively, so that a guest needs no Python.
 //! A script with anything else is left to a real Python as a whole: half a script is never run.
 //!
 //! | to change | look in |
 //! |---|---|
 //! | which calls there are and what they take | this file |
+//! | what an argument may be | `expression` |
 //! | how text becomes tokens and literals | `tokens` |
 
+mod expression;
 mod tokens;
 
+use std::collections::HashMap;
 use std::time::Duration;
 use tokens::{Token, tokens};
 
@@ -108,6 +112,11 @@ pub enum Effect {
         /// By pyautogui's names.
         keys: Vec<String>,
     },
+    /// Put a text into the clipboard.
+    Copy {
+        /// The text.
+        text: String,
+    },
     /// Sleep.
     Sleep(Duration),
     /// Sets the pause after each following call of pyautogui.
@@ -131,7 +140,7 @@ const MAX_SECONDS: f64 = 3600.0;
 
 /// The effects of a script, in order; none if it contains anything unsupported.
 pub fn read(source: &str) -> Option<Vec<Effect>> {
-    let mut reader = Reader { tokens: tokens(source)?, at: 0 };
+    let mut reader = Reader { tokens: tokens(source)?, at: 0, variables: HashMap::new() };
     let mut effects = Vec::new();
     loop {
         while reader.take(&Token::End) {}
@@ -145,9 +154,15 @@ pub fn read(source: &str) -> Option<Vec<Effect>> {
     }
 }
 
+/// The modules that are known here.
+fn is_module(name: &str) -> bool {
+    matches!(name, "pyautogui" | "pyperclip" | "time")
+}
+
 struct Reader {
     tokens: Vec<Token>,
     at: usize,
+    variables: HashMap<String, Value>,
 }
 
 impl Reader {
@@ -175,16 +190,25 @@ impl Reader {
     }
 
     fn statement(&mut self) -> Option<Vec<Effect>> {
+        if matches!(self.peek(), Some(Token::Text(_))) {
+            self.value()?;
+            return Some(vec![]);
+        }
         let first = self.name()?;
         if first == "import" {
             loop {
-                if !matches!(self.name()?.as_str(), "pyautogui" | "time") {
+                if !is_module(&self.name()?) {
                     return None;
                 }
                 if !self.take(&Token::Mark(',')) {
                     return Some(vec![]);
                 }
             }
+        }
+        if !is_module(&first) && self.take(&Token::Mark('=')) {
+            let value = self.value()?;
+            self.variables.insert(first, value);
+            return Some(vec![]);
         }
         if !self.take(&Token::Mark('.')) {
             return None;
@@ -202,6 +226,11 @@ impl Reader {
         let arguments = self.arguments()?;
         match first.as_str() {
             "pyautogui" => pyautogui(&second, arguments),
+            "pyperclip" if second == "copy" => {
+                let mut arguments = arguments;
+                let text = arguments.text("text", 0)?;
+                arguments.end(vec![Effect::Copy { text }])
+            }
             "time" if second == "sleep" => {
                 let mut arguments = arguments;
                 let seconds = arguments.number("secs", 0)??;
@@ -234,41 +263,6 @@ impl Reader {
             }
         }
         Some(arguments)
-    }
-
-    fn value(&mut self) -> Option<Value> {
-        Some(match self.next()? {
-            Token::Number(number) => Value::Number(number),
-            Token::Mark('-') => match self.next()? {
-                Token::Number(number) => Value::Number(-number),
-                _ => return None,
-            },
-            Token::Text(text) => Value::Text(text),
-            Token::Name(name) => match name.as_str() {
-                "True" => Value::Truth(true),
-                "False" => Value::Truth(false),
-                "None" => Value::Nothing,
-                "pyautogui" if self.take(&Token::Mark('.')) => {
-                    let name = self.name()?;
-                    (name == "linear" || name.starts_with("ease")).then_some(Value::Easing)?
-                }
-                _ => return None,
-            },
-            Token::Mark('[') => Value::List(self.values(']')?),
-            Token::Mark('(') => Value::List(self.values(')')?),
-            Token::Mark(_) | Token::End => return None,
-        })
-    }
-
-    fn values(&mut self, close: char) -> Option<Vec<Value>> {
-        let mut values = Vec::new();
-        while !self.take(&Token::Mark(close)) {
-            values.push(self.value()?);
-            if !self.take(&Token::Mark(',')) && self.peek() != Some(&Token::Mark(close)) {
-                return None;
-            }
-        }
-        Some(values)
     }
 }
 

@@ -77,18 +77,41 @@ fn one_liners_of_osworlds_client() {
     }
 }
 
+/// As OSWorld's agent for UI-TARS writes its responses: thoughts as a text, text through the clipboard.
+#[test]
+fn scripts_of_osworlds_ui_tars_agent() {
+    let code = "import pyautogui\nimport time\n\'\'\'\nObservation:\nNone\n\n  Thought:\nI \"see\" a button\n\'\'\'\n\n\
+                import pyperclip\npyperclip.copy('Grüße; it\\'s')\npyautogui.hotkey('ctrl', 'v')\ntime.sleep(0.5)\n";
+    let copied = vec![
+        Effect::Copy { text: "Grüße; it's".into() },
+        Effect::Hotkey { keys: vec!["ctrl".into(), "v".into()] },
+        Effect::Sleep(Duration::from_millis(500)),
+    ];
+    assert_eq!(read(code), Some(copied));
+    let code = "x = 1920 * 0.5\ny = (100 + 8) / 2 - 1\nname = 'a' 'b' + 'c'\npyautogui.click(x, y)\npyautogui.write(name)";
+    let click =
+        Effect::Click { at: at(960.0, 53.0), button: Button::Left, clicks: 1, interval: Duration::ZERO };
+    let write = Effect::Write { text: "abc".into(), interval: Duration::ZERO };
+    assert_eq!(read(code), Some(vec![click, write]));
+}
+
 #[test]
 fn anything_else_is_for_python_as_a_whole() {
     for code in [
         "import os; os.system('x')",
         "import platform; print(platform.system())",
-        "x = 3",
-        "pyautogui.click(1 + 1, 2)",
+        "x == 3",
+        "time = 3",
+        "x, y = 1, 2",
         "pyautogui.click(x, y)",
+        "pyautogui.click(1 // 2, 3)",
+        "pyautogui.click(1 / 0, 3)",
+        "pyautogui.click('1' + 2, 3)",
+        "pyperclip.paste()",
+        "from pyautogui import click",
         "pyautogui.click(1, 2); open('f')",
         "for i in range(3):\n    pyautogui.click(1, 2)",
         "if True:\n  pyautogui.click(1, 2)",
-        "pyautogui.write('a' + 'b')",
         "pyautogui.write(f'{x}')",
         "pyautogui.write('open",
         "pyautogui.click(1, 2, surprise=3)",

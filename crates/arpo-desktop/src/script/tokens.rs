@@ -15,7 +15,7 @@ pub(super) enum Token {
     End,
 }
 
-const MARKS: &str = ".,=()[]-";
+const MARKS: &str = ".,=()[]-+*/";
 
 /// All tokens of a script. An indented line is unsupported: it belongs to a block.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {

@@ -3,7 +3,7 @@
 use super::body::JsonBody;
 use super::response::HttpResponse;
 use super::{Guest, HandlerResult, Shared, home, run_blocking, with_x};
-use crate::command::native::{Native, native};
+use crate::command::native::{Native, native, script_of};
 use crate::command::run::{self, Finished, ProcessContext, RunError};
 use crate::command::words::expanded;
 use crate::command::{Command, is_true};
@@ -25,13 +25,21 @@ const LONGEST_SECONDS: f64 = 24.0 * 3600.0;
 
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
-/// `/execute`: a command that failed is still a success, with its exit status.
+/// `/execute`: a command that failed is still a success, with its exit status, as in OSWorld's server. A script of mouse and
+/// keyboard that failed is not: an agent would take it for an action.
 pub async fn execute(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     let command = command_of(&request)?;
     match finished(&guest, &command).await? {
-        Ok(finished) => Ok(HttpResponse::json(described("success", &finished))),
+        Ok(finished) => {
+            let has_failed = finished.code != 0 && is_input_script(&command);
+            Ok(HttpResponse::json(described(if has_failed { "error" } else { "success" }, &finished)))
+        }
         Err(error) => Ok(HttpResponse::failure(FAILED, error.to_string())),
     }
+}
+
+fn is_input_script(command: &Command) -> bool {
+    matches!(command, Command::Words(words) if script_of(words).is_some_and(|code| code.contains("pyautogui")))
 }
 
 fn command_of(request: &Value) -> Result<Command, HttpResponse> {
@@ -51,6 +59,7 @@ async fn finished(guest: &Arc<Guest>, command: &Command) -> Result<Result<Finish
                 with_x(guest, move |guest| guest.input.with(|input| input.perform(&effects, deadline)));
             Ok(match ended.await? {
                 ScriptOutcome::Done => quiet(String::new()),
+                ScriptOutcome::Failed(error) => Ok(Finished { output: String::new(), error, code: 1 }),
                 ScriptOutcome::TimedOut => {
                     Err(RunError::TimedOut { command: command.repr(), seconds: COMMAND_LIMIT.as_secs() })
                 }

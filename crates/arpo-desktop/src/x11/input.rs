@@ -1,7 +1,7 @@
 //! Effects as pointer and keyboard events (XTEST), with pyautogui's timing.
 
 use super::keyboard::{Keyboard, Stroke};
-use super::{Connection, XError, keysyms};
+use super::{Connection, XError, clipboard, keysyms};
 use crate::script::{Button, Effect, ScreenPoint};
 use std::collections::VecDeque;
 use std::thread;
@@ -28,17 +28,20 @@ const WHEEL_LEFT: u8 = 6;
 const WHEEL_RIGHT: u8 = 7;
 
 /// The outcome of a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptOutcome {
     /// It ran to its end.
     Done,
     /// It timed out.
     TimedOut,
+    /// It failed, for this reason.
+    Failed(String),
 }
 
 /// Drives the pointer and the keyboard.
 #[derive(Debug)]
 pub struct InputDriver {
+    display: String,
     connection: Connection,
     keyboard: Keyboard,
     /// Keys remapped to a symbol of ours, the oldest first. They keep it until the key is needed for another symbol: a
@@ -54,7 +57,8 @@ impl InputDriver {
         let connection = Connection::open(display)?;
         connection.x.xtest_get_version(2, 2)?.reply()?;
         let keyboard = read_keyboard(&connection)?;
-        Ok(Self { connection, keyboard, borrowed: VecDeque::new(), holds_shift: false })
+        let (display, borrowed) = (display.to_owned(), VecDeque::new());
+        Ok(Self { display, connection, keyboard, borrowed, holds_shift: false })
     }
 
     /// Performs a script until its deadline.
@@ -69,6 +73,10 @@ impl InputDriver {
                     true
                 }
                 Effect::Sleep(duration) => sleep(*duration, deadline),
+                Effect::Copy { text } => match clipboard::copy(&self.display, text, deadline) {
+                    Ok(()) => true,
+                    Err(problem) => return Ok(ScriptOutcome::Failed(problem)),
+                },
                 effect => {
                     let is_last = index + 1 == effects.len();
                     self.act(effect, deadline)? && (is_last || sleep(pause, deadline))
@@ -144,7 +152,7 @@ impl InputDriver {
                 keys.iter().rev().try_for_each(|key| self.key(key, false))?;
                 true
             }
-            Effect::Sleep(_) | Effect::Pause(_) => true,
+            Effect::Sleep(_) | Effect::Pause(_) | Effect::Copy { .. } => true,
         };
         self.connection.sync()?;
         Ok(in_time)

@@ -5,11 +5,13 @@
 //! | how the screen is read | [`capture`] |
 //! | how pixels become an image with the pointer | [`pixels`] |
 //! | how effects become X events | [`input`] |
+//! | how text is copied | [`clipboard`] |
 //! | where a character is on the keyboard | [`keyboard`] |
 //! | what pyautogui calls keys | [`keysyms`] |
 //! | listing and activating windows | [`windows`] |
 
 pub mod capture;
+pub mod clipboard;
 pub mod input;
 pub mod keyboard;
 pub mod keysyms;

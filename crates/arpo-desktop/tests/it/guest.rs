@@ -114,6 +114,12 @@ fn commands_are_answered_in_osworlds_shapes() {
         (500, json!({"status": "error", "message": missing}))
     );
     assert_eq!(run(json!({"command": "a 'b"})).0, 500);
+    let failing = run(json!({"command": ["python3", "-c", "import sys  # pyautogui\nsys.exit(3)"]})).1;
+    assert_eq!(
+        (&failing["status"], &failing["returncode"]),
+        (&json!("error"), &json!(3)),
+        "an action that failed"
+    );
     let prints = "import pyautogui; import time; pyautogui.FAILSAFE = False; import platform; print(platform.system())";
     assert_eq!(run(json!({"command": ["python", "-c", prints]})).1["output"], "Linux\n");
     assert_eq!(

@@ -6,6 +6,7 @@
 
 mod display;
 mod guest;
+mod image;
 mod input;
 mod screen;
 mod windows;

@@ -6,7 +6,7 @@ use crate::error::{DownloadError, GetterError, GuestError, MetricError, SetupErr
 use crate::evaluate::{EvaluateError, evaluate};
 use crate::getters::Context;
 use crate::guest::http::HttpGuest;
-use crate::guest::{Command, Guest};
+use crate::guest::{Command, Guest, Output};
 use crate::metrics::Settings;
 use crate::provider::Desktop;
 use crate::sandbox::GuestSandbox;
@@ -81,7 +81,7 @@ impl Episode {
         self.guest.set_deadline(deadline);
         self.unfreeze(options)?;
         let command = self.command(&action, options);
-        self.execute(&command, options, deadline)?;
+        let failed = self.execute(&command, options, deadline)?;
         let screen = self.capture_screen(deadline, "step")?;
         self.freeze(options)?;
         check_deadline(deadline, "step")?;
@@ -91,6 +91,7 @@ impl Episode {
             pyautogui::Command::Wait => "WAIT".into(),
             pyautogui::Command::Python(code) => code,
         }));
+        self.record.extend(failed.map(RecordEntry::Note));
         self.last_screen = screen.clone();
         Ok(StepResult { screen, terminated: self.over, truncated: false })
     }
@@ -152,25 +153,28 @@ impl Episode {
         command
     }
 
+    /// Runs a command. Code that fails does not end the episode, as with OSWorld's controller: a note says why it did.
     fn execute(
         &self,
         command: &pyautogui::Command,
         options: &EpisodeOptions,
         deadline: Instant,
-    ) -> Result<(), EnvironmentError> {
+    ) -> Result<Option<String>, EnvironmentError> {
+        let mut failed = None;
         match command {
             pyautogui::Command::Python(code) => {
                 let code = format!("import pyautogui; import time; pyautogui.FAILSAFE = False; {code}");
-                // code that fails does nothing, as with OSWorld's controller; a lost guest is an error
-                self.guest
+                let output = self
+                    .guest
                     .run(&Command::words(&["python", "-c", &code]))
                     .map_err(|error| guest_error(&error, deadline, "step"))?;
+                failed = failure_of(output.as_ref());
             }
             pyautogui::Command::Wait => self.guest.pause(options.pause),
             pyautogui::Command::Done | pyautogui::Command::Fail => {}
         }
         self.guest.pause(options.pause);
-        Ok(())
+        Ok(failed)
     }
 
     pub(super) fn capture_screen(
@@ -222,6 +226,14 @@ impl Episode {
 
 pub(super) fn broken(error: &dyn std::fmt::Display) -> EnvironmentError {
     EnvironmentError::Broken { reason: error.to_string() }
+}
+
+/// Why a script failed, if it did, from its result; none is a guest that refused.
+fn failure_of(output: Option<&Output>) -> Option<String> {
+    let Some(output) = output else { return Some("the action failed: the guest refused it".into()) };
+    let last = output.stderr.trim().lines().last().unwrap_or_default();
+    (output.returncode != 0)
+        .then(|| format!("the action failed with exit code {}: {last}", output.returncode))
 }
 
 /// A guest without a response: the deadline passed, or the guest is gone.

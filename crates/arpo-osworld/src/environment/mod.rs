@@ -115,6 +115,9 @@ impl Environment for OsworldDesktop {
         let desktop = shared.desktops.take(deadline).map_err(|error| broken(&error))?;
         let mut guest = desktop.guest(RetryPolicy::default(), shared.options.token.clone());
         guest.set_deadline(deadline);
+        if let Some(mib) = known.task.evaluator.max_file_mib {
+            guest.set_file_limit(mib << 20);
+        }
         let cache = shared.cache.for_desktop().map_err(|error| broken(&error))?;
         let screen = guest.size().map_err(|error| guest_error(&error, deadline, "reset"))?;
         let last_screen = Screen::new(RgbImage::default());

@@ -27,6 +27,8 @@ impl Default for Ports {
 /// Timeouts and retries of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
+    /// Timeout of a connection.
+    pub connect: Duration,
     /// Timeout of a quick call.
     pub quick: Duration,
     /// Timeout of a command; the server itself kills one after 120 s.
@@ -42,6 +44,7 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
+            connect: Duration::from_secs(10),
             quick: Duration::from_mins(1),
             command: Duration::from_mins(3),
             slow: Duration::from_mins(10),
@@ -61,9 +64,22 @@ pub struct HttpGuest {
     browser: Cdp,
     /// Calls and pauses end by then.
     deadline: Option<Instant>,
+    /// Why the guest is silent, if somebody knows; asked before a call is tried again.
+    why_silent: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+    file_limit_bytes: u64,
 }
 
+/// Limit of a response that is no file: recordings are the largest.
 const RESPONSE_LIMIT_BYTES: u64 = 1 << 30;
+/// Limit of a file of the guest unless a task allows more: it is judged in this program's memory, beside those of all
+/// other desktops.
+pub const FILE_LIMIT_BYTES: u64 = 64 << 20;
+
+/// Why a request has no usable response.
+enum SendError {
+    NoResponse(String),
+    TooLarge { limit_bytes: u64 },
+}
 
 /// A response.
 struct HttpResponse {
@@ -82,9 +98,23 @@ pub(super) enum Body<'a> {
 impl HttpGuest {
     /// A guest at a host. A token, where the guest requires one, is sent as a bearer token.
     pub fn new(host: &str, ports: Ports, retry: RetryPolicy, token: Option<String>) -> Self {
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        let agent = config.timeout_connect(Some(retry.connect)).build().new_agent();
         let browser = Cdp::new(host, ports.chromium);
-        Self { agent, host: host.to_owned(), ports, retry, token, browser, deadline: None }
+        let (deadline, why_silent, file_limit_bytes) = (None, None, FILE_LIMIT_BYTES);
+        let host = host.to_owned();
+        Self { agent, host, ports, retry, token, browser, deadline, why_silent, file_limit_bytes }
+    }
+
+    /// Asks this why the guest is silent before a call without a response is tried again; a reason ends the call.
+    #[must_use]
+    pub fn asking(self, why_silent: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { why_silent: Some(Box::new(why_silent)), ..self }
+    }
+
+    /// Sets the limit of a file of the guest.
+    pub fn set_file_limit(&mut self, bytes: u64) {
+        self.file_limit_bytes = bytes;
     }
 
     /// Sets the deadline of all following calls.
@@ -112,16 +142,24 @@ impl HttpGuest {
             }
             match self.send(path, body, limit) {
                 Ok(response) => return Ok(response),
-                Err(error) => last = error,
+                Err(SendError::TooLarge { limit_bytes }) => {
+                    return Err(GuestError::TooLarge { call: described(path, body), limit_bytes });
+                }
+                Err(SendError::NoResponse(problem)) => last = problem,
+            }
+            if let Some(why) = self.why_silent.as_ref().and_then(|why_silent| why_silent()) {
+                last = why;
+                break;
             }
         }
         Err(GuestError::Unreachable { call: path.to_owned(), problem: last })
     }
 
-    fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<HttpResponse, String> {
+    fn send(&self, path: &str, body: &Body<'_>, limit: Duration) -> Result<HttpResponse, SendError> {
+        let no_response = |error: ureq::Error| SendError::NoResponse(error.to_string());
         let limit = self.within(limit);
         if limit.is_zero() {
-            return Err("the deadline has passed".into());
+            return Err(SendError::NoResponse("the deadline has passed".into()));
         }
         let url = format!("http://{}:{}{path}", self.host, self.ports.server);
         let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
@@ -149,10 +187,19 @@ impl HttpGuest {
                 }
             }
         };
-        let mut response = sent.map_err(|error| error.to_string())?;
+        let mut response = sent.map_err(no_response)?;
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(RESPONSE_LIMIT_BYTES).read_to_vec();
-        Ok(HttpResponse { status, body: body.map_err(|error| error.to_string())? })
+        let limit_bytes = if path == FILE { self.file_limit_bytes } else { RESPONSE_LIMIT_BYTES };
+        // said beforehand, nothing of it is read
+        if response.body().content_length().is_some_and(|length| length > limit_bytes) {
+            return Err(SendError::TooLarge { limit_bytes });
+        }
+        // one byte more, so that a file of exactly the limit is read
+        match response.body_mut().with_config().limit(limit_bytes.saturating_add(1)).read_to_vec() {
+            Ok(body) if body.len() as u64 <= limit_bytes => Ok(HttpResponse { status, body }),
+            Ok(_) | Err(ureq::Error::BodyExceedsLimit(_)) => Err(SendError::TooLarge { limit_bytes }),
+            Err(error) => Err(no_response(error)),
+        }
     }
 
     fn query(&self, path: &str, body: &Body<'_>) -> Result<Option<Vec<u8>>, GuestError> {
@@ -185,6 +232,17 @@ impl HttpGuest {
     }
 }
 
+/// The call that returns a file.
+const FILE: &str = "/file";
+
+/// A call in a message: a file by its name.
+fn described(path: &str, body: &Body<'_>) -> String {
+    match body {
+        Body::Form([(_, value)]) => format!("{path} {value}"),
+        _ => path.to_owned(),
+    }
+}
+
 fn refused(path: &str, response: &HttpResponse) -> GuestError {
     let body = String::from_utf8_lossy(&response.body).chars().take(500).collect();
     GuestError::Refused { call: path.to_owned(), status: response.status, body }
@@ -212,7 +270,7 @@ impl Guest for HttpGuest {
     }
 
     fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
-        self.query("/file", &Body::Form(&[("file_path", path)]))
+        self.query(FILE, &Body::Form(&[("file_path", path)]))
     }
 
     fn write_file(&self, path: &str, content: &[u8]) -> Result<(), GuestError> {

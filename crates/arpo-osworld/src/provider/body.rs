@@ -8,10 +8,17 @@ use bollard::models::{
 use std::collections::HashMap;
 use std::path::Path;
 
+/// The program of our image that starts it closed off. An internal network keeps a container from the outside, and not from
+/// servers of the engine's machine that listen on all addresses: they answer at the network's gateway. So this sets rules in
+/// the container's own network namespace, which go with the container, and gives up the capability to change them.
+pub(super) const ISOLATED_ENTRY_POINT: &str = "/usr/local/sbin/desktop-isolated";
+
 /// How a container is connected.
 pub(super) enum Link<'a> {
     /// To an internal network of this name.
     Internal(&'a str),
+    /// To an internal network of this name, with a firewall of its own.
+    Isolated(&'a str),
     /// To the engine's bridge, with ports published at this address of the engine's machine.
     Published(&'a str),
 }
@@ -25,7 +32,14 @@ pub(super) fn container(
 ) -> ContainerCreateBody {
     let mut host = limited(&options.limits);
     let exposed_ports = connect(&mut host, link);
+    let is_isolated = matches!(link, Link::Isolated(_));
+    if is_isolated {
+        // for its entry point alone, which sets the rules and gives both up
+        host.cap_add = Some(vec!["NET_ADMIN".into()]);
+    }
     ContainerCreateBody {
+        user: is_isolated.then(|| "0".into()),
+        entrypoint: is_isolated.then(|| vec![ISOLATED_ENTRY_POINT.to_owned()]),
         image: Some(image.to_owned()),
         // The same in every desktop: it is in the prompt of a terminal, which the agent sees.
         hostname: Some("desktop".into()),
@@ -106,7 +120,7 @@ fn limited(limits: &Limits) -> HostConfig {
 /// Connects it and returns the ports it exposes.
 fn connect(host: &mut HostConfig, link: &Link<'_>) -> Option<Vec<String>> {
     match link {
-        Link::Internal(name) => {
+        Link::Internal(name) | Link::Isolated(name) => {
             host.network_mode = Some((*name).to_owned());
             // The engine's resolver would carry names out where this machine's own resolver is on its loopback:
             // a server that is not there answers nothing.
@@ -153,6 +167,22 @@ mod tests {
         assert_eq!(host["LogConfig"]["Config"]["max-size"], "1m");
         assert_eq!(host["StorageOpt"], Value::Null);
         assert_eq!(host["NanoCpus"], Value::Null);
+    }
+
+    #[test]
+    fn an_isolated_desktop_sets_its_firewall_first() {
+        let options = Container::default();
+        let body = |link: &Link<'_>| sent(&container(&options, "i", HashMap::new(), link));
+        let isolated = body(&Link::Isolated("arpo-1"));
+        assert_eq!(isolated["Entrypoint"], json!([ISOLATED_ENTRY_POINT]));
+        assert_eq!(isolated["User"], "0");
+        assert_eq!(isolated["HostConfig"]["CapAdd"], json!(["NET_ADMIN"]));
+        assert_eq!(isolated["HostConfig"]["NetworkMode"], "arpo-1");
+        let internal = body(&Link::Internal("arpo-1"));
+        assert_eq!(
+            (&internal["Entrypoint"], &internal["HostConfig"]["CapAdd"]),
+            (&Value::Null, &Value::Null)
+        );
     }
 
     #[test]

@@ -1,20 +1,24 @@
 //! One desktop: its address, pausing, and removal when it is dropped.
 
 use super::address::Addresses;
-use super::docker::{QUICK, SLOW};
+use super::docker::QUICK;
 use super::error::ProviderError;
 use super::fleet::Slot;
 use super::hosted::Hosted;
 use crate::guest::http::{HttpGuest, RetryPolicy};
 use bollard::models::ContainerState;
-use bollard::query_parameters::{InspectContainerOptions, LogsOptionsBuilder, RemoveContainerOptionsBuilder};
+use bollard::query_parameters::{InspectContainerOptions, LogsOptionsBuilder};
 use futures_util::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Lines of a desktop's log that an error carries, and characters of each.
 const LOG_LINES: usize = 5;
 const LOG_LINE_CHARS: usize = 200;
+
+/// Time to connect to a container: its kernel is this machine's, and answers even for a process that is stopped.
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// A desktop that responded when it was started.
 pub struct Desktop {
@@ -51,9 +55,17 @@ impl Desktop {
         }
     }
 
-    /// The client of its server.
+    /// The client of its server, with this token or the one that its server was given. When a call has no response, the
+    /// engine is asked whether the container still runs: nobody waits for one that does not.
     pub fn guest(&self, retry: RetryPolicy, token: Option<String>) -> HttpGuest {
+        let token = token.or_else(|| self.token.clone());
+        let Held::Container(guard) = &self.held else {
+            return HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token);
+        };
+        let (hosted, name) = (Arc::clone(&guard.hosted), guard.name.clone());
+        let retry = RetryPolicy { connect: CONNECT.min(retry.connect), ..retry };
         HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token)
+            .asking(move || hosted.why_silent(&name))
     }
 
     /// Pauses its processes while the policy runs. A running guest is not paused.
@@ -148,34 +160,11 @@ impl ContainerGuard {
 
     /// An error that says how it ended, if it has ended.
     pub(super) fn check(&self) -> Result<(), ProviderError> {
-        let id = self.name.clone();
-        let found = self.hosted.engine.call_if_found("describe a desktop", QUICK, |docker| async move {
-            docker.inspect_container(&id, None::<InspectContainerOptions>).await
-        })?;
-        let end = match found {
-            None => Some("somebody removed its container".to_owned()),
-            Some(found) => end_of(&found.state.unwrap_or_default()),
-        };
-        match end {
-            None => Ok(()),
-            Some(how) => Err(ProviderError::Gone { name: self.name.clone(), how, log: self.log_tail() }),
-        }
+        self.hosted.check(&self.name).map(drop)
     }
 
-    /// The end of its log, on one line.
     fn log_tail(&self) -> String {
-        let id = self.name.clone();
-        let options =
-            LogsOptionsBuilder::default().stdout(true).stderr(true).tail(&LOG_LINES.to_string()).build();
-        let log = self.hosted.engine.call("read a desktop's log", QUICK, |docker| async move {
-            let mut lines = String::new();
-            let mut stream = std::pin::pin!(docker.logs(&id, Some(options)));
-            while let Some(part) = stream.next().await {
-                lines.push_str(&String::from_utf8_lossy(part?.as_ref()));
-            }
-            Ok(lines)
-        });
-        last_lines(&log.unwrap_or_default())
+        self.hosted.log_tail(&self.name)
     }
 
     /// Replaces an engine's error with the desktop's end where it has ended.
@@ -188,7 +177,7 @@ impl ContainerGuard {
 
     fn remove(&mut self) -> Result<(), ProviderError> {
         self.removed = true;
-        self.hosted.remove_container(&self.name)
+        self.hosted.engine.remove_container(&self.name)
     }
 }
 
@@ -202,13 +191,50 @@ impl Drop for ContainerGuard {
 }
 
 impl Hosted {
-    /// Kills and removes a container; it is no error if it is already gone or being removed.
-    pub(super) fn remove_container(&self, name: &str) -> Result<(), ProviderError> {
+    /// The state of a container that runs; an error that says how it ended, if it has ended.
+    fn check(&self, name: &str) -> Result<ContainerState, ProviderError> {
         let id = name.to_owned();
-        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
-        self.engine.call("remove a desktop", SLOW, |docker| async move {
-            super::strays::or_already_gone(docker.remove_container(&id, Some(options)).await)
-        })
+        let found = self.engine.call_if_found("describe a desktop", QUICK, |docker| async move {
+            docker.inspect_container(&id, None::<InspectContainerOptions>).await
+        })?;
+        let state = found.map(|found| found.state.unwrap_or_default());
+        let how = match &state {
+            None => Some("somebody removed its container".to_owned()),
+            Some(state) => end_of(state),
+        };
+        match how {
+            None => Ok(state.unwrap_or_default()),
+            Some(how) => Err(ProviderError::Gone { name: name.to_owned(), how, log: self.log_tail(name) }),
+        }
+    }
+
+    /// Why a desktop that should respond does not, if the engine knows.
+    fn why_silent(&self, name: &str) -> Option<String> {
+        match self.check(name) {
+            Ok(state) if state.paused == Some(true) => {
+                Some(format!("desktop {name} is paused, and not by this program"))
+            }
+            Ok(_) => None,
+            Err(error @ ProviderError::Gone { .. }) => Some(error.to_string()),
+            // a busy engine says nothing about the desktop
+            Err(_) => None,
+        }
+    }
+
+    /// The end of a container's log, on one line.
+    fn log_tail(&self, name: &str) -> String {
+        let id = name.to_owned();
+        let options =
+            LogsOptionsBuilder::default().stdout(true).stderr(true).tail(&LOG_LINES.to_string()).build();
+        let log = self.engine.call("read a desktop's log", QUICK, |docker| async move {
+            let mut lines = String::new();
+            let mut stream = std::pin::pin!(docker.logs(&id, Some(options)));
+            while let Some(part) = stream.next().await {
+                lines.push_str(&String::from_utf8_lossy(part?.as_ref()));
+            }
+            Ok(lines)
+        });
+        last_lines(&log.unwrap_or_default())
     }
 }
 

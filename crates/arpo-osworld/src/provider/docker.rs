@@ -1,5 +1,6 @@
 //! The Docker engine for synchronous callers: each call runs on a runtime of its own and has a deadline.
 
+use super::EngineVersion;
 use super::error::ProviderError;
 use bollard::Docker;
 use bollard::errors::Error;
@@ -57,6 +58,12 @@ impl Engine {
             }
         };
         Ok(engine)
+    }
+
+    /// Its version.
+    pub(super) fn version(&self) -> Result<EngineVersion, ProviderError> {
+        let found = self.call("tell its version", QUICK, |docker| async move { docker.version().await })?;
+        Ok(EngineVersion { host: self.host.clone(), version: found.version.unwrap_or_default() })
     }
 
     /// The host's name if the engine runs on another machine.

@@ -80,6 +80,15 @@ pub enum ProviderError {
         /// The end of its log.
         log: String,
     },
+    /// The image cannot close a desktop off.
+    #[error(
+        "image {image} has no firewall to close a desktop off from this machine's servers: build it anew with \
+         `./x image`, or set network = \"internal_open_to_host\""
+    )]
+    NotIsolated {
+        /// Its name.
+        image: String,
+    },
     /// The desktop ended by itself or was ended by others.
     #[error("desktop {name} is gone: {how}; the end of its log: {log}")]
     Gone {

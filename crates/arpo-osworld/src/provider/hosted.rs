@@ -5,17 +5,19 @@ use super::body::{self, Link};
 use super::desktop::{ContainerGuard, Desktop};
 use super::docker::{Engine, QUICK, SLOW};
 use super::error::ProviderError;
-use super::options::{Machine, Network, Options};
+use super::options::{Container, Machine, Network, Options, TOKEN_VARIABLE};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};
 use super::ready::{ReadinessPolicy, wait_until_ready};
 use super::snapshot::Snapshot;
-use super::strays::Strays;
+use super::strays::{Leftovers, Strays};
 use bollard::models::{ContainerCreateBody, NetworkCreateRequest};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions,
 };
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +40,10 @@ pub(super) struct Hosted {
 
 impl Hosted {
     /// Checks that image and disk exist.
-    pub(super) fn new(engine: Engine, options: Options) -> Result<Self, ProviderError> {
+    pub(super) fn new(engine: Engine, mut options: Options) -> Result<Self, ProviderError> {
+        if let Machine::Container(container) = &mut options.machine {
+            require_token(container)?;
+        }
         let owner = Owner::this_process();
         let token = token(&owner, &options.run);
         let hosted =
@@ -53,7 +58,7 @@ impl Hosted {
             }
             Machine::Fixed(_) => return Err(ProviderError::Option("running guests have no engine".into())),
         };
-        if let (Network::Internal, Some(host)) = (network, hosted.engine.remote_host()) {
+        if let (Network::Isolated | Network::Internal, Some(host)) = (network, hosted.engine.remote_host()) {
             return Err(ProviderError::Option(format!(
                 "desktops of the engine on {host} cannot be reached on an internal network: network = \"bridge\""
             )));
@@ -83,8 +88,14 @@ impl Hosted {
             return Err(missing(&image));
         }
         let id = name.clone();
-        this.engine.call("start a desktop", left(SLOW), |docker| async move {
+        let started = this.engine.call("start a desktop", left(SLOW), |docker| async move {
             docker.start_container(&id, None::<StartContainerOptions>).await
+        });
+        started.map_err(|error| match error {
+            ProviderError::Engine { problem, .. } if problem.contains(body::ISOLATED_ENTRY_POINT) => {
+                ProviderError::NotIsolated { image }
+            }
+            other => other,
         })?;
         let id = name.clone();
         let found = this.engine.call("describe a desktop", left(QUICK), |docker| async move {
@@ -126,6 +137,15 @@ impl Hosted {
         }
     }
 
+    /// What its desktops can reach.
+    fn access(&self) -> Network {
+        match &self.options.machine {
+            Machine::Container(container) => container.network,
+            Machine::Vm(vm) => vm.network,
+            Machine::Fixed(_) => Network::Bridge,
+        }
+    }
+
     fn image(&self) -> &str {
         match &self.options.machine {
             Machine::Container(container) => &container.image,
@@ -162,18 +182,17 @@ impl Hosted {
         &self,
         snapshot: Option<&Snapshot>,
     ) -> Result<(ContainerCreateBody, Option<String>), ProviderError> {
-        let network = match &self.options.machine {
-            Machine::Container(container) => container.network,
-            Machine::Vm(vm) => vm.network,
-            Machine::Fixed(_) => Network::Bridge,
-        };
-        let network = match network {
-            Network::Internal => Some(self.network()?),
+        let network = match self.access() {
+            Network::Isolated | Network::Internal => Some(self.network()?),
             Network::Bridge => None,
         };
         // The loopback of another machine is not reachable from here.
         let publish_at = if self.engine.remote_host().is_some() { "0.0.0.0" } else { "127.0.0.1" };
-        let link = network.as_deref().map_or(Link::Published(publish_at), Link::Internal);
+        let link = match (&network, self.access()) {
+            (Some(name), Network::Isolated) => Link::Isolated(name),
+            (Some(name), Network::Internal | Network::Bridge) => Link::Internal(name),
+            (None, _) => Link::Published(publish_at),
+        };
         let body = match &self.options.machine {
             Machine::Container(container) => {
                 let image = snapshot.map_or(container.image.as_str(), Snapshot::image);
@@ -216,9 +235,14 @@ impl Hosted {
 }
 
 impl Hosted {
+    /// Removes what processes that have surely ended left behind.
+    pub(super) fn remove_strays(&self) -> Result<Strays, ProviderError> {
+        self.engine.remove_strays(&self.owner, Leftovers::OfEndedProcesses)
+    }
+
     /// Removes everything of this provider.
     pub(super) fn remove_all(&self) -> Result<Strays, ProviderError> {
-        self.remove_labelled(&format!("{PROVIDER_LABEL}={}", self.token), |_| true)
+        self.engine.remove_labelled(&format!("{PROVIDER_LABEL}={}", self.token), |_| true)
     }
 }
 
@@ -228,6 +252,18 @@ impl Drop for Hosted {
     fn drop(&mut self) {
         let _ = self.remove_all();
     }
+}
+
+/// Every server has a token: whoever else uses this machine can reach the address of a desktop.
+fn require_token(container: &mut Container) -> Result<(), ProviderError> {
+    if container.token().is_none() {
+        let mut random = [0_u8; 16];
+        let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
+        read.map_err(|error| ProviderError::Option(format!("no random token: /dev/urandom: {error}")))?;
+        let token = random.iter().fold(String::new(), |token, byte| token + &format!("{byte:02x}"));
+        container.environment.push(format!("{TOKEN_VARIABLE}={token}"));
+    }
+    Ok(())
 }
 
 /// Eight hexadecimal digits from owner, time and count: unique enough for names on one engine.
@@ -246,7 +282,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 fn missing(image: &str) -> ProviderError {
     let remedy = if image.starts_with("arpo-desktop") {
-        "build it with `desktop/build`".to_owned()
+        "build it with `./x image`".to_owned()
     } else {
         format!("get it with `docker pull {image}`")
     };

@@ -25,7 +25,7 @@ pub use options::{Container, Limits, Machine, Network, Options, TOKEN_VARIABLE, 
 pub use owner::{Owner, OwnerStatus};
 pub use snapshot::Snapshot;
 pub use spares::Spares;
-pub use strays::Strays;
+pub use strays::{Leftovers, Strays};
 
 use docker::Engine;
 use fleet::Fleet;
@@ -33,6 +33,25 @@ use hosted::Hosted;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+
+/// Removes containers, networks and images that runs left on the engine, and says what they were.
+pub fn remove_leftovers(whose: Leftovers) -> Result<Strays, ProviderError> {
+    Engine::connect()?.remove_strays(&Owner::this_process(), whose)
+}
+
+/// The engine, where it listens and which version it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineVersion {
+    /// Where it listens.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Asks the engine of `DOCKER_HOST`, or of this machine, for its version.
+pub fn engine_version() -> Result<EngineVersion, ProviderError> {
+    Engine::connect()?.version()
+}
 
 /// Starts desktops of one kind for one run. Cheap to clone; clones share what they hold.
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! Options of desktops: image, resource limits, network.
 
 use super::address::Addresses;
-use super::error::ProviderError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,7 +56,7 @@ impl Default for Container {
             image: "arpo-desktop:latest".into(),
             environment: Vec::new(),
             limits: Limits::default(),
-            network: Network::Internal,
+            network: Network::Isolated,
             ready_within: Duration::from_secs(30),
         }
     }
@@ -150,28 +149,15 @@ impl Default for Limits {
     }
 }
 
-/// Network access of a desktop.
+/// What a desktop can reach. The first two are reached at the container's own address, which only this machine can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// This machine only: no way out, none to other desktops; reached at the container's own address. A server of
-    /// this machine that listens on all its addresses can be reached from a desktop.
+    /// Nothing: no way out, no other desktop, no server of this machine. Only for images with our firewall.
+    Isolated,
+    /// Servers of this machine that listen on all its addresses; no way out, no other desktop.
     Internal,
-    /// The engine's bridge, with a way out; reached at ports of this machine that the engine chooses.
+    /// Whatever the engine's bridge can reach; reached at ports of this machine that the engine chooses.
     Bridge,
-}
-
-impl std::str::FromStr for Network {
-    type Err = ProviderError;
-
-    fn from_str(text: &str) -> Result<Self, ProviderError> {
-        match text {
-            "internal" => Ok(Self::Internal),
-            "bridge" => Ok(Self::Bridge),
-            other => Err(ProviderError::Option(format!(
-                "network is {other:?}: \"internal\" (no way out) or \"bridge\" (the internet)"
-            ))),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -186,12 +172,5 @@ mod tests {
         };
         assert_eq!(with(&[]).token(), None);
         assert_eq!(with(&["A=1", "ARPO_DESKTOP_TOKEN=x=y"]).token(), Some("x=y"));
-    }
-
-    #[test]
-    fn a_network_is_one_of_two() {
-        assert_eq!("internal".parse(), Ok(Network::Internal));
-        assert_eq!("bridge".parse(), Ok(Network::Bridge));
-        assert!("host".parse::<Network>().is_err_and(|error| error.to_string().contains("\"internal\"")));
     }
 }

@@ -81,9 +81,9 @@ impl Owner {
         }
     }
 
-    /// True when a process of this machine has surely ended.
-    pub fn is_gone(&self, here: &Self) -> bool {
-        self.status(here, started_ticks) == OwnerStatus::Gone
+    /// The status of this owner now, as seen by `here`.
+    pub fn current_status(&self, here: &Self) -> OwnerStatus {
+        self.status(here, started_ticks)
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     fn an_owner_survives_its_label() {
         let this = Owner::this_process();
         assert_eq!(Owner::parse(&this.to_string()), Some(this.clone()));
-        assert!(!this.is_gone(&this));
+        assert_eq!(this.current_status(&this), OwnerStatus::Alive);
         for wrong in ["", "a/b/c/1", "a/b/c/x/1", "a/b/c/1/2/3"] {
             assert_eq!(Owner::parse(wrong), None, "{wrong}");
         }
@@ -157,7 +157,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         let owner = Owner { pid: child.id(), started_ticks: 1, ..here.clone() };
         child.wait().expect("its end");
-        assert!(owner.is_gone(&here));
+        assert_eq!(owner.current_status(&here), OwnerStatus::Gone);
     }
 
     #[test]

@@ -71,6 +71,6 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         // An image that stays has its provider's label and is removed with it.
-        let _ = self.hosted.remove_image(&self.image);
+        let _ = self.hosted.engine.remove_image(&self.image);
     }
 }

@@ -1,19 +1,27 @@
 //! Leftovers of dead processes on the engine: found by their labels, checked by their owner, removed.
 
-use super::docker::{QUICK, SLOW};
+use super::docker::{Engine, QUICK, SLOW};
 use super::error::ProviderError;
-use super::hosted::Hosted;
-use super::owner::{OWNER_LABEL, Owner};
+use super::owner::{OWNER_LABEL, Owner, OwnerStatus};
 use super::snapshot::SNAPSHOT_PREFIX;
 use bollard::errors::Error;
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListImagesOptionsBuilder, ListNetworksOptionsBuilder,
-    RemoveImageOptionsBuilder,
+    RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder,
 };
 use std::collections::HashMap;
 
+/// Whose leftovers are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftovers {
+    /// Of processes that have surely ended.
+    OfEndedProcesses,
+    /// Also of processes that cannot be seen from here: on another machine or in another container.
+    OfUnseenProcesses,
+}
+
 /// What was removed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Strays {
     /// Containers, by name.
     pub containers: Vec<String>,
@@ -30,15 +38,26 @@ impl Strays {
     }
 }
 
-/// Whether something with these labels belongs to a process that has surely ended.
-fn is_stray(labels: &HashMap<String, String>, is_gone: impl Fn(&Owner) -> bool) -> bool {
-    labels.get(OWNER_LABEL).and_then(|label| Owner::parse(label)).is_some_and(|owner| is_gone(&owner))
+/// Whether something with these labels is a leftover, given the status of its owner.
+fn is_stray(
+    labels: &HashMap<String, String>,
+    whose: Leftovers,
+    status: impl Fn(&Owner) -> OwnerStatus,
+) -> bool {
+    let owner = labels.get(OWNER_LABEL).and_then(|label| Owner::parse(label));
+    match owner.map(|owner| status(&owner)) {
+        Some(OwnerStatus::Gone) => true,
+        Some(OwnerStatus::Elsewhere) => whose == Leftovers::OfUnseenProcesses,
+        Some(OwnerStatus::Alive) | None => false,
+    }
 }
 
-impl Hosted {
-    /// Removes containers, then networks and images, of processes that have surely ended.
-    pub(super) fn remove_strays(&self) -> Result<Strays, ProviderError> {
-        self.remove_labelled(OWNER_LABEL, |labels| is_stray(labels, |owner| owner.is_gone(&self.owner)))
+impl Engine {
+    /// Removes leftover containers, then networks and images.
+    pub(super) fn remove_strays(&self, here: &Owner, whose: Leftovers) -> Result<Strays, ProviderError> {
+        self.remove_labelled(OWNER_LABEL, |labels| {
+            is_stray(labels, whose, |owner| owner.current_status(here))
+        })
     }
 
     /// Removes what has a label (`name` or `name=value`) and matches a predicate.
@@ -51,7 +70,7 @@ impl Hosted {
         let mut removed = Strays::default();
 
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
-        let containers = self.engine.call("list desktops", QUICK, |docker| async move {
+        let containers = self.call("list desktops", QUICK, |docker| async move {
             docker.list_containers(Some(options)).await
         })?;
         for found in containers {
@@ -62,21 +81,23 @@ impl Hosted {
         }
 
         let options = ListNetworksOptionsBuilder::default().filters(&filters).build();
-        let networks = self.engine.call("list networks", QUICK, |docker| async move {
-            docker.list_networks(Some(options)).await
-        })?;
+        let networks =
+            self.call(
+                "list networks",
+                QUICK,
+                |docker| async move { docker.list_networks(Some(options)).await },
+            )?;
         for found in networks {
             let Some(id) = found.id.filter(|_| wanted(&found.labels.unwrap_or_default())) else { continue };
-            self.engine.call("remove a network", SLOW, |docker| async move {
+            self.call("remove a network", SLOW, |docker| async move {
                 or_already_gone(docker.remove_network(&id).await)
             })?;
             removed.networks.extend(found.name);
         }
 
         let options = ListImagesOptionsBuilder::default().filters(&filters).build();
-        let images = self
-            .engine
-            .call("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
+        let images =
+            self.call("list images", QUICK, |docker| async move { docker.list_images(Some(options)).await })?;
         for found in images {
             // A container's labels are in every image that is made of it: only those made here are removed.
             let snapshot = found.repo_tags.iter().all(|tag| tag.starts_with(SNAPSHOT_PREFIX));
@@ -88,18 +109,27 @@ impl Hosted {
         Ok(removed)
     }
 
+    /// Kills and removes a container; it is no error if it is already gone or being removed.
+    pub(super) fn remove_container(&self, name: &str) -> Result<(), ProviderError> {
+        let id = name.to_owned();
+        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        self.call("remove a desktop", SLOW, |docker| async move {
+            or_already_gone(docker.remove_container(&id, Some(options)).await)
+        })
+    }
+
     /// Removes an image and its name.
     pub(super) fn remove_image(&self, id: &str) -> Result<(), ProviderError> {
         let id = id.to_owned();
         let options = RemoveImageOptionsBuilder::default().force(true).build();
-        self.engine.call("remove an image", SLOW, |docker| async move {
+        self.call("remove an image", SLOW, |docker| async move {
             or_already_gone(docker.remove_image(&id, Some(options), None).await.map(|_| ()))
         })
     }
 }
 
 /// Two processes may clean up at once: what the other removed, or is removing, counts as removed.
-pub(super) fn or_already_gone(answer: Result<(), Error>) -> Result<(), Error> {
+fn or_already_gone(answer: Result<(), Error>) -> Result<(), Error> {
     match answer {
         Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
         Err(Error::DockerResponseServerError { status_code: 409, message })
@@ -119,11 +149,19 @@ mod tests {
     fn only_what_a_dead_process_labelled_is_a_stray() {
         let here = Owner::this_process();
         let label = |value: &str| HashMap::from([(OWNER_LABEL.to_owned(), value.to_owned())]);
-        let gone = |owner: &Owner| owner.pid != here.pid;
-        let other = Owner { pid: here.pid + 1, ..here.clone() };
-        assert!(is_stray(&label(&other.to_string()), gone));
-        assert!(!is_stray(&label(&here.to_string()), gone));
-        assert!(!is_stray(&label("somebody else's label"), gone));
-        assert!(!is_stray(&HashMap::new(), gone));
+        let status = |owner: &Owner| match owner.pid {
+            pid if pid == here.pid => OwnerStatus::Alive,
+            1 => OwnerStatus::Elsewhere,
+            _ => OwnerStatus::Gone,
+        };
+        let of = |pid: u32| label(&Owner { pid, ..here.clone() }.to_string());
+        let ended = Leftovers::OfEndedProcesses;
+        assert!(is_stray(&of(here.pid + 1), ended, status));
+        assert!(!is_stray(&of(here.pid), ended, status));
+        assert!(!is_stray(&of(1), ended, status), "it may be alive");
+        assert!(is_stray(&of(1), Leftovers::OfUnseenProcesses, status));
+        assert!(!is_stray(&of(here.pid), Leftovers::OfUnseenProcesses, status), "never that of a living one");
+        assert!(!is_stray(&label("somebody else's label"), ended, status));
+        assert!(!is_stray(&HashMap::new(), ended, status));
     }
 }

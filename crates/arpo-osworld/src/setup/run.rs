@@ -68,7 +68,7 @@ enum Failure {
 impl From<GuestError> for Failure {
     fn from(error: GuestError) -> Self {
         match error {
-            GuestError::Refused { .. } => Self::Refused(error.to_string()),
+            GuestError::Refused { .. } | GuestError::TooLarge { .. } => Self::Refused(error.to_string()),
             GuestError::Unreachable { .. } => Self::Lost(error.to_string()),
         }
     }

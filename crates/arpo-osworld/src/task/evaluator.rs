@@ -3,6 +3,9 @@
 use super::{Step, steps};
 use serde_json::{Map, Value};
 
+/// The largest file that a task may ask for.
+const MOST_FILE_MIB: u64 = 4096;
+
 /// How several checks make one score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Conjunction {
@@ -46,6 +49,8 @@ pub struct Evaluator {
     pub several: bool,
     /// How they combine.
     pub conjunction: Conjunction,
+    /// Limit of a file of the guest, in MiB, where the usual one is too low; a field of ours.
+    pub max_file_mib: Option<u64>,
 }
 
 impl Evaluator {
@@ -58,6 +63,14 @@ impl Evaluator {
             Some(Value::String(word)) if word == "and" => Conjunction::And,
             Some(Value::String(word)) if word == "or" => Conjunction::Or,
             Some(other) => return Err(format!("evaluator.conj is {other}, \"and\" or \"or\" is wanted")),
+        };
+        let max_file_mib = match fields.remove("max_file_mib") {
+            None => None,
+            Some(value) => {
+                Some(value.as_u64().filter(|mib| (1..=MOST_FILE_MIB).contains(mib)).ok_or_else(|| {
+                    format!("evaluator.max_file_mib is {value}, 1 to {MOST_FILE_MIB} is wanted")
+                })?)
+            }
         };
         let func = fields.remove("func").ok_or("evaluator.func is missing")?;
         let (several, functions) = match func {
@@ -88,7 +101,7 @@ impl Evaluator {
         fields.retain(|name, _| !name.starts_with('_'));
         match fields.keys().next() {
             Some(unknown) => Err(format!("evaluator: unknown field {unknown}")),
-            None => Ok(Self { postconfig, checks, several, conjunction }),
+            None => Ok(Self { postconfig, checks, several, conjunction, max_file_mib }),
         }
     }
 
@@ -161,5 +174,12 @@ mod tests {
         assert!(Evaluator::parse(json!({"func": []})).is_err());
         assert!(Evaluator::parse(json!({"func": "a", "conj": "xor", "result": {"type": "rule"}})).is_err());
         assert!(Evaluator::parse(json!({"func": "infeasible"})).unwrap().is_infeasible());
+    }
+
+    #[test]
+    fn a_task_may_allow_larger_files() {
+        let with = |mib: Value| Evaluator::parse(json!({"func": "infeasible", "max_file_mib": mib}));
+        assert_eq!(with(json!(200)).unwrap().max_file_mib, Some(200));
+        assert_eq!(with(json!(0)).unwrap_err(), "evaluator.max_file_mib is 0, 1 to 4096 is wanted");
     }
 }

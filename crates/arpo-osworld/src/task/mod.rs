@@ -1,6 +1,7 @@
 //! A task file of OSWorld, both generations, read strictly: errors name the field.
 
 pub mod evaluator;
+pub mod local_files;
 pub mod suite;
 
 pub use evaluator::{Check, Conjunction, Evaluator, Getter};

@@ -1,9 +1,10 @@
 //! A folder of task files, and lists that choose from it.
 //!
-//! A folder is `examples/<domain>/<id>.json` or what is inside `examples`. A list is OSWorld's
+//! A folder is `examples/<domain>/<id>.json`, what is inside `examples`, or a folder of task files of one's own. A list is OSWorld's
 //! `{"domain": ["id", ...]}`, an array of `{"domain": ..., "id": ...}`, or lines of `domain/id`.
 
 use super::TaskFile;
+use super::local_files::resolved;
 use crate::error::TaskError;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,23 +40,61 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
         return load_chosen(folder, read_list(list)?);
     }
     let root = root_of(folder);
-    let mut tasks = Vec::new();
+    let mut tasks = own_tasks(&root)?;
     for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
         let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        for file in
-            sorted(&domain)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json"))
-        {
+        for file in sorted(&domain)?.into_iter().filter(|path| is_json(path)) {
             tasks.push(parse(&file, name.clone())?);
         }
     }
     if tasks.is_empty() {
-        return Err(TaskError::File { path: root, problem: "no task files in folders of it".into() });
+        return Err(TaskError::File {
+            path: root,
+            problem: "no task files in it or in folders of it".into(),
+        });
     }
     let mut names = BTreeSet::new();
     match tasks.iter().map(SuiteTask::name).find(|name| !names.insert(name.clone())) {
         Some(name) => Err(TaskError::File { path: root, problem: format!("two files have the id {name}") }),
         None => Ok(tasks),
     }
+}
+
+/// The domain of a task that is in no domain's folder and names no application.
+const OWN: &str = "own";
+
+/// The task files directly in a folder; their domain is the first application that they are about. Other JSON files, such
+/// as lists, have no evaluator.
+fn own_tasks(root: &Path) -> Result<Vec<SuiteTask>, TaskError> {
+    let mut tasks = Vec::new();
+    for path in sorted(root)?.into_iter().filter(|path| is_json(path)) {
+        let text = read(&path)?;
+        let is_task =
+            serde_json::from_str::<Value>(&text).is_ok_and(|value| value.get("evaluator").is_some());
+        if is_task {
+            tasks.push(read_file(&path)?);
+        }
+    }
+    Ok(tasks)
+}
+
+/// Reads one task file; its domain is the first application that it is about.
+pub fn read_file(path: &Path) -> Result<SuiteTask, TaskError> {
+    let mut task = parse(path, OWN.into())?;
+    if let Some(application) = task.task.related_apps.first() {
+        task.domain = application.replace('/', "-");
+    }
+    Ok(task)
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "json")
+}
+
+/// Whether a folder has the files of any of these domains and ids.
+pub fn has_any(folder: &Path, chosen: &[(String, String)]) -> bool {
+    let root = root_of(folder);
+    chosen.iter().any(|(domain, id)| root.join(domain).join(format!("{id}.json")).is_file())
 }
 
 /// Reads the tasks of these domains and ids.
@@ -113,7 +152,8 @@ fn read_task(root: &Path, domain: String, id: &str) -> Result<SuiteTask, TaskErr
 }
 
 fn parse(path: &Path, domain: String) -> Result<SuiteTask, TaskError> {
-    let parsed = SuiteTask::parse(domain, read(path)?);
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let parsed = SuiteTask::parse(domain, resolved(read(path)?, folder));
     parsed.map_err(|problem| TaskError::File { path: path.to_path_buf(), problem })
 }
 

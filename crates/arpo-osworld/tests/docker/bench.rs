@@ -1,6 +1,6 @@
 //! A bench for the provider: a tiny image made on the fly, without a registry, and a second connection to the engine.
 
-use arpo_osworld::provider::{Container, Machine, Options, Provider};
+use arpo_osworld::provider::{Container, Machine, Network, Options, Provider};
 use bollard::Docker;
 use bollard::exec::StartExecResults;
 use bollard::models::{ContainerCreateBody, ExecConfig, HostConfig};
@@ -28,6 +28,11 @@ pub(crate) struct Bench {
 impl Bench {
     /// None, with the reason printed, where there is no engine or no static busybox.
     pub(crate) fn new(name: &str, script: &str) -> Option<Self> {
+        Self::with_isolation(name, script, None)
+    }
+
+    /// The same with the commands of an entry point that closes it off.
+    pub(crate) fn with_isolation(name: &str, script: &str, isolation: Option<&str>) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -42,17 +47,21 @@ impl Bench {
         };
         let image = format!("arpo-test-{name}-{}", std::process::id());
         let bench = Self { docker, runtime, image };
-        bench.import(&busybox, script);
+        bench.import(&busybox, script, isolation);
         Some(bench)
     }
 
-    fn import(&self, busybox: &[u8], script: &str) {
+    fn import(&self, busybox: &[u8], script: &str, isolation: Option<&str>) {
         let mut tar = Vec::new();
-        for folder in ["bin/", "www/", "tmp/"] {
+        for folder in ["bin/", "www/", "tmp/", "usr/", "usr/local/", "usr/local/sbin/"] {
             entry(&mut tar, folder, 0o777, &[]);
         }
         entry(&mut tar, "bin/busybox", 0o755, busybox);
         entry(&mut tar, "www/screenshot", 0o644, b"a picture");
+        if let Some(isolation) = isolation {
+            let text = format!("#!/bin/busybox sh\n{isolation}\n");
+            entry(&mut tar, "usr/local/sbin/desktop-isolated", 0o755, text.as_bytes());
+        }
         entry(&mut tar, "start", 0o755, format!("#!/bin/busybox sh\n{script}\n").as_bytes());
         tar.extend_from_slice(&[0; 1024]);
         let options = CreateImageOptionsBuilder::default()
@@ -75,7 +84,13 @@ impl Bench {
 
     /// The provider's options for this image.
     pub(crate) fn container(&self) -> Container {
-        Container { image: self.image.clone(), ready_within: Duration::from_secs(20), ..Container::default() }
+        Container {
+            image: self.image.clone(),
+            ready_within: Duration::from_secs(20),
+            // the image has no firewall of its own
+            network: Network::Internal,
+            ..Container::default()
+        }
     }
 
     /// Runs a call of the engine.
@@ -112,6 +127,11 @@ impl Bench {
     /// Kills a container behind the provider's back.
     pub(crate) fn kill(&self, name: &str) {
         self.wait(self.docker.kill_container(name, None::<KillContainerOptions>)).expect("a kill");
+    }
+
+    /// Pauses a container behind the provider's back.
+    pub(crate) fn pause(&self, name: &str) {
+        self.wait(self.docker.pause_container(name)).expect("a pause");
     }
 
     /// A container with labels that nobody holds.

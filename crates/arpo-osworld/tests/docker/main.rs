@@ -4,9 +4,10 @@
 
 mod bench;
 
+use arpo_osworld::guest::http::RetryPolicy;
 use arpo_osworld::provider::{
-    Addresses, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError, Spares,
-    TOKEN_VARIABLE, Vm,
+    Addresses, Container, Leftovers, Limits, Machine, Network, Options, Owner, Provider, ProviderError,
+    Spares, TOKEN_VARIABLE, Vm, remove_leftovers,
 };
 use bench::{Bench, SERVES, provider, soon};
 use std::collections::{HashMap, HashSet};
@@ -80,6 +81,65 @@ fn a_desktop_that_is_killed_is_noticed() {
 }
 
 #[test]
+fn nobody_waits_for_a_desktop_that_was_killed_or_paused() {
+    let Some(bench) = Bench::new("silence", SERVES) else { return };
+    let provider = bench::provider(bench.container());
+    let (killed, paused) = (provider.start(soon()).unwrap(), provider.start(soon()).unwrap());
+    let guest = killed.guest(RetryPolicy::default(), None);
+    bench.kill(killed.name());
+    let begun = Instant::now();
+    let text = guest.screenshot().unwrap_err().to_string();
+    println!("a killed desktop was noticed after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(text.contains("exit code 137"), "{text}");
+
+    let mut guest = paused.guest(RetryPolicy::default(), None);
+    bench.pause(paused.name());
+    let begun = Instant::now();
+    guest.set_deadline(begun + Duration::from_secs(2));
+    let text = guest.screenshot().unwrap_err().to_string();
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(text.contains("is paused, and not by this program"), "{text}");
+}
+
+#[test]
+fn an_isolated_desktop_sets_its_firewall_before_anything_else() {
+    let isolation =
+        "/bin/busybox id -u > /www/by\n/bin/busybox grep CapEff /proc/self/status >> /www/by\nexec /start";
+    let Some(bench) = Bench::with_isolation("wall", SERVES, Some(isolation)) else { return };
+    let isolated = |bench: &Bench| Container { network: Network::Isolated, ..bench.container() };
+    let desktop = provider(isolated(&bench)).start(soon()).expect("a desktop");
+    let text = bench.shell(desktop.name(), "/bin/busybox cat /www/by");
+    let capabilities = text.trim().strip_prefix("0\nCapEff:").expect("set by root").trim();
+    let net_admin = 1_u64 << 12;
+    assert_ne!(u64::from_str_radix(capabilities, 16).unwrap() & net_admin, 0, "{text}");
+    drop((desktop, bench));
+
+    let Some(bench) = Bench::with_isolation("nowall", SERVES, Some("echo no tables; exit 3")) else { return };
+    let text = fails(provider(isolated(&bench)).start(soon()));
+    assert!(text.contains("exit code 3") && text.ends_with("no tables"), "{text}");
+    drop(bench);
+
+    let Some(bench) = Bench::new("oldwall", SERVES) else { return };
+    let text = fails(provider(isolated(&bench)).start(soon()));
+    assert!(text.contains("has no firewall") && text.contains("./x image"), "{text}");
+    assert_eq!(bench.containers("ancestor", &bench.image), Vec::<String>::new());
+}
+
+#[test]
+fn every_server_of_ours_has_a_token() {
+    let Some(bench) = Bench::new("token", SERVES) else { return };
+    let token = |container: Container| {
+        let desktop = provider(container).start(soon()).expect("a desktop");
+        bench.shell(desktop.name(), &format!("echo ${TOKEN_VARIABLE}")).trim().to_owned()
+    };
+    let (one, other) = (token(bench.container()), token(bench.container()));
+    assert!(one.len() == 32 && one != other, "{one} and {other}");
+    let environment = vec![format!("{TOKEN_VARIABLE}=secret")];
+    assert_eq!(token(Container { environment, ..bench.container() }), "secret");
+}
+
+#[test]
 fn a_desktop_that_does_not_come_up_says_why_and_is_removed() {
     let Some(bench) = Bench::new("ends", "echo no display; exit 3") else { return };
     let provider = bench::provider(bench.container());
@@ -117,7 +177,7 @@ fn a_missing_image_is_named_with_its_remedy() {
     };
     assert_eq!(
         named("arpo-desktop:no-such-tag"),
-        "no image arpo-desktop:no-such-tag: build it with `desktop/build`"
+        "no image arpo-desktop:no-such-tag: build it with `./x image`"
     );
     assert_eq!(named("no/such:image"), "no image no/such:image: get it with `docker pull no/such:image`");
 }
@@ -268,6 +328,9 @@ fn strays_of_the_dead_go_and_those_of_the_living_stay() {
     }
     provider.remove_strays().expect("a clean-up");
     let left = names.clone().map(|name| bench.exists(&name));
+    let removed = remove_leftovers(Leftovers::OfUnseenProcesses).expect("another clean-up");
+    assert!(removed.containers.contains(&names[2]), "{removed:?}");
+    assert!(bench.exists(&names[1]) && bench.exists(&names[3]) && !bench.exists(&names[2]));
     for name in &names {
         bench.remove(name);
     }
@@ -279,7 +342,7 @@ fn strays_of_the_dead_go_and_those_of_the_living_stay() {
 #[ignore = "the child of the next test"]
 fn child_that_holds_a_desktop() {
     let Ok(image) = std::env::var("ARPO_TEST_IMAGE") else { return };
-    let container = Container { image, ..Container::default() };
+    let container = Container { image, network: Network::Internal, ..Container::default() };
     let options = Options { run: "test".into(), machine: Machine::Container(container) };
     let provider = Provider::new(options).expect("a provider");
     let desktop = provider.start(soon()).expect("a desktop");

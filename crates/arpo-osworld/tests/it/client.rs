@@ -6,7 +6,7 @@ use arpo_osworld::guest::http::{HttpGuest, Ports, RetryPolicy};
 use arpo_osworld::guest::{Command, Guest};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn guest(responses: &[(&'static str, u16, &str)]) -> (HttpGuest, Arc<Mutex<Vec<String>>>) {
     let responses = responses.iter().map(|(path, status, body)| (*path, *status, body.as_bytes().to_vec()));
@@ -52,4 +52,28 @@ fn no_response_is_an_error() {
     assert!(matches!(guest.read_file("/a"), Err(GuestError::Unreachable { .. })));
     assert!(guest.browser().tabs().is_err());
     assert!(guest.vlc_status().is_err());
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_not_read() {
+    let (mut guest, _) = guest(&[("/file", 200, "12345")]);
+    guest.set_file_limit(5);
+    assert_eq!(guest.read_file("/a").unwrap().unwrap(), b"12345");
+    guest.set_file_limit(4);
+    let error = guest.read_file("/home/user/a").unwrap_err();
+    assert!(matches!(error, GuestError::TooLarge { limit_bytes: 4, .. }));
+    let text = error.to_string();
+    assert!(text.contains("/home/user/a") && text.contains("max_file_mib"), "{text}");
+}
+
+#[test]
+fn a_silent_guest_is_given_up_when_somebody_knows_why() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let retry = RetryPolicy { tries: 3, interval: Duration::from_mins(1), ..RetryPolicy::default() };
+    let ports = Ports { server: port, ..Ports::default() };
+    let guest = HttpGuest::new("127.0.0.1", ports, retry, None).asking(|| Some("exit code 137".into()));
+    let begun = Instant::now();
+    let error = guest.read_file("/a").unwrap_err().to_string();
+    assert!(error.contains("exit code 137"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "it was tried again");
 }

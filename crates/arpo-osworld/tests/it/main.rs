@@ -10,7 +10,11 @@ mod files;
 mod getters;
 mod golden;
 mod hostile;
+<<<<<<< HEAD
 mod sandbox;
+=======
+mod own_tasks;
+>>>>>>> own
 mod scoring;
 mod server;
 mod setup;

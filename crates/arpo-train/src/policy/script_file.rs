@@ -44,6 +44,11 @@ impl ScriptFile {
         Ok(Self { responses })
     }
 
+    /// The tasks that it names.
+    pub fn tasks(&self) -> Vec<String> {
+        self.responses.keys().cloned().collect()
+    }
+
     /// The policy that responds with these scripts; an error if one of the tasks has none.
     pub fn policy(self, tasks: &[Arc<Task>]) -> Result<ScriptedPolicy, TrainError> {
         let without: Vec<&str> =
