@@ -1,9 +1,5 @@
-<<<<<<< HEAD
-//! `arpo osworld`: which OSWorld tasks can be evaluated, their files, and the score of a metric on given values.
-=======
-//! `arpo osworld`: which OSWorld tasks can be evaluated, the score of a metric on given values, the check of a task file,
-//! and what killed runs left behind.
->>>>>>> own
+//! `arpo osworld`: which OSWorld tasks can be evaluated, their files, the score of a metric on given values, the check of a
+//! task file, and what killed runs left behind.
 
 use crate::dry_run::{self, CheckArguments};
 use crate::{Failure, write_json};

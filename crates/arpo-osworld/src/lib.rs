@@ -4,11 +4,8 @@
 //! [`guest::Guest`] and [`download::Cache`]. Scores are those of OSWorld's own evaluators, oddities
 //! included, in the generation the task file was written for.
 
-<<<<<<< HEAD
 pub mod archive;
-=======
 pub mod check;
->>>>>>> own
 pub mod coverage;
 pub mod database;
 pub mod deck;

@@ -10,11 +10,8 @@ mod files;
 mod getters;
 mod golden;
 mod hostile;
-<<<<<<< HEAD
-mod sandbox;
-=======
 mod own_tasks;
->>>>>>> own
+mod sandbox;
 mod scoring;
 mod server;
 mod setup;
