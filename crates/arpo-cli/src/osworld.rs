@@ -69,7 +69,7 @@ struct FetchArguments {
     /// Where to keep the files, as `osworld.cache`
     #[arg(long, value_name = "DIR", default_value = "cache")]
     cache: PathBuf,
-    /// A mirror that replaces https://huggingface.co, as `osworld.mirror`
+    /// A mirror that replaces `https://huggingface.co`, as `osworld.mirror`
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
     /// Download nothing: only check what is there, and list what is missing

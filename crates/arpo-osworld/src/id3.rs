@@ -107,7 +107,7 @@ mod tests {
         let mut body = Vec::new();
         for (name, content) in frames {
             body.extend_from_slice(name.as_bytes());
-            body.extend_from_slice(&(content.len() as u32).to_be_bytes()[if version == 2 { 1 } else { 0 }..]);
+            body.extend_from_slice(&(content.len() as u32).to_be_bytes()[usize::from(version == 2)..]);
             body.extend_from_slice(if version == 2 { &[] } else { &[0, 0] });
             body.extend_from_slice(content);
         }

@@ -140,7 +140,6 @@ fn split_outside(text: &str, at: char) -> Vec<&str> {
     for (index, letter) in text.char_indices() {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(letter),
             (None, '[' | '(') => depth += 1,
             (None, ']' | ')') => depth = depth.saturating_sub(1),
@@ -201,7 +200,6 @@ fn split_outside_bracket(text: &str) -> Option<(&str, &str)> {
     for (index, letter) in text.char_indices() {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(letter),
             (None, ']') => return Some((&text[..index], &text[index + 1..])),
             _ => {}

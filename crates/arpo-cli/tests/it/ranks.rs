@@ -154,13 +154,13 @@ fn a_rank_killed_while_it_samples_ends_the_run_which_resumes() {
     let scratch = scratch("killed-sampler");
     let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
     let mut child = run(&broken, &["--gpus", "2", "--set", "iterations=200"]).spawn().unwrap();
-    until("a checkpoint", || broken.join("checkpoints/step-000001").exists());
-    until("a collection", || is_collecting(&broken));
+    eventually("a checkpoint", || broken.join("checkpoints/step-000001").exists());
+    eventually("a collection", || is_collecting(&broken));
     let ranks = joined(&child);
     assert_eq!(ranks.len(), 1, "{ranks:?}");
     let began = Instant::now();
     assert!(Command::new("kill").args(["-9", &ranks[0].to_string()]).status().unwrap().success());
-    until("the end of the run", || child.try_wait().unwrap().is_some());
+    eventually("the end of the run", || child.try_wait().unwrap().is_some());
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let said = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
     let last = said.lines().last().unwrap();
@@ -181,14 +181,14 @@ fn ctrl_c_ends_a_run_of_several_ranks_within_seconds() {
     let scratch = scratch("stopped-ranks");
     let folder = scratch.join("run");
     let mut child = run(&folder, &["--gpus", "2", "--set", "iterations=200"]).spawn().unwrap();
-    until("a checkpoint", || folder.join("checkpoints/step-000001").exists());
+    eventually("a checkpoint", || folder.join("checkpoints/step-000001").exists());
     let ranks = joined(&child);
     let began = Instant::now();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    until("the end of the run", || child.try_wait().unwrap().is_some());
+    eventually("the end of the run", || child.try_wait().unwrap().is_some());
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    until("the other rank's end", || !Path::new(&format!("/proc/{}", ranks[0])).exists());
+    eventually("the other rank's end", || !Path::new(&format!("/proc/{}", ranks[0])).exists());
     assert_eq!(leftovers(&folder), Vec::<String>::new());
 }
 

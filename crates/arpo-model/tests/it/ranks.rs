@@ -75,7 +75,7 @@ fn tokens(update: usize, episode: usize) -> (Vec<u32>, Vec<bool>) {
 }
 
 fn loss(update: usize, episode: usize, scores: &TokenScores) -> LossGradient {
-    let sign = if episode % 3 == 0 { 1.0 } else { -1.0 };
+    let sign = if episode.is_multiple_of(3) { 1.0 } else { -1.0 };
     let value = scores.logp.iter().flatten().map(|&logp| f64::from(sign * logp) / 100.0).sum();
     let coefficients = scores.logp.iter().map(|logp| vec![sign / 100.0; logp.len()]).collect();
     match (update, episode) {

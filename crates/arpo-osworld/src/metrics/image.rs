@@ -133,9 +133,10 @@ fn check_brightness_decrease_and_structure_sim(call: &Call<'_>) -> Score {
         return Err(MetricError::raises("an image of sixteen bits cannot be scaled"));
     }
     // Pillow scales the numbers of a palette's colours, which leaves no likeness.
-    let no_likeness = match call.is_arpo_era() {
-        true => palettes(&a, &b)? == Palettes::OneAndGrey,
-        false => a.is_palette || b.is_palette,
+    let no_likeness = if call.is_arpo_era() {
+        palettes(&a, &b)? == Palettes::OneAndGrey
+    } else {
+        a.is_palette || b.is_palette
     };
     if no_likeness {
         return Ok(0.0);

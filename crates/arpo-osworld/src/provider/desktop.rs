@@ -214,10 +214,9 @@ impl Hosted {
             Ok(state) if state.paused == Some(true) => {
                 Some(format!("desktop {name} is paused, and not by this program"))
             }
-            Ok(_) => None,
             Err(error @ ProviderError::Gone { .. }) => Some(error.to_string()),
             // a busy engine says nothing about the desktop
-            Err(_) => None,
+            Ok(_) | Err(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::MetricError;
 use crate::sheet::book::{Book, Sheet};
-use crate::sheet::cell::{lone_value, style_value};
+use crate::sheet::cell::{RawCell, lone_value, style_value};
 use crate::sheet::formula::{Formula, Operand};
 use crate::sheet::range::{CellPosition, Ranges};
 use crate::task::Generation;
@@ -163,7 +163,7 @@ pub fn conditional_value(
     };
     let fill = |pick: fn(&crate::sheet::styles::Fill) -> Value| style.fill.as_ref().map_or(Value::Null, pick);
     let later = generation == Generation::Verified;
-    let has_value = sheet.cells.get(&position).is_some_and(|cell| cell.has_value());
+    let has_value = sheet.cells.get(&position).is_some_and(RawCell::has_value);
     match property {
         "fill_type" => Ok(fill(|fill| json!(fill.tag))),
         "bgcolor" => Ok(fill(|fill| fill.back.clone())),

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 /// The description of a sheet without a filter.
 pub fn none() -> Map<String, Value> {
-    described_with(None, Vec::new())
+    described_with(None, &[])
 }
 
-fn described_with(range: Option<&str>, columns: Vec<Value>) -> Map<String, Value> {
+fn described_with(range: Option<&str>, columns: &[Value]) -> Map<String, Value> {
     let parts = [("ref", json!(range)), ("filter_column", json!(columns))];
     parts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
@@ -19,8 +19,8 @@ fn described_with(range: Option<&str>, columns: Vec<Value>) -> Map<String, Value
 pub fn described(node: Node) -> Map<String, Value> {
     let mut columns: Vec<(i64, Value)> = children(node, "filterColumn").map(column).collect();
     columns.sort_by_key(|(number, _)| *number);
-    let columns = columns.into_iter().map(|(_, column)| column).collect();
-    let mut described = described_with(node.attribute("ref"), columns);
+    let columns: Vec<Value> = columns.into_iter().map(|(_, column)| column).collect();
+    let mut described = described_with(node.attribute("ref"), &columns);
     if let Some(sort) = children(node, "sortState").next() {
         described.insert("sort_state".into(), sort_state(sort));
     }

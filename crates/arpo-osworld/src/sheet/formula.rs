@@ -295,23 +295,23 @@ fn call(name: &str, values: &[Operand]) -> Operand {
 mod tests {
     use super::*;
 
-    fn holds(formula: &str, cell: Operand) -> bool {
-        Formula::parse(formula).unwrap().value(Some(&cell)).is_true()
+    fn holds(formula: &str, cell: &Operand) -> bool {
+        Formula::parse(formula).unwrap().value(Some(cell)).is_true()
     }
 
     #[test]
     fn conditions_of_one_cell() {
         let text = |text: &str| Operand::Text(text.into());
-        assert!(holds("$A2>4", Operand::Number(5.0)) && !holds("A2>4", Operand::Number(4.0)));
+        assert!(holds("$A2>4", &Operand::Number(5.0)) && !holds("A2>4", &Operand::Number(4.0)));
         assert!(
-            holds("AND(A2>2,A2*2-1<=9)", Operand::Number(5.0)) && holds("NOT(A2=1)", Operand::Number(5.0))
+            holds("AND(A2>2,A2*2-1<=9)", &Operand::Number(5.0)) && holds("NOT(A2=1)", &Operand::Number(5.0))
         );
-        assert!(holds("B2=\"say \"\"x\"\"\"", text("say \"X\"")) && !holds("B2<>\"x\"", text("x")));
+        assert!(holds("B2=\"say \"\"x\"\"\"", &text("say \"X\"")) && !holds("B2<>\"x\"", &text("x")));
         assert!(
-            holds("NOT(ISERROR(SEARCH(\"b\",A1)))", text("aBc")) && !holds("LEFT(A1,1)=\"b\"", text("abc"))
+            holds("NOT(ISERROR(SEARCH(\"b\",A1)))", &text("aBc")) && !holds("LEFT(A1,1)=\"b\"", &text("abc"))
         );
-        assert!(holds("A1>4", text("words come after numbers")));
-        assert!(holds("-A1^2<0", Operand::Number(2.0)) == holds("0-1<0", Operand::Number(0.0)));
+        assert!(holds("A1>4", &text("words come after numbers")));
+        assert!(holds("-A1^2<0", &Operand::Number(2.0)) == holds("0-1<0", &Operand::Number(0.0)));
     }
 
     #[test]

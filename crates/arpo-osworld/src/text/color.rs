@@ -8,8 +8,8 @@ pub fn parse(digits: &str) -> Option<[u8; 3]> {
 }
 
 /// The difference of two colours; about 2 is just visible.
-pub fn difference(a: [u8; 3], b: [u8; 3]) -> f64 {
-    let ([l1, a1, b1], [l2, a2, b2]) = (lab(a), lab(b));
+pub fn difference(one: [u8; 3], other: [u8; 3]) -> f64 {
+    let ([l1, a1, b1], [l2, a2, b2]) = (lab(one), lab(other));
     let seventh = |value: f64| (value.powi(7) / (value.powi(7) + 25_f64.powi(7))).sqrt();
     let mean_chroma = f64::midpoint(a1.hypot(b1), a2.hypot(b2));
     let stretch = 1.0 + 0.5 * (1.0 - seventh(mean_chroma));
@@ -32,13 +32,13 @@ pub fn difference(a: [u8; 3], b: [u8; 3]) -> f64 {
         sum => (sum - std::f64::consts::TAU) / 2.0,
     };
     let (mean_l, mean_c) = (f64::midpoint(l1, l2), f64::midpoint(c1, c2));
-    let t = 1.0 - 0.17 * (mean_hue - 30_f64.to_radians()).cos()
+    let weight = 1.0 - 0.17 * (mean_hue - 30_f64.to_radians()).cos()
         + 0.24 * (2.0 * mean_hue).cos()
         + 0.32 * (3.0 * mean_hue + 6_f64.to_radians()).cos()
         - 0.20 * (4.0 * mean_hue - 63_f64.to_radians()).cos();
     let lightness = (mean_l - 50.0).powi(2);
     let s_l = 1.0 + 0.015 * lightness / (20.0 + lightness).sqrt();
-    let (s_c, s_h) = (1.0 + 0.045 * mean_c, 1.0 + 0.015 * mean_c * t);
+    let (s_c, s_h) = (1.0 + 0.045 * mean_c, 1.0 + 0.015 * mean_c * weight);
     let angle = 60_f64.to_radians() * (-((mean_hue.to_degrees() - 275.0) / 25.0).powi(2)).exp();
     let rotation = -angle.sin() * 2.0 * seventh(mean_c);
     let (l, c, h) = (delta_l / s_l, delta_c / s_c, delta_h / s_h);
@@ -78,11 +78,11 @@ mod tests {
     }
 
     const WANTED: [([u8; 3], [u8; 3], f64); 6] = [
-        ([255, 0, 0], [255, 0, 0], 0.000000),
-        ([201, 33, 30], [255, 0, 0], 11.314123),
-        ([0, 0, 255], [255, 0, 0], 52.881400),
-        ([42, 96, 153], [0, 0, 255], 21.092857),
-        ([0, 0, 0], [0, 0, 255], 39.680960),
-        ([255, 0, 16], [255, 0, 0], 1.575057),
+        ([255, 0, 0], [255, 0, 0], 0.0),
+        ([201, 33, 30], [255, 0, 0], 11.314_123),
+        ([0, 0, 255], [255, 0, 0], 52.881_4),
+        ([42, 96, 153], [0, 0, 255], 21.092_857),
+        ([0, 0, 0], [0, 0, 255], 39.680_96),
+        ([255, 0, 16], [255, 0, 0], 1.575_057),
     ];
 }

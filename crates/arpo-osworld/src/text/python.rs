@@ -186,7 +186,7 @@ fn with_texts_for_constants(text: &str) -> String {
     while let Some(letter) = rest.chars().next() {
         let constant = ["NaN", "-Infinity", "Infinity"].into_iter().find(|word| rest.starts_with(word));
         if let (false, Some(word)) = (is_text, constant) {
-            changed.push_str(&format!("\"\\u0000{word}\""));
+            changed.extend(["\"\\u0000", word, "\""]);
             rest = &rest[word.len()..];
             continue;
         }

@@ -79,9 +79,9 @@ fn every_task_says_what_it_needs() {
     assert_eq!(needs::of(&task(&code)).need, Need::VirtualMachine);
 }
 
-fn score(func: &str, result: State, expected: State, options: &Value) -> Result<f64, String> {
+fn score(func: &str, result: &State, expected: &State, options: &Value) -> Result<f64, String> {
     let options: Map<String, Value> = options.as_object().unwrap().clone();
-    metrics::score(func, &result, Some(&expected), &options, &Settings::default())
+    metrics::score(func, result, Some(expected), &options, &Settings::default())
         .map_err(|error| error.to_string())
 }
 
@@ -118,22 +118,22 @@ fn archives_are_compared_file_by_file() {
     let is = |score: Result<f64, String>, wanted: f64| (score.unwrap() - wanted).abs() < 1e-12;
     let inside = json!({"file_path": "d", "file_type": "text"});
     let packed = |b: &str| tar_gz("a.tar.gz", &[("d/a.txt", "one"), ("d/b.txt", b)]);
-    assert!(is(score("compare_archive", packed("two"), gold(), &inside), 1.0));
-    assert!(is(score("compare_archive", packed("2"), gold(), &inside), 0.5));
-    assert!(is(score("compare_archive", zip("a.zip", &[("d/a.txt", "one")]), gold(), &inside), 0.0));
-    assert!(is(score("compare_archive", State::Null, gold(), &inside), 0.0));
+    assert!(is(score("compare_archive", &packed("two"), &gold(), &inside), 1.0));
+    assert!(is(score("compare_archive", &packed("2"), &gold(), &inside), 0.5));
+    assert!(is(score("compare_archive", &zip("a.zip", &[("d/a.txt", "one")]), &gold(), &inside), 0.0));
+    assert!(is(score("compare_archive", &State::Null, &gold(), &inside), 0.0));
     assert!(
-        score("compare_archive", gold(), gold(), &json!({"file_path": "no"}))
+        score("compare_archive", &gold(), &gold(), &json!({"file_path": "no"}))
             .unwrap_err()
             .starts_with("raises")
     );
     let broken = || State::File(FileState::new("a.zip", b"no".to_vec()));
-    assert!(score("compare_archive", broken(), gold(), &inside).unwrap_err().starts_with("raises"));
+    assert!(score("compare_archive", &broken(), &gold(), &inside).unwrap_err().starts_with("raises"));
 
-    assert!(is(score("compare_zip_files", gold(), gold(), &json!({})), 1.0));
+    assert!(is(score("compare_zip_files", &gold(), &gold(), &json!({})), 1.0));
     let other = |content: &str| zip("a.zip", &[("d/a.txt", "one"), ("d/b.txt", content), ("other", "x")]);
-    assert!(is(score("compare_zip_files", other("2"), gold(), &json!({})), 0.0));
-    assert!(is(score("compare_zip_files", zip("a.zip", &[("other", "x")]), gold(), &json!({})), 0.0));
+    assert!(is(score("compare_zip_files", &other("2"), &gold(), &json!({})), 0.0));
+    assert!(is(score("compare_zip_files", &zip("a.zip", &[("other", "x")]), &gold(), &json!({})), 0.0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_accessibility_tree_is_searched_by_selectors_and_paths() {
         <application name="Thunderbird"><page-tab-list attr:id="tabs"><page-tab name="About Profiles">Profiles</page-tab>
         </page-tab-list></application></desktop-frame>"#;
     let check = |rules: Value| {
-        score("check_accessibility_tree", State::Json(json!(tree)), State::Json(rules), &json!({})).unwrap()
+        score("check_accessibility_tree", &State::Json(json!(tree)), &State::Json(rules), &json!({})).unwrap()
     };
     let tab =
         "application[name=Thunderbird] page-tab-list[attr|id=\"tabs\"]>page-tab[name=\"About Profiles\"]";

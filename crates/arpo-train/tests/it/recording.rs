@@ -310,8 +310,8 @@ fn files(run: &Path) -> Vec<String> {
     names
 }
 
-fn after(iteration: u64, unfinished: bool) -> Option<Resumed> {
-    Some(Resumed { iteration, unfinished })
+fn after(iteration: u64, unfinished: bool) -> Resumed {
+    Resumed { iteration, unfinished }
 }
 
 /// Killed after the evaluation before training, and before its first checkpoint: the run starts over.
@@ -332,7 +332,7 @@ fn what_was_recorded_before_the_first_checkpoint_is_recorded_again() {
     assert_eq!(lines.iter().filter(|line| line.file == "evaluation-000000.jsonl").count(), 4);
     assert!(!fs::read_to_string(run.join("failures.jsonl")).unwrap_or_default().contains("killed"));
     // with a checkpoint after it, it stays
-    assert!(up_to(after(0, false))(EpisodeFile::evaluation(0)));
+    assert!(up_to(Some(after(0, false)))(EpisodeFile::evaluation(0)));
     assert!(!up_to(None)(EpisodeFile::evaluation(0)));
 }
 
@@ -383,7 +383,7 @@ fn a_resumed_run_replaces_what_a_killed_one_has_left() {
     fs::write(run.join("episodes/iteration-000006.jsonl"), "half").unwrap();
     fs::write(screen(&run, shown(1).digest()).with_file_name("beef.png"), "half").unwrap();
 
-    let mut store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(after(3, false))).unwrap();
+    let mut store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(Some(after(3, false)))).unwrap();
     let left: Vec<(String, String)> =
         index(&run).into_iter().map(|line| (line.file, line.id.to_string())).collect();
     assert_eq!(left.len(), 7, "{left:?}");
@@ -411,7 +411,7 @@ fn a_resumed_run_replaces_what_a_killed_one_has_left() {
     let bytes = store.bytes();
     drop(store);
     // an iteration in the middle of which the run was stopped stays
-    let store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(after(3, true))).unwrap();
+    let store = EpisodeStore::open(&run, Budget::UNLIMITED, up_to(Some(after(3, true)))).unwrap();
     assert!(store.has(EpisodeFile::iteration(4)));
     assert_eq!(index(&run).len(), 8);
     // but for the screenshot of the file that was not replaced
@@ -450,7 +450,7 @@ fn the_disk_is_used_within_the_budget() {
     // a run that resumes counts the same, with an index that names only what is there
     let bytes = store.bytes();
     drop(store);
-    let store = EpisodeStore::open(&run, budget, up_to(after(30, false))).unwrap();
+    let store = EpisodeStore::open(&run, budget, up_to(Some(after(30, false)))).unwrap();
     assert_eq!(store.bytes(), bytes);
     assert_eq!(json_lines(&run.join("episodes/index.jsonl")).len(), kept.len());
 }
