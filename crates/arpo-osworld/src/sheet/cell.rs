@@ -96,8 +96,8 @@ impl RawCell {
     }
 }
 
-/// Values by the name of their cell; reading one may raise where it is looked at.
-pub type LoneValues = HashMap<String, Result<Value, MetricError>>;
+/// Values by their cell; a cell that raises does so only where it is looked at.
+pub type LoneValues = HashMap<CellPosition, Result<Value, MetricError>>;
 
 /// The value as OSWorld's own reader of one cell gives it.
 ///
@@ -121,8 +121,10 @@ pub fn lone_values(book: &Book, sheet: &str, generation: Generation) -> Result<L
     let Some(text) = lone_part(book, sheet, generation)? else { return Ok(values) };
     let document = parse(&text)?;
     for cell in document.descendants().filter(|node| node.tag_name().name() == "c") {
-        if let Some(name) = cell.attribute("r") {
-            values.entry(name.to_owned()).or_insert_with(|| value_of(cell, book, generation));
+        let name = cell.attribute("r").unwrap_or_default();
+        // `a1` and `$A$1` are never asked for
+        if let Some(position) = CellPosition::parse(name).filter(|position| position.name() == name) {
+            values.entry(position).or_insert_with(|| value_of(cell, book, generation));
         }
     }
     Ok(values)

@@ -108,7 +108,7 @@ pub fn active_cells<'a>(
                     let problem = format!("a condition on the cells {}", condition.ranges);
                     return Err(MetricError::Unsupported(problem));
                 }
-                let value = values.get(&position.name()).cloned().unwrap_or(Ok(Value::Null))?;
+                let value = values.get(&position).cloned().unwrap_or(Ok(Value::Null))?;
                 if value.is_null() {
                     empty += 1;
                     if later && empty > EMPTY_CELLS_LIMIT {
