@@ -5,7 +5,7 @@
 #   experiments/compare.sh FOLDER quick [JOBS]    the comparison with the quick preset's objective
 #   experiments/compare.sh FOLDER paper [JOBS]    the comparison with the paper's objective
 #   experiments/compare.sh FOLDER offline [JOBS]  rejection sampling, DPO and KTO on the split
-#   experiments/compare.sh FOLDER pilot-losses [JOBS]  the runs for choosing the learning rates of the losses of 2026
+#   experiments/compare.sh FOLDER pilot-losses [JOBS]  the runs for choosing the learning rates of the losses
 #   experiments/compare.sh FOLDER losses [JOBS]   GRPO, ARPO, and GSPO, SAPO, GiGPO and hints with replay, hard and mixed tasks
 #   experiments/compare.sh FOLDER generalise [JOBS]  success on unseen tasks by the number of training tasks
 #   experiments/compare.sh FOLDER alone           three pairs, one run at a time with all threads, to measure their duration
@@ -64,7 +64,8 @@ seeds() { # REGIME LIST SEED
 generalise() { # NAME TASKS SEED
     [ -e "$out/$1/checkpoints/step-000400/manifest.json" ] && return
     name=$1 tasks=$2 seed=$3
-    set -- --preset endless --set replay.enabled=false --set effort.solved_rollouts=0
+    # what a task's own history changes, tasks that are never repeated do not have
+    set -- --preset endless --set replay.enabled=false --set effort.solved_rollouts=0 --set effort.turns_factor=0
     if [ "$tasks" = endless ]; then
         set -- "$@" --set tasks.endless=true --set tasks.generated=0
     else

@@ -97,6 +97,11 @@ impl TaskSampler {
         Self { seed, tasks, batches: 0, passes: 0, queue, history }
     }
 
+    /// All tasks, in their order.
+    pub fn tasks(&self) -> &[TaskId] {
+        &self.tasks
+    }
+
     /// The next `count` tasks, all different; fewer only if there are fewer tasks.
     pub fn next_batch(&mut self, count: usize, config: &TaskSamplingConfig) -> Vec<TaskId> {
         let count = count.min(self.tasks.len());

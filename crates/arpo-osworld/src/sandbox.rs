@@ -1,9 +1,12 @@
 //! Where a Python test file runs on files that an agent has written: in the agent's own desktop, never on this host.
 //!
 //! The test and the agent's files lie in two folders of their own. The driver reads a secret and removes its file before
-//! anything of the agent is loaded, and writes the result together with that secret: printing a score, ending the process
-//! or writing a file of one's own changes nothing. At its limit the whole process group is killed; its output goes nowhere,
-//! so a process that is left behind keeps nobody waiting.
+//! anything of the agent is loaded, and writes the result together with that secret. So an agent's code makes no score by
+//! printing one, by ending the process or by writing a result without knowing the secret. At its limit the whole process
+//! group is killed; its output goes nowhere, so a process that is left behind keeps nobody waiting.
+//!
+//! Not prevented: the test imports the agent's code into the driver's process, and code that searches that process (its frames,
+//! its memory) finds the secret, or can replace what the test calls. No test that imports its subject can do better.
 
 use crate::error::MetricError;
 use crate::guest::{Command, Guest};
@@ -47,7 +50,8 @@ def main(check, agent, name, function):
         spec.loader.exec_module(module)
         answer = getattr(module, function)()
         score = float(answer) if isinstance(answer, (bool, int, float)) else float(bool(answer))
-        result = "score " + repr(max(0.0, min(1.0, score)))
+        # not a number is 0, too
+        result = "score " + repr(min(1.0, score) if score > 0.0 else 0.0)
     except BaseException as error:
         result = "raised " + type(error).__name__ + ": " + str(error)
     with open(os.path.join(check, "result"), "w") as file:

@@ -233,7 +233,7 @@ impl Sentinel {
 impl Drop for Group {
     fn drop(&mut self) {
         if self.check().is_err() {
-            self.watch.wait_until_told();
+            self.watch.wait_until_notified();
         } else if !self.watch.is_over() {
             if self.rank() == 0 {
                 self.watch.finish();

@@ -81,8 +81,8 @@ pub(crate) struct Watch {
     changed: Condvar,
     ring: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
-    /// Everybody has been told why the group ended, as far as possible.
-    told: AtomicBool,
+    /// Everybody has been notified why the group ended, as far as possible.
+    notified: AtomicBool,
 }
 
 impl Watch {
@@ -95,7 +95,7 @@ impl Watch {
             changed: Condvar::new(),
             ring: Mutex::default(),
             over: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
         }
     }
 
@@ -154,13 +154,13 @@ impl Watch {
         for peer in &self.peers {
             peer.cut();
         }
-        self.told.store(true, Ordering::SeqCst);
+        self.notified.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until the thread that noticed the end of the group has told everybody, so that this process may end.
-    pub(crate) fn wait_until_told(&self) {
+    /// Waits until the thread that noticed the end of the group has notified everybody, so that this process may end.
+    pub(crate) fn wait_until_notified(&self) {
         let deadline = Instant::now() + VERDICT;
-        while !self.told.load(Ordering::SeqCst) && Instant::now() < deadline {
+        while !self.notified.load(Ordering::SeqCst) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -90,14 +90,16 @@ impl RunReader {
         let mut news = News::default();
         // a run that resumes cuts its files: they come again, but nothing is passed on twice
         let (mut metrics_file, mut index) = (self.metrics.clone(), self.index.clone());
+        // where a file cannot be read nothing moves on, or its news would be lost
+        let (mut last, chosen) = (self.last, self.chosen.len());
         let read = metrics_file.follow(
             || {},
             |_, line| {
                 let parsed = serde_json::from_slice(line);
                 let metrics = parsed.as_ref().ok().and_then(metrics);
                 // a run that resumed has repeated iterations that were logged before it was killed
-                let new = metrics.filter(|one| self.last.is_none_or(|last| one.iteration > last));
-                self.last = new.as_ref().map(|one| one.iteration).or(self.last);
+                let new = metrics.filter(|one| last.is_none_or(|last| one.iteration > last));
+                last = new.as_ref().map(|one| one.iteration).or(last);
                 news.metrics.extend(new);
                 parsed.is_ok()
             },
@@ -111,8 +113,11 @@ impl RunReader {
                 parsed.is_ok()
             },
         );
-        read.map_err(TrackError::io("episodes/index.jsonl"))?;
-        (self.metrics, self.index) = (metrics_file, index);
+        if let Err(error) = read {
+            self.chosen.truncate(chosen);
+            return Err(TrackError::io("episodes/index.jsonl")(error));
+        }
+        (self.metrics, self.index, self.last) = (metrics_file, index, last);
         Ok(news)
     }
 
@@ -265,7 +270,18 @@ mod tests {
         assert!(episodes[0].text.contains("    Thought: <b>\n    Action: wait()\n"), "{}", episodes[0].text);
         assert_eq!(episodes[0].screen.as_deref(), Some(&*run.join("episodes/screens/ab/abcd.png")));
         assert!(reader.more().unwrap().is_empty());
+        // news that come while the index cannot be read come later
+        let more = "{\"iteration\":2,\"loss/value\":1.0,\"time/wall\":8.0}\n";
+        let path = run.join("metrics.jsonl");
+        fs::write(&path, fs::read_to_string(&path).unwrap() + more).unwrap();
+        let index = run.join("episodes/index.jsonl");
+        fs::rename(&index, run.join("aside")).unwrap();
+        fs::create_dir_all(index.join("in the way")).unwrap();
+        assert!(reader.more().is_err());
+        fs::remove_dir_all(&index).unwrap();
+        fs::rename(run.join("aside"), &index).unwrap();
+        assert_eq!(reader.more().unwrap().metrics.len(), 1);
         // one that continues after iteration 0
-        assert_eq!(RunReader::new(run, Some(0)).more().unwrap().metrics.len(), 1);
+        assert_eq!(RunReader::new(run, Some(0)).more().unwrap().metrics.len(), 2);
     }
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The version of everything in this module; trainer and worker must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// How often each side shows that it is alive, if it has nothing else to say.
 pub const BEAT: Duration = Duration::from_secs(2);

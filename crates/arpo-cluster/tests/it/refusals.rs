@@ -56,8 +56,8 @@ fn strangers_are_refused_with_one_line() {
     let cases: [(Vec<u8>, &str); 7] = [
         (bytes(Hello { token: "secreT".into(), ..hello() }), "another token: expected"),
         (bytes(Hello { token: String::new(), ..hello() }), "another token: expected"),
-        (bytes(Hello { protocol: VERSION + 1, ..hello() }), "expected 0.1.0 with protocol 2"),
-        (bytes(Hello { program: "9.9.9".into(), ..hello() }), "version 9.9.9 with protocol 2: expected"),
+        (bytes(Hello { protocol: VERSION + 1, ..hello() }), "expected 0.1.0 with protocol 3"),
+        (bytes(Hello { program: "9.9.9".into(), ..hello() }), "version 9.9.9 with protocol 3: expected"),
         (bytes(Hello { desktops: usize::MAX, ..hello() }), "expected 1 to 10000"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "not a message of this protocol"),
         (vec![Kind::Answer as u8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0], "a Answer is not expected here"),

@@ -3,6 +3,9 @@
 use super::{Config, ConfigError, check, presets};
 use toml::{Table, Value};
 
+/// Keys of earlier versions that have no meaning any more: the configurations stored in run folders still have them.
+const RETIRED: [(&str, &str); 1] = [("osworld", "python")];
+
 /// One layer, with the name it has in error messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
@@ -27,12 +30,17 @@ impl Layer {
 
     /// TOML text; `name` is the file's.
     pub fn toml(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let table = text.parse::<Table>().map_err(|error| {
+        let mut table = text.parse::<Table>().map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start)];
             let line = before.matches('\n').count() + 1;
             let message = error.message().replace('\n', ", ");
             ConfigError { layer: name.into(), problem: format!("line {line} is not TOML: {message}") }
         })?;
+        for (section, key) in RETIRED {
+            if let Some(Value::Table(section)) = table.get_mut(section) {
+                section.remove(key);
+            }
+        }
         Ok(Self { name: name.into(), table })
     }
 

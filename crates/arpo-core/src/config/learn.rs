@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LearnConfig {
-    /// Processes that sample and learn together, this one included. `--gpus` sets it, too. The results are the same for any number, but
-    /// for the rounding of sums, and a run may be resumed with another number.
+    /// Processes that sample and learn together, this one included. `--gpus` sets it, too. Sums are rounded
+    /// differently with another number, so that single episodes differ; a run may be resumed with any number.
     #[schemars(range(min = 1, max = 1024))]
     pub ranks: usize,
     /// How many of them are on this machine, one for each GPU; the others join with `arpo train --join HOST:PORT`. 0: all.

@@ -214,6 +214,19 @@ impl Config {
                  because a group needs at least one fresh member"
             ));
         }
+        let probes = self.effort.probe_rollouts;
+        if probes > 0 && probes >= group {
+            return Err(format!(
+                "`effort.probe_rollouts` = {probes}: expected less than `collect.group_size` = {group}, or 0 for none"
+            ));
+        }
+        if probes > 0 && self.advantage.step_weight > 0.0 {
+            return Err(format!(
+                "`effort.probe_rollouts` = {probes} stops groups of equal rewards, which `advantage.step_weight` = {} \
+                 can learn from: expected one of them to be 0",
+                self.advantage.step_weight
+            ));
+        }
         self.learn.check()?;
         if self.model.gpu > 0 && self.learn.local_ranks() > 1 {
             return Err(format!(

@@ -37,7 +37,8 @@ pub struct OptimiserConfig {
     /// Which trajectories of an iteration make up its batch.
     pub batch: Batch,
     /// First-K-valid: train on the first this many informative groups of an iteration, in the order of their tasks, and
-    /// leave further ones out; 0 for all. With `effort.informative_groups` = K the batch has the same size each time.
+    /// leave further ones out; 0 for all. With `effort.informative_groups` = K as many groups
+    /// teach in each iteration.
     pub first_groups: usize,
     /// Passes over the batch of an iteration.
     #[schemars(range(min = 1, max = 1000))]

@@ -40,6 +40,14 @@ fn resolved_toml_reads_back_the_same() {
 }
 
 #[test]
+fn configurations_of_earlier_versions_still_load() {
+    let config = resolve(&[Layer::preset("quick").unwrap()]).unwrap();
+    let stored = config.to_toml().replace("[osworld]\n", "[osworld]\npython = \"\"\n");
+    assert_ne!(stored, config.to_toml());
+    assert_eq!(resolve(&[Layer::toml("config.toml", &stored).unwrap()]).unwrap(), config);
+}
+
+#[test]
 fn presets_hold_the_published_constants() {
     let preset = |name| resolve(&[Layer::preset(name).unwrap()]).unwrap();
     let (paper, released) = (preset("paper"), preset("released"));

@@ -25,10 +25,18 @@ const LONGEST_SECONDS: f64 = 24.0 * 3600.0;
 
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
+/// The field of a request that never starts Python: our module `pyautogui` passes a call on, and Python would pass it back here.
+const WITHOUT_PYTHON: &str = "without_python";
+
 /// `/execute`: a command that failed is still a success, with its exit status, as in OSWorld's server. A script of mouse and
 /// keyboard that failed is not: an agent would take it for an action.
 pub async fn execute(State(guest): Shared, JsonBody(request): JsonBody) -> HandlerResult {
     let command = command_of(&request)?;
+    if is_true(request.get(WITHOUT_PYTHON).unwrap_or(&Value::Null)) && native_form(&command).is_none() {
+        let error = "the desktop does not support this call or its arguments".to_owned();
+        let refused = Finished { output: String::new(), error, code: 1 };
+        return Ok(HttpResponse::json(described("error", &refused)));
+    }
     match finished(&guest, &command).await? {
         Ok(finished) => {
             let has_failed = finished.code != 0 && is_input_script(&command);
@@ -42,6 +50,10 @@ fn is_input_script(command: &Command) -> bool {
     matches!(command, Command::Words(words) if script_of(words).is_some_and(|code| code.contains("pyautogui")))
 }
 
+fn native_form(command: &Command) -> Option<Native> {
+    if let Command::Words(words) = command { native(words) } else { None }
+}
+
 fn command_of(request: &Value) -> Result<Command, HttpResponse> {
     let command = Command::from_request(request, &home()).map_err(HttpResponse::uncaught)?;
     Ok(command.for_path(&env::var("PATH").unwrap_or_default()))
@@ -49,9 +61,8 @@ fn command_of(request: &Value) -> Result<Command, HttpResponse> {
 
 /// Runs a command, natively where it is a supported script.
 async fn finished(guest: &Arc<Guest>, command: &Command) -> Result<Result<Finished, RunError>, HttpResponse> {
-    let known = if let Command::Words(words) = command { native(words) } else { None };
     let quiet = |output: String| Ok(Finished { output, error: String::new(), code: 0 });
-    match known {
+    match native_form(command) {
         Some(Native::Print(output)) => Ok(quiet(output)),
         Some(Native::Perform(effects)) => {
             let deadline = Instant::now() + COMMAND_LIMIT;

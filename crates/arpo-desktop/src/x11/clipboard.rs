@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,21 @@ pub fn copy(display: &str, text: &str, deadline: Instant) -> Result<(), String> 
     command.args(["-selection", "clipboard", "-in"]).env("DISPLAY", display);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = piped.spawn().map_err(|error| failed(&error))?;
-    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(text.as_bytes()));
+    // A pipe holds 64 KiB: to write more waits for xclip, which may never read. Killing xclip ends the thread.
+    let (input, text) = (child.stdin.take(), text.to_owned());
+    let (sender, written) = mpsc::channel();
+    thread::spawn(move || {
+        // nobody listens after the deadline
+        let _ = sender.send(input.map_or(Ok(()), |mut input| input.write_all(text.as_bytes())));
+    });
     let deadline = deadline.min(Instant::now() + LIMIT);
     loop {
         match child.try_wait().map_err(|error| failed(&error))? {
-            Some(status) if status.success() => return written.map_err(|error| failed(&error)),
+            Some(status) if status.success() => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let written = written.recv_timeout(left).map_err(|error| failed(&error))?;
+                return written.map_err(|error| failed(&error));
+            }
             Some(status) => return Err(failed(&status)),
             None if Instant::now() < deadline => thread::sleep(POLL),
             None => {

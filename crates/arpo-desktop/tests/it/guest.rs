@@ -120,6 +120,13 @@ fn commands_are_answered_in_osworlds_shapes() {
         (&json!("error"), &json!(3)),
         "an action that failed"
     );
+    for arguments in ["'ok.png'", "nan, 1"] {
+        let code = format!("import pyautogui; pyautogui.click({arguments})");
+        let request = json!({"command": ["python", "-c", code], "shell": false, "without_python": true});
+        let (status, answer) = run(request);
+        assert_eq!((status, &answer["status"], &answer["returncode"]), (200, &json!("error"), &json!(1)));
+        assert!(answer["error"].as_str().unwrap().contains("does not support"), "{answer}");
+    }
     let prints = "import pyautogui; import time; pyautogui.FAILSAFE = False; import platform; print(platform.system())";
     assert_eq!(run(json!({"command": ["python", "-c", prints]})).1["output"], "Linux\n");
     assert_eq!(

@@ -198,7 +198,7 @@ impl TextModel {
         (self.norm.forward(&x), SavedText { blocks, last: x, deepstack })
     }
 
-    /// dL/d(embeddings) from dL/d(normed hidden states). `complete` is told when all gradients of a block are.
+    /// dL/d(embeddings) from dL/d(normed hidden states). `complete` is called when all gradients of a block are.
     pub(crate) fn backward<E>(
         &self,
         saved: SavedText,

@@ -238,7 +238,7 @@ impl ForwardPass<'_> {
         self.backward_in_buckets(coefficients, &mut |_| Ok(()))
     }
 
-    /// The same; `complete` is told when all gradients of a bucket are, before the next bucket's are computed.
+    /// The same; `complete` is called when all gradients of a bucket are, before the next bucket's are computed.
     fn backward_in_buckets(
         self,
         coefficients: &[Vec<f32>],

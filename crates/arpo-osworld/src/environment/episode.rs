@@ -203,10 +203,11 @@ impl Episode {
         match evaluate(task, self.gave_up, &preparation, &context, &settings) {
             Ok(score) => Ok((score.clamp(0.0, 1.0), None)),
             Err(error) if error.counts_as_zero() => Ok(zero(&error)),
-            // a program that the agent closed: OSWorld's getter raises, and the desktop is fine
-            Err(error @ EvaluateError::Getter(GetterError::Guest(_))) if self.guest.screenshot().is_ok() => {
-                Ok(zero(&error))
-            }
+            // a program that the agent closed or a disk that it filled: OSWorld's function raises, and the desktop is fine
+            Err(
+                error @ (EvaluateError::Getter(GetterError::Guest(_))
+                | EvaluateError::Metric { error: MetricError::Guest(_), .. }),
+            ) if self.guest.screenshot().is_ok() => Ok(zero(&error)),
             Err(error) => Err(evaluation_error(&self.task, &error, deadline)),
         }
     }

@@ -189,7 +189,7 @@ impl HttpGuest {
         };
         let mut response = sent.map_err(no_response)?;
         let status = response.status().as_u16();
-        let limit_bytes = if path == FILE { self.file_limit_bytes } else { RESPONSE_LIMIT_BYTES };
+        let limit_bytes = if FILES.contains(&path) { self.file_limit_bytes } else { RESPONSE_LIMIT_BYTES };
         // said beforehand, nothing of it is read
         if response.body().content_length().is_some_and(|length| length > limit_bytes) {
             return Err(SendError::TooLarge { limit_bytes });
@@ -234,6 +234,10 @@ impl HttpGuest {
 
 /// The call that returns a file.
 const FILE: &str = "/file";
+/// The call that returns the wallpaper, which is a file that an agent may choose.
+const WALLPAPER: &str = "/wallpaper";
+/// Calls that return files of the guest, which are bounded as files are.
+const FILES: [&str; 2] = [FILE, WALLPAPER];
 
 /// A call in a message: a file by its name.
 fn described(path: &str, body: &Body<'_>) -> String {
@@ -314,7 +318,7 @@ impl Guest for HttpGuest {
     }
 
     fn wallpaper(&self) -> Result<Option<Vec<u8>>, GuestError> {
-        self.query("/wallpaper", &Body::Json(json!({})))
+        self.query(WALLPAPER, &Body::Json(json!({})))
     }
 
     fn desktop_path(&self) -> Result<Option<String>, GuestError> {

@@ -326,7 +326,8 @@ impl<'a> Books<'a> {
                 styles.insert(position, wanted.iter().map(value).collect::<Result<_, _>>()?);
             }
             let generation = self.call.settings.generation;
-            for (condition, position) in active_cells(chosen.book, &chosen.sheet, &sheet, generation)? {
+            let active = active_cells(chosen.book, &chosen.sheet, &sheet, generation);
+            for (condition, position) in active.map_err(|error| self.judged(&chosen, error))? {
                 let value = |property: &&str| {
                     conditional_value(chosen.book, &sheet, position, property, condition, generation)
                 };
@@ -334,7 +335,21 @@ impl<'a> Books<'a> {
             }
             Ok(styles)
         };
-        Ok(read("sheet_idx0")? == read("sheet_idx1")?)
+        match (read("sheet_idx0"), read("sheet_idx1")) {
+            // what the expected file needs and is not implemented is missing for every result
+            (_, Err(error @ MetricError::Unsupported(_))) => Err(error),
+            (first, second) => Ok(first? == second?),
+        }
+    }
+
+    /// What is not implemented counts as 0 where only the agent's own file has it: no agent makes a task unusable.
+    fn judged(&self, chosen: &Chosen<'_>, error: MetricError) -> MetricError {
+        match error {
+            MetricError::Unsupported(what) if std::ptr::eq(chosen.book, &self.result.0) => {
+                MetricError::raises(format!("the result has what is not implemented: {what}"))
+            }
+            other => other,
+        }
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) enum Link<'a> {
     Published(&'a str),
 }
 
+/// What setting the rules of a firewall needs.
+const FIREWALL_CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_RAW"];
+
 /// Our image, or a snapshot of it.
 pub(super) fn container(
     options: &Container,
@@ -34,8 +37,11 @@ pub(super) fn container(
     let exposed_ports = connect(&mut host, link);
     let is_isolated = matches!(link, Link::Isolated(_));
     if is_isolated {
-        // for its entry point alone, which sets the rules and gives both up
-        host.cap_add = Some(vec!["NET_ADMIN".into()]);
+        // for its entry point alone, which sets the rules and gives all of it up; iptables' older backend needs raw sockets
+        host.cap_add = Some(FIREWALL_CAPABILITIES.map(String::from).into());
+        if let Some(dropped) = &mut host.cap_drop {
+            dropped.retain(|name| !FIREWALL_CAPABILITIES.contains(&name.as_str()));
+        }
     }
     ContainerCreateBody {
         user: is_isolated.then(|| "0".into()),
@@ -176,7 +182,8 @@ mod tests {
         let isolated = body(&Link::Isolated("arpo-1"));
         assert_eq!(isolated["Entrypoint"], json!([ISOLATED_ENTRY_POINT]));
         assert_eq!(isolated["User"], "0");
-        assert_eq!(isolated["HostConfig"]["CapAdd"], json!(["NET_ADMIN"]));
+        assert_eq!(isolated["HostConfig"]["CapAdd"], json!(["NET_ADMIN", "NET_RAW"]));
+        assert_eq!(isolated["HostConfig"]["CapDrop"], json!(["MKNOD"]));
         assert_eq!(isolated["HostConfig"]["NetworkMode"], "arpo-1");
         let internal = body(&Link::Internal("arpo-1"));
         assert_eq!(

@@ -17,7 +17,7 @@ use std::time::Duration;
 const LOG_LINES: usize = 5;
 const LOG_LINE_CHARS: usize = 200;
 
-/// Time to connect to a container: its kernel is this machine's, and answers even for a process that is stopped.
+/// Time to connect to a local container: its kernel is this machine's, and answers even for a process that is stopped.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// A desktop that responded when it was started.
@@ -63,7 +63,8 @@ impl Desktop {
             return HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token);
         };
         let (hosted, name) = (Arc::clone(&guard.hosted), guard.name.clone());
-        let retry = RetryPolicy { connect: CONNECT.min(retry.connect), ..retry };
+        let connect = if hosted.is_local_container() { CONNECT.min(retry.connect) } else { retry.connect };
+        let retry = RetryPolicy { connect, ..retry };
         HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token)
             .asking(move || hosted.why_silent(&name))
     }

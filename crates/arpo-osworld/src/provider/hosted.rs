@@ -39,6 +39,11 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
+    /// Whether its desktops share the kernel of this machine.
+    pub(super) fn is_local_container(&self) -> bool {
+        matches!(self.options.machine, Machine::Container(_)) && self.engine.remote_host().is_none()
+    }
+
     /// Checks that image and disk exist.
     pub(super) fn new(engine: Engine, mut options: Options) -> Result<Self, ProviderError> {
         if let Machine::Container(container) = &mut options.machine {

@@ -141,8 +141,8 @@ impl Default for Limits {
             processes: Some(512),
             shared_memory_bytes: Some(256 << 20),
             disk_bytes: None,
-            // Raw packets would let a guest's root take another desktop's address on the shared bridge. Not
-            // `no-new-privileges`: tasks use sudo.
+            // Raw packets would let a guest's root take another desktop's address on the shared bridge; an isolated desktop
+            // gives them up by itself, once its firewall is set. Not `no-new-privileges`: tasks use sudo.
             dropped_capabilities: vec!["NET_RAW".into(), "MKNOD".into()],
             security: Vec::new(),
         }

@@ -9,6 +9,7 @@ use crate::task::Generation;
 use crate::text::python;
 use roxmltree::Node;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// A cell as the file has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,12 +48,11 @@ pub enum Datum {
 impl RawCell {
     /// Reads a `c` element.
     pub fn read(node: Node) -> Self {
-        let child = |name: &str| node.children().find(|child| child.tag_name().name() == name);
         Self {
             kind: node.attribute("t").unwrap_or("n").to_owned(),
-            value: child("v").and_then(|node| node.text()).map(str::to_owned),
-            has_formula: child("f").is_some(),
-            inline: child("is").map(rich_text),
+            value: child(node, "v").and_then(|node| node.text()).map(str::to_owned),
+            has_formula: child(node, "f").is_some(),
+            inline: child(node, "is").map(rich_text),
             style: node.attribute("s").and_then(|text| text.parse().ok()).unwrap_or(0),
         }
     }
@@ -96,6 +96,9 @@ impl RawCell {
     }
 }
 
+/// Values by their cell; a cell that raises does so only where it is looked at.
+pub type LoneValues = HashMap<CellPosition, Result<Value, MetricError>>;
+
 /// The value as OSWorld's own reader of one cell gives it.
 ///
 /// It looks for the part by the sheet's number, not by its relation; numbers are always floats; booleans are
@@ -106,29 +109,47 @@ pub fn lone_value(
     position: &str,
     generation: Generation,
 ) -> Result<Value, MetricError> {
+    let Some(text) = lone_part(book, sheet, generation)? else { return Ok(Value::Null) };
+    let document = parse(&text)?;
+    let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(position);
+    document.descendants().find(is_it).map_or(Ok(Value::Null), |cell| value_of(cell, book, generation))
+}
+
+/// The same of every cell that a sheet has; where a name comes twice, the first counts.
+pub fn lone_values(book: &Book, sheet: &str, generation: Generation) -> Result<LoneValues, MetricError> {
+    let mut values = LoneValues::new();
+    let Some(text) = lone_part(book, sheet, generation)? else { return Ok(values) };
+    let document = parse(&text)?;
+    for cell in document.descendants().filter(|node| node.tag_name().name() == "c") {
+        let name = cell.attribute("r").unwrap_or_default();
+        // `a1` and `$A$1` are never asked for
+        if let Some(position) = CellPosition::parse(name).filter(|position| position.name() == name) {
+            values.entry(position).or_insert_with(|| value_of(cell, book, generation));
+        }
+    }
+    Ok(values)
+}
+
+/// The text of the part with a sheet's cells; Verified takes a missing one for empty.
+fn lone_part(book: &Book, sheet: &str, generation: Generation) -> Result<Option<String>, MetricError> {
     let Some(entry) = book.entry(sheet) else {
         return match generation {
             Generation::ArpoEra => Err(MetricError::raises(format!("no sheet {sheet:?}"))),
-            Generation::Verified => Ok(Value::Null),
+            Generation::Verified => Ok(None),
         };
     };
     let part = format!("xl/worksheets/sheet{}.xml", entry.id);
     if !book.package.has(&part) && generation == Generation::Verified {
-        return Ok(Value::Null);
+        return Ok(None);
     }
-    let text = book.package.xml(&part)?;
-    let document = parse(&text)?;
-    let is_it = |node: &Node| node.tag_name().name() == "c" && node.attribute("r") == Some(position);
-    let Some(cell) = document.descendants().find(is_it) else { return Ok(Value::Null) };
-    let child = |node: Node<'_, '_>, name: &str| {
-        let found = node.children().find(|child| child.tag_name().name() == name)?;
-        let text = found.text().map(|text| python::strip(text).to_owned());
-        Some((found.id(), text.filter(|text| !text.is_empty())))
-    };
-    let text = |(_, text): (_, Option<String>)| text.map_or(Value::Null, Value::String);
+    book.package.xml(&part).map(Some)
+}
+
+fn value_of(cell: Node<'_, '_>, book: &Book, generation: Generation) -> Result<Value, MetricError> {
+    let text = |text: Option<String>| text.map_or(Value::Null, Value::String);
     // A value that is there and empty is Python's `None`, which is no number: that raises. One that is not there is nothing.
-    let number = |(_, text): (_, Option<String>)| text.ok_or_else(|| MetricError::raises("an empty value"));
-    let (value, later) = (child(cell, "v"), generation == Generation::Verified);
+    let number = |text: Option<String>| text.ok_or_else(|| MetricError::raises("an empty value"));
+    let (value, later) = (child(cell, "v").map(stripped), generation == Generation::Verified);
     Ok(match (cell.attribute("t").unwrap_or("n"), value) {
         ("n", Some(value)) => {
             python::parse_float(&number(value)?).map_or(Value::Null, |number| json!(number))
@@ -143,11 +164,20 @@ pub fn lone_value(
         ("str", Some(value)) => text(value),
         ("e", Some(value)) if later => text(value),
         ("inlineStr", _) if later => {
-            let inline = child(cell, "is").and_then(|(id, _)| document.get_node(id));
-            inline.and_then(|inline| child(inline, "t")).map_or(Value::Null, text)
+            let inline = child(cell, "is").and_then(|inline| child(inline, "t"));
+            inline.map(stripped).map_or(Value::Null, text)
         }
         _ => Value::Null,
     })
+}
+
+fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    node.children().find(|child| child.tag_name().name() == name)
+}
+
+/// An element's text without blanks around it; none if nothing is left.
+fn stripped(node: Node<'_, '_>) -> Option<String> {
+    node.text().map(|text| python::strip(text).to_owned()).filter(|text| !text.is_empty())
 }
 
 /// A property of a cell's style, by OSWorld's name for it. Most are nothing for a cell without a value.

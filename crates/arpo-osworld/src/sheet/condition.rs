@@ -2,7 +2,7 @@
 
 use crate::error::MetricError;
 use crate::sheet::book::{Book, Sheet};
-use crate::sheet::cell::{RawCell, lone_value, style_value};
+use crate::sheet::cell::{RawCell, lone_values, style_value};
 use crate::sheet::formula::{Formula, Operand};
 use crate::sheet::range::{CellPosition, Ranges};
 use crate::task::Generation;
@@ -35,8 +35,9 @@ const BY_FORMULA: [&str; 7] = [
 
 /// After so many empty cells Verified looks no further in a range.
 const EMPTY_CELLS_LIMIT: usize = 50;
-/// A hostile file names more.
-const CELLS_LIMIT: u64 = 200_000;
+/// Cells that are looked at for all conditions of a sheet: more than a whole column, which is a usual range. A hostile
+/// file names more.
+const CELLS_LIMIT: u64 = 2_000_000;
 
 /// The rules of a `conditionalFormatting` element.
 pub fn read(section: Node) -> Vec<Condition> {
@@ -71,6 +72,11 @@ pub fn active_cells<'a>(
 ) -> Result<Vec<(&'a Condition, CellPosition)>, MetricError> {
     let later = generation == Generation::Verified;
     let mut active = Vec::new();
+    if sheet.conditions.is_empty() {
+        return Ok(active);
+    }
+    let values = lone_values(book, name, generation)?;
+    let mut looked_at = 0;
     let mut test: Option<Test> = None;
     for condition in &sheet.conditions {
         let formulas: Result<Vec<Formula>, _> =
@@ -94,13 +100,15 @@ pub fn active_cells<'a>(
             other => return Err(MetricError::raises(format!("no such condition: {other}"))),
         }
         let ranges = Ranges::parse(&condition.ranges)?;
-        if ranges.0.iter().map(super::range::CellRange::count).sum::<u64>() > CELLS_LIMIT {
-            return Err(MetricError::Unsupported(format!("a condition on the cells {}", condition.ranges)));
-        }
         let mut empty = 0;
         for range in &ranges.0 {
             for position in range.cells() {
-                let value = lone_value(book, name, &position.name(), generation)?;
+                looked_at += 1;
+                if looked_at > CELLS_LIMIT {
+                    let problem = format!("a condition on the cells {}", condition.ranges);
+                    return Err(MetricError::Unsupported(problem));
+                }
+                let value = values.get(&position).cloned().unwrap_or(Ok(Value::Null))?;
                 if value.is_null() {
                     empty += 1;
                     if later && empty > EMPTY_CELLS_LIMIT {

@@ -102,12 +102,15 @@ enum Expression {
 const LEVELS: [&[&str]; 5] = [&["<>", "<=", ">=", "<", ">", "="], &["&"], &["+", "-"], &["*", "/"], &["^"]];
 const FUNCTIONS: [&str; 10] =
     ["AND", "OR", "NOT", "ABS", "LEN", "LEFT", "RIGHT", "SEARCH", "ISERROR", "ISNUMBER"];
+/// Parentheses, signs and calls within each other.
 const DEPTH_LIMIT: usize = 64;
+/// Operands of one formula: a chain of operators is a tree as deep as it is long.
+const OPERANDS_LIMIT: usize = 512;
 
 impl Formula {
     /// Parses a formula; what is not implemented is named.
     pub fn parse(text: &str) -> Result<Self, MetricError> {
-        let mut parser = Parser { text, rest: text, reference: None, depth: 0 };
+        let mut parser = Parser { text, rest: text, reference: None, depth: 0, operands: 0 };
         let root = parser.level(0)?;
         if !parser.rest.trim().is_empty() {
             return Err(parser.unsupported());
@@ -131,6 +134,7 @@ struct Parser<'a> {
     rest: &'a str,
     reference: Option<String>,
     depth: usize,
+    operands: usize,
 }
 
 impl Parser<'_> {
@@ -157,9 +161,16 @@ impl Parser<'_> {
 
     fn factor(&mut self) -> Result<Expression, MetricError> {
         self.depth += 1;
-        if self.depth > DEPTH_LIMIT {
+        self.operands += 1;
+        if self.depth > DEPTH_LIMIT || self.operands > OPERANDS_LIMIT {
             return Err(self.unsupported());
         }
+        let operand = self.operand();
+        self.depth -= 1;
+        operand
+    }
+
+    fn operand(&mut self) -> Result<Expression, MetricError> {
         if self.take("-") {
             return Ok(Expression::Negated(Box::new(self.factor()?)));
         }
@@ -311,7 +322,18 @@ mod tests {
             holds("NOT(ISERROR(SEARCH(\"b\",A1)))", &text("aBc")) && !holds("LEFT(A1,1)=\"b\"", &text("abc"))
         );
         assert!(holds("A1>4", &text("words come after numbers")));
-        assert!(holds("-A1^2<0", &Operand::Number(2.0)) == holds("0-1<0", &Operand::Number(0.0)));
+        // as in a spreadsheet, a sign binds more strongly than a power
+        assert!(!holds("-A1^2<0", &Operand::Number(2.0)) && holds("-A1^3<0", &Operand::Number(2.0)));
+    }
+
+    #[test]
+    fn many_operands_are_fine_and_deep_nesting_is_not() {
+        assert!(holds(&format!("A1<0{}", "+1".repeat(100)), &Operand::Number(99.0)));
+        assert!(Formula::parse(&format!("{}A1{}", "(".repeat(63), ")".repeat(63))).is_ok());
+        for formula in [format!("{}A1{}", "(".repeat(64), ")".repeat(64)), format!("A1{}", "+1".repeat(512))]
+        {
+            assert!(matches!(Formula::parse(&formula), Err(MetricError::Unsupported(_))), "{formula}");
+        }
     }
 
     #[test]

@@ -41,10 +41,14 @@ pub fn load(folder: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskEr
     }
     let root = root_of(folder);
     let mut tasks = own_tasks(&root)?;
+    let has_own = !tasks.is_empty();
     for domain in sorted(&root)?.into_iter().filter(|path| path.is_dir()) {
         let name = domain.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         for file in sorted(&domain)?.into_iter().filter(|path| is_json(path)) {
-            tasks.push(parse(&file, name.clone())?);
+            // beside tasks of one's own, a folder may hold files that they use
+            if !has_own || is_task(&read(&file)?) {
+                tasks.push(parse(&file, name.clone())?);
+            }
         }
     }
     if tasks.is_empty() {
@@ -68,14 +72,15 @@ const OWN: &str = "own";
 fn own_tasks(root: &Path) -> Result<Vec<SuiteTask>, TaskError> {
     let mut tasks = Vec::new();
     for path in sorted(root)?.into_iter().filter(|path| is_json(path)) {
-        let text = read(&path)?;
-        let is_task =
-            serde_json::from_str::<Value>(&text).is_ok_and(|value| value.get("evaluator").is_some());
-        if is_task {
+        if is_task(&read(&path)?) {
             tasks.push(read_file(&path)?);
         }
     }
     Ok(tasks)
+}
+
+fn is_task(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|value| value.get("evaluator").is_some())
 }
 
 /// Reads one task file; its domain is the first application that it is about.

@@ -56,7 +56,7 @@ fn no_response_is_an_error() {
 
 #[test]
 fn a_file_beyond_the_limit_is_not_read() {
-    let (mut guest, _) = guest(&[("/file", 200, "12345")]);
+    let (mut guest, _) = guest(&[("/file", 200, "12345"), ("/wallpaper", 200, "12345")]);
     guest.set_file_limit(5);
     assert_eq!(guest.read_file("/a").unwrap().unwrap(), b"12345");
     guest.set_file_limit(4);
@@ -64,6 +64,7 @@ fn a_file_beyond_the_limit_is_not_read() {
     assert!(matches!(error, GuestError::TooLarge { limit_bytes: 4, .. }));
     let text = error.to_string();
     assert!(text.contains("/home/user/a") && text.contains("max_file_mib"), "{text}");
+    assert!(matches!(guest.wallpaper(), Err(GuestError::TooLarge { limit_bytes: 4, .. })));
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
         ("/screenshot", 200, png()),
         ("/screen_size", 200, br#"{"width": 64, "height": 48}"#.to_vec()),
         ("/execute", 200, output.to_vec()),
+        ("/file", 200, b"def test():\n    return True\n".to_vec()),
         ("/setup/launch", 200, b"launched".to_vec()),
     ]);
     let text = format!(
@@ -164,6 +165,20 @@ fn an_evaluator_that_raises_leaves_a_note_beside_its_0() {
     assert_eq!(fixture.result("result.txt"), "0.0\n");
     let log = fixture.result("runtime.log");
     assert!(log.contains("the evaluator scores 0: check_font_size: raises: no default_font_size"), "{log}");
+}
+
+/// The guest refuses the test's files, as one with a full disk does.
+#[test]
+fn a_test_that_cannot_run_on_a_desktop_that_answers_scores_0() {
+    let evaluator = r#"{"func": "check_python_file_by_test_suite",
+        "result": {"type": "vm_file", "path": "/home/user/a.py", "dest": "a.py"},
+        "expected": {"type": "vm_file", "path": "/home/user/test.py", "dest": "test.py"}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    fixture.reset();
+    fixture.act(&finished());
+    assert!(fixture.desktop.evaluate(soon()).unwrap().abs() < 1e-12);
+    let log = fixture.result("runtime.log");
+    assert!(log.contains("the evaluator scores 0") && log.contains("/setup/upload"), "{log}");
 }
 
 #[test]

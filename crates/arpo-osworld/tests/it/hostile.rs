@@ -1,6 +1,7 @@
 //! Damaged and hostile input is an error or a low score: no panic, no hang, no flood of memory.
 
 use crate::golden::{cases, folder};
+use arpo_osworld::error::MetricError;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::state::{FileState, State};
 use arpo_osworld::task::Generation;
@@ -105,17 +106,23 @@ fn a_bomb_does_not_go_off() {
     assert!(score.abs() < f64::EPSILON);
 }
 
-#[test]
-fn a_sheet_with_one_far_cell_is_refused() {
+/// A book with one sheet and one style of conditional formats, a red fill.
+fn book(sheet: &str) -> State {
     let workbook = br#"<workbook xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="S" sheetId="1" r:id="r"/></sheets></workbook>"#;
-    let sheet = br#"<worksheet><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData></worksheet>"#;
+    let styles = br#"<styleSheet><dxfs><dxf><fill><patternFill><bgColor rgb="FFFF0000"/></patternFill></fill></dxf></dxfs></styleSheet>"#;
     let bytes = archive(&[
         ("_rels/.rels", br#"<Relationships><Relationship Id="r" Type="x/officeDocument" Target="xl/workbook.xml"/></Relationships>"#),
         ("xl/workbook.xml", workbook),
         ("xl/_rels/workbook.xml.rels", br#"<Relationships><Relationship Id="r" Type="x/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#),
-        ("xl/worksheets/sheet1.xml", sheet),
+        ("xl/styles.xml", styles),
+        ("xl/worksheets/sheet1.xml", format!("<worksheet>{sheet}</worksheet>").as_bytes()),
     ]);
-    let state = State::File(FileState::new("a.xlsx", bytes));
+    State::File(FileState::new("a.xlsx", bytes))
+}
+
+#[test]
+fn a_sheet_with_one_far_cell_is_refused() {
+    let state = book(r#"<sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>"#);
     for rule in [
         json!({"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}),
         json!({"type": "style", "props": ["bgcolor"], "sheet_idx0": 0, "sheet_idx1": "EI0"}),
@@ -123,6 +130,35 @@ fn a_sheet_with_one_far_cell_is_refused() {
         let options = json!({"rules": [rule]}).as_object().unwrap().clone();
         let score = metrics::score("compare_table", &state, Some(&state), &options, &Settings::default());
         assert!(!score.is_ok_and(|score| score > 0.5));
+    }
+}
+
+#[test]
+fn a_condition_on_a_column_is_judged_and_no_result_makes_a_task_unusable() {
+    let with = |formula: &str, range: &str| {
+        book(&format!(
+            r#"<sheetData><row r="1"><c r="A1"><v>5</v></c></row></sheetData>
+               <conditionalFormatting sqref="{range}"><cfRule type="expression" dxfId="0"><formula>{formula}</formula></cfRule>
+               </conditionalFormatting>"#
+        ))
+    };
+    let (column, everything) = ("A1:A1048576", "A1:XFD1048576");
+    let rule = json!({"type": "style", "props": ["bgcolor"], "sheet_idx0": 0, "sheet_idx1": "EI0"});
+    let options = json!({"rules": [rule]}).as_object().unwrap().clone();
+    for settings in both() {
+        let score = |result: &State, expected: &State| {
+            metrics::score("compare_table", result, Some(expected), &options, &settings)
+        };
+        let gold = with("A1&gt;4", column);
+        assert!(score(&with("A1=5", column), &gold).is_ok_and(|score| score > 0.5));
+        assert!(score(&with("A1&gt;9", column), &gold).is_ok_and(|score| score < 0.5));
+        let odd = with("SUM(A1:A3)&gt;2", "A1");
+        assert!(matches!(score(&odd, &gold), Err(MetricError::Raises(_))));
+        assert!(matches!(score(&gold, &odd), Err(MetricError::Unsupported(_))));
+        assert!(matches!(score(&odd, &odd), Err(MetricError::Unsupported(_))));
+        if settings.generation == Generation::ArpoEra {
+            assert!(matches!(score(&with("A1=5", everything), &gold), Err(MetricError::Raises(_))));
+        }
     }
 }
 

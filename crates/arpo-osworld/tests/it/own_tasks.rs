@@ -38,6 +38,21 @@ fn a_folder_of_tasks_needs_no_domains_and_no_list() {
     }
 }
 
+#[test]
+fn json_files_that_tasks_use_are_no_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = fs::read_to_string(examples().join("terminal-note.json")).unwrap();
+    fs::create_dir(folder.path().join("files")).unwrap();
+    fs::write(folder.path().join("files/settings.json"), "{\"zoom\": 2}").unwrap();
+    // a folder of domains has nothing but tasks
+    let text = suite::load(folder.path(), None).unwrap_err().to_string();
+    assert!(text.contains("settings.json"), "{text}");
+    fs::write(folder.path().join("terminal-note.json"), &task).unwrap();
+    assert_eq!(suite::load(folder.path(), None).unwrap().len(), 1);
+    fs::write(folder.path().join("files/another.json"), &task).unwrap();
+    assert_eq!(suite::load(folder.path(), None).unwrap().len(), 2);
+}
+
 /// The score of an example with a file of the examples as the result; golds come through the cache, offline.
 fn score(id: &str, result: &str) -> f64 {
     let SuiteTask { task, .. } = example(id);

@@ -1,4 +1,4 @@
-//! A Python test runs beside the agent's files, and what those files do cannot make its score.
+//! A Python test runs beside the agent's files, which make no score by printing one, by exiting or by writing a result.
 
 use crate::fake_guest::FakeGuest;
 use arpo_osworld::error::MetricError;
@@ -32,6 +32,8 @@ fn a_test_in_python_gives_its_score() {
     assert!(is(score("def test():\n    return 0.25\n", ""), 0.25));
     assert!(is(score("def test():\n    return 7\n", ""), 1.0));
     assert!(is(score("def test():\n    return 'yes'\n", ""), 1.0));
+    assert!(is(score("def test():\n    return float('nan')\n", ""), 0.0));
+    assert!(is(score("def test():\n    return -1\n", ""), 0.0));
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn what_goes_wrong_in_a_test_is_named() {
 }
 
 #[test]
-fn an_agents_file_cannot_make_the_score() {
+fn no_score_is_made_by_printing_exiting_or_writing_a_result() {
     for trick in [
         "import os\nprint('score 1.0', flush=True)\nos._exit(0)\n",
         "import sys\nprint('score 1.0')\nsys.exit(0)\n",

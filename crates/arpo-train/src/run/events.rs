@@ -88,9 +88,9 @@ pub struct IterationDone {
     pub gradient_norm: Option<f64>,
     /// Fresh episodes.
     pub episodes: usize,
-    /// Groups that teach something, and all groups.
+    /// Informative groups, and all groups.
     pub informative: (usize, usize),
-    /// Groups that teach something, per second of collecting and learning.
+    /// Informative groups per second of collecting and learning.
     pub informative_per_second: f64,
     /// Failures replaced by stored successes.
     pub replayed: usize,

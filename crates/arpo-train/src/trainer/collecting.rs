@@ -19,6 +19,7 @@ use crate::run::recording::Recorder;
 use crate::run::recording::status::Phase;
 use arpo_core::advantage::has_spread;
 use arpo_core::config::CollectMode;
+use arpo_core::replay::all_failed;
 use arpo_core::reward::{RewardConfig, reward};
 use arpo_core::task::TaskId;
 use arpo_core::trajectory::PolicyVersion;
@@ -91,8 +92,7 @@ impl Trainer<'_> {
         let rest = std::mem::take(&mut begun.rest).into_iter().enumerate();
         let (indices, plans): (Vec<usize>, Vec<GroupPlan>) = rest
             .filter(|(index, plan)| {
-                let differ = groups.get(*index).is_some_and(|group| differs(group, &self.config.reward));
-                differ && !plan.episodes.is_empty()
+                groups.get(*index).is_some_and(|group| self.goes_on(group)) && !plan.episodes.is_empty()
             })
             .unzip();
         if !plans.is_empty() {
@@ -107,6 +107,17 @@ impl Trainer<'_> {
             begun.collected.report.add(&more.report);
         }
         Ok(begun)
+    }
+
+    /// Whether a group is worth its other rollouts: its first ones differ, or too few of them came to tell, or all failed and
+    /// a stored success may be injected, for which the whole group must have failed.
+    fn goes_on(&self, group: &CompletedGroup) -> bool {
+        let scores: Vec<f64> = group.episodes.iter().map(|episode| episode.trajectory.score).collect();
+        let may_be_injected = self.config.replay.enabled
+            && all_failed(&scores, &self.config.replay)
+            && self.state.replay.successes(&group.task).len() > 0;
+        let is_worth_it = scores.len() < 2 || differs(group, &self.config.reward) || may_be_injected;
+        is_worth_it && group.bad_task.is_none()
     }
 
     /// Waits for an iteration's collection; later ones that end first are kept.

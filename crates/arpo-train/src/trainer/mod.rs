@@ -173,6 +173,7 @@ impl<'a> Trainer<'a> {
             None => first_state(&tasks, folder, config, observer)?,
             Some(checkpoint) => load_state::<RunState>(&checkpoint.path)?,
         };
+        tasks.check(&state)?;
         state.replay.check().map_err(|error| TrainError::Io(error.to_string()))?;
         let state =
             if start == Start::Resume { record_changes(config, folder, state, observer)? } else { state };

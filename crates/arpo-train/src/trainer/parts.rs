@@ -95,7 +95,9 @@ impl Parts {
                         incidents: folder.incidents(),
                     };
                     let (shard, tensors) = shared.give(group)?;
-                    let budget = (config.replay.screens_gib * f64::from(1 << 30)) as usize;
+                    // the ranks of a machine share its memory
+                    let gib = config.replay.screens_gib / config.learn.local_ranks() as f64;
+                    let budget = (gib * f64::from(1 << 30)) as usize;
                     Ok((shard, Some(SharedRanks::new(tensors, budget, Box::new(processes)))))
                 }
             })?;

@@ -14,6 +14,9 @@ use arpo_core::config::{Config, Layer, resolve};
 use std::path::Path;
 use std::sync::Arc;
 
+/// What only `arpo rollout` writes beside its episodes.
+const ROLLOUTS: &str = "rollouts.json";
+
 /// Checks that `replay.seed_from`, if it is set, is a folder of episodes that this configuration can train on.
 pub(super) fn check(config: &Config) -> Result<(), TrainError> {
     let name = config.replay.seed_from.as_str();
@@ -41,7 +44,9 @@ pub(super) fn seed(
     }
     check(config)?;
     let from = Path::new(name);
-    let (trajectories, _) = episodes::read(from).map_err(|error| wrong(name, &error.to_string()))?;
+    let (trajectories, _) = episodes::read(from).map_err(|error| {
+        wrong(name, &format!("{error}; rollouts with a hint keep only successes, of which there may be none"))
+    })?;
     let count = trajectories.len();
     let trained = trajectories.into_iter().filter(|one| tasks.get(&one.task).is_some()).map(Arc::new);
     let stored = state.replay.seed(trained, &config.replay, &config.reward);
@@ -64,8 +69,18 @@ fn check_agent(from: &Path, config: &Config) -> Result<(), String> {
     })?;
     let theirs = Layer::toml("config.toml", &text).and_then(|layer| resolve(&[layer]));
     let theirs = theirs.map_err(|error| format!("{}: {error}", path.display()))?;
-    if theirs.agent == config.agent {
-        return Ok(());
+    if theirs.agent != config.agent {
+        return Err("its episodes were collected with another `[agent]` section: expected the same".into());
     }
-    Err("its episodes were collected with another `[agent]` section: expected the same".into())
+    if theirs.model.base != config.model.base {
+        return Err(format!(
+            "its episodes were sampled from {:?}, and their tokens are that model's: expected `model.base` = {:?}",
+            theirs.model.base, config.model.base
+        ));
+    }
+    // a training run's episodes have the versions and ids of that run
+    if !from.join(ROLLOUTS).exists() {
+        return Err(format!("has no {ROLLOUTS}: expected a folder written by `arpo rollout`"));
+    }
+    Ok(())
 }

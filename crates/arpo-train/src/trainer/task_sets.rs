@@ -115,6 +115,18 @@ impl TaskSets {
         }
     }
 
+    /// An error if a resumed run draws tasks that its configuration does not have.
+    pub(super) fn check(&self, state: &RunState) -> Result<(), TrainError> {
+        match state.sampler.tasks().iter().find(|id| self.get(id).is_none()) {
+            None => Ok(()),
+            Some(id) => Err(TrainError::Configuration(format!(
+                "this run trains on {id}, which is not among the tasks of its configuration: expected the tasks that it \
+                 began with (OSWorld's were called by their ids alone before, now `domain/id`: begin a new run with the \
+                 best model as `model.base`)"
+            ))),
+        }
+    }
+
     /// A task by its name.
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Task>> {
         match self.templates {

@@ -58,7 +58,9 @@ def _call(name, *arguments, **named):
     given = [_plain(value) for value in arguments]
     given += [key + "=" + _plain(value) for key, value in named.items()]
     code = "import pyautogui; pyautogui.%s(%s)" % (name, ", ".join(given))
-    done = json.loads(_ask("/execute", {"command": ["python", "-c", code], "shell": False}))
+    # Python would only pass the call back to the server, for ever
+    request = {"command": ["python", "-c", code], "shell": False, "without_python": True}
+    done = json.loads(_ask("/execute", request))
     if done.get("returncode") != 0:
         raise PyAutoGUIException("%s: %s" % (code, done.get("error", "").strip()))
     time.sleep(PAUSE)
@@ -72,7 +74,7 @@ def _forwarded(name):
     return function
 
 
-# What the server carries out; a name that it does not know would come back here for ever.
+# What the server carries out.
 for _name in (
     "click doubleClick tripleClick rightClick middleClick leftClick moveTo dragTo mouseDown mouseUp scroll vscroll hscroll "
     "write typewrite press keyDown keyUp hotkey"
