@@ -345,7 +345,7 @@ impl<'a> Books<'a> {
     /// What is not implemented counts as 0 where only the agent's own file has it: no agent makes a task unusable.
     fn judged(&self, chosen: &Chosen<'_>, error: MetricError) -> MetricError {
         match error {
-            MetricError::Unsupported(what) if std::ptr::eq(chosen.book, &self.result.0) => {
+            MetricError::Unsupported(what) if std::ptr::eq(chosen.book, &raw const self.result.0) => {
                 MetricError::raises(format!("the result has what is not implemented: {what}"))
             }
             other => other,
