@@ -181,7 +181,8 @@ fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
                     if let (true, Some(one), Some(other)) =
                         (one.applied, one.gradient_norm, other.gradient_norm)
                     {
-                        assert!((one - other).abs() < TOLERANCE * other.max(1.0), "{one} {other}");
+                        // of weights that differ by the order of sums already
+                        assert!((one - other).abs() <= 10.0 * TOLERANCE * other, "{one} {other}");
                     }
                 }
                 let difference = largest_difference(&found, &expected);
