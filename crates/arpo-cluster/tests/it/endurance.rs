@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const DESKTOPS: usize = 64;
 const WORKERS: usize = 4;
-const EPISODES: usize = 400;
+const EPISODES: usize = 512;
 const STEPS: usize = 4;
 
 /// The embedded desktop, counted while it exists.
