@@ -15,6 +15,8 @@ mod stopping;
 mod structure;
 mod training;
 mod viewing;
+#[path = "../../../arpo-ranks/tests/it/wire.rs"]
+mod wire;
 
 use std::time::{Duration, Instant};
 

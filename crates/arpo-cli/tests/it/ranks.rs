@@ -3,10 +3,10 @@
 
 use crate::eventually;
 use crate::training::{metrics, scratch, train};
+use crate::wire::Wire;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -192,16 +192,6 @@ fn ctrl_c_ends_a_run_of_several_ranks_within_seconds() {
     assert_eq!(leftovers(&folder), Vec::<String>::new());
 }
 
-/// Passes bytes on until it is cut.
-fn pass(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = [0; 4096];
-    while let Ok(count) = from.read(&mut buffer)
-        && count > 0
-        && to.write_all(&buffer[..count]).is_ok()
-    {}
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-}
-
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -236,17 +226,9 @@ fn a_rank_that_joins_by_hand_and_is_cut_off_ends_both() {
     );
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let follower = arpo(&proxy.local_addr().unwrap().to_string(), "secret").spawn().unwrap();
-    let (client, _) = proxy.accept().unwrap();
-    let server = TcpStream::connect(&zero).unwrap();
-    let wires = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-    let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    std::thread::spawn(move || pass(from, to));
-    std::thread::spawn(move || pass(server, client));
+    let wire = Wire::through(&proxy, &zero);
     eventually("a checkpoint", || folder.join("checkpoints/step-000002").exists());
-    for wire in wires {
-        // the first cut may have ended the second wire, too
-        let _ = wire.shutdown(Shutdown::Both);
-    }
+    wire.cut();
     eventually("the end of the run", || leader.try_wait().unwrap().is_some());
     let (leader, follower) = (leader.wait_with_output().unwrap(), follower.wait_with_output().unwrap());
     for (ended, name) in [(leader, "rank 1 ("), (follower, "rank 0 (")] {
