@@ -8,6 +8,7 @@ mod commands;
 mod env_commands;
 mod generated_tasks;
 mod osworld_eval;
+mod rank_split;
 mod ranks;
 mod seeding;
 mod serving;
