@@ -102,7 +102,8 @@ impl Rendezvous {
             groups.push(self.group(members.by_ref().take(count).collect(), offset, options)?);
             offset += count;
         }
-        groups.try_into().map_err(|_| RankError::Internal("another number of groups".into()))
+        <[Group; GROUPS]>::try_from(groups)
+            .map_err(|groups| RankError::Internal(format!("{} groups instead of {GROUPS}", groups.len())))
     }
 
     /// Forms a group with these ranks; so many are in groups before it.
