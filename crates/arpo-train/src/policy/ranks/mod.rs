@@ -324,3 +324,6 @@ impl RolloutPolicy for RankedPolicy {
         Ok(self.ranks.lock().send_all(&Command::ReleaseMemory {})?)
     }
 }
+
+#[cfg(test)]
+mod tests;
