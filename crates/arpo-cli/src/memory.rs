@@ -15,6 +15,8 @@ pub(crate) struct Memory {
     /// What had to be assumed.
     pub(crate) notes: Vec<String>,
     pub(crate) plan: MemoryPlan,
+    /// That of a rank that only samples, if there are such.
+    pub(crate) sampling: Option<MemoryPlan>,
     /// Why it does not fit.
     pub(crate) problem: Option<String>,
 }
@@ -45,15 +47,24 @@ pub(crate) fn of(config: &Config) -> Memory {
         _ => setup::device_memory(Device::Cpu),
     };
     let screen = arpo_suite::screen_size(config);
-    let plan = MemoryPlan::new(&model, config, screen, memory, Work::Training);
-    let problem = fitting(&model, config, screen, memory, Work::Training).err();
-    Memory { notes, plan, problem }
+    let plan = |work| MemoryPlan::new(&model, config, screen, memory, work);
+    let problem = |work| fitting(&model, config, screen, memory, work).err();
+    let sampling = config.learn.is_split().then(|| plan(Work::Sampling));
+    let of_sampling = || sampling.as_ref().and_then(|_| problem(Work::Sampling));
+    let problem = problem(Work::Training).or_else(of_sampling);
+    Memory { notes, plan: plan(Work::Training), sampling, problem }
 }
 
 /// The report as text.
 pub(crate) fn report(config: &Config) -> String {
-    let Memory { mut notes, plan, problem } = of(config);
-    notes.push(plan.to_string());
+    let Memory { mut notes, plan, sampling, problem } = of(config);
+    match sampling {
+        None => notes.push(plan.to_string()),
+        Some(sampling) => {
+            notes.push(format!("a rank that learns\n{plan}"));
+            notes.push(format!("a rank that only samples\n{sampling}"));
+        }
+    }
     notes.push(problem.map_or_else(|| "it fits".into(), |problem| format!("it does not fit: {problem}")));
     notes.join("\n")
 }

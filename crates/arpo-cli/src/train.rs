@@ -27,8 +27,8 @@ pub(crate) struct TrainArguments {
     /// rollout.servers=...
     #[arg(long, value_name = "http://HOST:PORT", value_delimiter = ',')]
     servers: Vec<String>,
-    /// Processes that sample and learn together, one for each GPU of this machine; the same as --set learn.ranks=... With
-    /// --join: how many of them are on this machine
+    /// Processes that sample and learn together, one for each GPU of this machine; the same as --set learn.ranks=... With --set
+    /// learn.gpus=... so many of them learn while the others sample. With --join: how many of them are on this machine
     #[arg(long, value_name = "N", visible_alias = "ranks")]
     gpus: Option<usize>,
     /// Join the run that waits for ranks at this address, and work for it until it is over; it needs no other options

@@ -44,8 +44,8 @@ pub struct ReplayConfig {
     /// log-probability it was sampled with. 0 switches it off, as in the paper.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub importance_truncation: f64,
-    /// Seeding: a folder that `arpo rollout` has written, with or without `--hint`. Its successes fill the buffer before the
-    /// first iteration. Empty for an empty buffer.
+    /// Seeding: a folder that `arpo rollout` has written, with or without `--hint`. Its successes of tasks that the run trains on
+    /// fill the buffer before the first iteration. Empty for an empty buffer.
     pub seed_from: String,
     /// Memory for screenshots of stored successes, in GiB; the rest is read from the run folder when needed.
     #[schemars(range(min = 0.0, max = 10_000.0))]

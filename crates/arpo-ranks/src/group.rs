@@ -5,7 +5,7 @@ use crate::error::RankError;
 use crate::frame::FrameError;
 use crate::kind::{Frame, Kind};
 use crate::ring::Ring;
-use crate::watch::{Ending, Peer, Watch};
+use crate::watch::{Beat, Ending, Peer, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader};
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// The deadlines of a group; rank 0's are everybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// Longest wait for another rank in an operation, or for its answer: longer than ranks may differ in what they compute.
+    /// Longest wait for another rank in an operation, or for its answer or a sign of its progress: longer than ranks may differ
+    /// in what they compute.
     pub deadline: Duration,
     /// A rank from which nothing at all is heard for this long is lost, whatever it computes.
     pub silence: Duration,
@@ -58,6 +59,17 @@ pub struct Group {
     pub(crate) ring: Ring,
 }
 
+/// The place of a rank in its group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Its number.
+    pub(crate) rank: usize,
+    /// How many ranks there are.
+    pub(crate) size: usize,
+    /// What is added to the number of a rank other than 0 for its number in the run.
+    pub(crate) offset: usize,
+}
+
 /// A connection between rank 0 and another rank, before it belongs to a group.
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -70,14 +82,13 @@ pub(crate) type Neighbours = Option<(TcpStream, TcpStream)>;
 impl Group {
     /// A group of one, which needs nobody.
     pub fn alone() -> Self {
-        let watch = Arc::new(Watch::new(0, vec![]));
+        let watch = Arc::new(Watch::new(0, 0, vec![]));
         let ring = Ring::alone(Arc::clone(&watch));
         Self { size: 1, options: GroupOptions::default(), watch, inboxes: vec![], ring }
     }
 
     pub(crate) fn start(
-        rank: usize,
-        size: usize,
+        Place { rank, size, offset }: Place,
         options: GroupOptions,
         lines: Vec<Line>,
         neighbours: Neighbours,
@@ -92,7 +103,7 @@ impl Group {
             streams.push(stream.try_clone().map_err(system)?);
             peers.push(Arc::new(Peer::new(name, stream).map_err(system)?));
         }
-        let watch = Arc::new(Watch::new(rank, peers));
+        let watch = Arc::new(Watch::new(rank, offset, peers));
         let ring = match neighbours {
             None => Ring::alone(Arc::clone(&watch)),
             Some(pair) => {
@@ -107,7 +118,9 @@ impl Group {
             Builder::new().name("rank".into()).spawn(read).map_err(system)?;
         }
         let beating = Arc::clone(&watch);
-        let beat = move || beat(&beating, options.silence / 5);
+        // so often that a step is known long before anybody has waited for it too long
+        let every = options.silence.min(options.deadline) / 5;
+        let beat = move || beat(&beating, every);
         Builder::new().name("beats".into()).spawn(beat).map_err(system)?;
         Ok(Self { size, options, watch, inboxes, ring })
     }
@@ -122,9 +135,25 @@ impl Group {
         self.size
     }
 
-    /// Longest wait for another rank.
+    /// The name of a rank of this group in the run.
+    pub fn name(&self, rank: usize) -> String {
+        self.watch.name(rank)
+    }
+
+    /// Longest wait for another rank that makes no progress.
     pub fn deadline(&self) -> Duration {
         self.options.deadline
+    }
+
+    /// This rank has completed a step of its work, such as a micro-batch: whoever waits for its answer waits on. The next beat
+    /// says so.
+    pub fn progress(&self) {
+        self.watch.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When a rank was last known to have completed a step of its work; `None` if it has not said so yet.
+    pub fn progressed(&self, rank: usize) -> Result<Option<Instant>, RankError> {
+        Ok(self.watch.peers[self.line(rank)?].progressed())
     }
 
     /// An error if the group has ended.
@@ -149,26 +178,28 @@ impl Group {
         })
     }
 
-    /// The next message of a rank. `None` waits as long as the rank lives, which is how the others wait for rank 0.
+    /// The next message of a rank, which has this long for it since its last progress. `None` waits as long as the rank lives,
+    /// which is how the others wait for rank 0.
     pub fn receive(&self, rank: usize, limit: Option<Duration>) -> Result<Message, RankError> {
         /// How soon the end of another rank is noticed.
         const GLANCE: Duration = Duration::from_millis(100);
         let line = self.line(rank)?;
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let (peer, began) = (&self.watch.peers[line], Instant::now());
         loop {
             match self.inboxes[line].recv_timeout(GLANCE) {
                 Ok(message) => return Ok(message),
                 Err(RecvTimeoutError::Timeout) => self.check()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.check()?;
-                    return Err(RankError::Lost(format!("{}: the run is over", self.watch.peers[line].name)));
+                    return Err(RankError::Lost(format!("{}: the run is over", peer.name)));
                 }
             }
-            if let Some((deadline, limit)) = deadline.zip(limit)
-                && Instant::now() > deadline
+            let since = peer.progressed().map_or(began, |at| at.max(began));
+            if let Some(limit) = limit
+                && since.elapsed() > limit
             {
-                let name = &self.watch.peers[line].name;
-                let reason = format!("{name} hangs: no answer within {} s", limit.as_secs_f64());
+                let (name, seconds) = (&peer.name, limit.as_secs_f64());
+                let reason = format!("{name} hangs: neither an answer nor progress within {seconds} s");
                 self.watch.end(&reason);
                 return Err(RankError::Lost(reason));
             }
@@ -224,6 +255,11 @@ impl Sentinel {
         self.watch.is_over() && self.watch.check().is_ok()
     }
 
+    /// An error if the group has ended because something went wrong.
+    pub fn check(&self) -> Result<(), RankError> {
+        self.watch.check()
+    }
+
     /// Ends the group.
     pub fn end(&self, reason: &str) {
         self.watch.end(reason);
@@ -243,7 +279,7 @@ impl Drop for Group {
                 }
             } else {
                 // it must not look like a rank that is still there
-                self.watch.end(&format!("rank {} has left", self.rank()));
+                self.watch.end(&format!("{} has left", self.name(self.rank())));
             }
         }
         self.watch.finish();
@@ -285,7 +321,9 @@ fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message
         };
         match frame.kind {
             Kind::Beat => {
-                peer.operations.store(frame.fields().unwrap_or(0), Ordering::Relaxed);
+                if let Ok(beat) = frame.fields::<Beat>() {
+                    peer.note(beat);
+                }
             }
             Kind::Message => {
                 // a rank that has ended no longer reads them
@@ -313,7 +351,7 @@ fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message
 /// Shows the peers that this rank is alive, and how far it is.
 fn beat(watch: &Watch, every: Duration) {
     while watch.pause(every) {
-        let Ok(beat) = Frame::new(Kind::Beat, &watch.operations.load(Ordering::Relaxed)) else { return };
+        let Ok(beat) = Frame::new(Kind::Beat, &watch.own_beat()) else { return };
         for peer in &watch.peers {
             // somebody who is writing shows the same
             if let Ok(mut out) = peer.out.try_lock() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// The version of everything between ranks; all must have the same.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What lets a process in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ impl Pass {
 
     /// Whether the process may come in; an error says what was expected.
     pub(crate) fn check(&self, expected: &str) -> Result<(), String> {
-        // first, so that a stranger learns nothing else
+        // first, so that whoever does not have it learns nothing else
         if !expected.is_empty() && !token::is_same(expected, &self.token) {
             let variable = token::TOKEN_VARIABLE;
             return Err(format!("another token: expected rank 0's {variable} in the environment"));
@@ -59,6 +59,8 @@ pub(crate) struct Hello {
 pub(crate) struct Welcome {
     pub(crate) rank: usize,
     pub(crate) size: usize,
+    /// What is added to the number of a rank other than 0 for its number in the run.
+    pub(crate) offset: usize,
     /// All ranks are on one machine, so that nobody else needs to reach them.
     pub(crate) one_machine: bool,
     pub(crate) deadline_ms: u64,
@@ -114,8 +116,8 @@ mod tests {
         assert!(Pass::new("u").check("t").unwrap_err().starts_with("another token: expected"));
         let old = Pass { program: "0.0.1".into(), ..Pass::new("t") };
         let problem = old.check("t").unwrap_err();
-        assert!(problem.starts_with("version 0.0.1 with protocol 1 between ranks: expected"), "{problem}");
-        // a stranger is not told the version
+        assert!(problem.starts_with("version 0.0.1 with protocol 2 between ranks: expected"), "{problem}");
+        // whoever has another token is not told the version
         assert!(Pass { protocol: 9, ..Pass::new("u") }.check("t").unwrap_err().starts_with("another token"));
     }
 }

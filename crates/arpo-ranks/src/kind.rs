@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Neighbour = 0x85,
     /// The first frame between neighbours.
     Ring = 0x86,
-    /// The sender is alive.
+    /// The sender is alive, and this far.
     Beat = 0x87,
     /// A message of the program.
     Message = 0x88,

@@ -3,13 +3,13 @@
 //!
 //! Rank 0 listens, the others dial it ([`rendezvous`]). Afterwards there are two kinds of connections. Each rank keeps one
 //! with rank 0, for messages and signs of life ([`group`]); and the ranks form a ring over which values travel ([`ring`]).
-//! Every wait has a deadline. A rank that dies, hangs or is cut off ends the group: every other rank gets an error that
-//! names it.
+//! Every wait has a deadline, which begins again with every step of work that the other rank completes. A rank that dies,
+//! hangs or is cut off ends the group: every other rank gets an error that names it.
 //!
 //! | to change | look in |
 //! |---|---|
-//! | who is let in, which rank it gets | [`rendezvous`], [`token`] |
-//! | signs of life, messages, who is blamed for a failure | [`group`], `watch` |
+//! | who is let in, which rank and which group it gets | [`rendezvous`], [`token`] |
+//! | signs of life and of progress, messages, who is blamed for a failure | [`group`], `watch` |
 //! | how sums and copies travel | [`ring`] |
 //! | the types of values | [`values`] |
 //! | how messages are delimited | [`frame`] |

@@ -1,12 +1,13 @@
 //! How ranks find each other: rank 0 listens, the others dial it and show the token of the cluster.
 //!
-//! Ranks are numbered in the order of their arrival. When all are there, each listens for the rank before it, rank 0 tells
-//! each where the next one is, and they connect to a ring. A stranger that says something else, or nothing, is refused with
-//! a line and does not hold anybody up.
+//! Ranks are numbered machine by machine, those of rank 0's first, and there in the order of their arrival. When all are
+//! there, each listens for the rank before it, rank 0 tells each where the next one is, and they connect to a ring. The ranks
+//! of a run may form several groups: rank 0 is rank 0 of each of them, and every other rank is in one. A peer that says
+//! something else than a rank, or nothing, is refused with a line and does not hold anybody up.
 
 use crate::deadline::UntilDeadline;
 use crate::error::RankError;
-use crate::group::{Group, GroupOptions, Line};
+use crate::group::{Group, GroupOptions, Line, Place};
 use crate::hello::{Hello, Neighbour, Pass, Ready, Refused, RingHello, Welcome, host};
 use crate::kind::{Frame, Kind};
 use crate::token;
@@ -25,8 +26,8 @@ const RING_HELLO: Duration = Duration::from_secs(1);
 /// How often those who wait look up.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Most connections without a hello: strangers cannot use up the threads.
-const MOST_STRANGERS: usize = 64;
+/// Most connections without a hello: whoever connects cannot use up the threads.
+const MOST_UNKNOWN: usize = 64;
 
 /// Rank 0 before the others have come.
 #[derive(Debug)]
@@ -38,7 +39,17 @@ pub struct Rendezvous {
 
 /// A process that has said a proper hello.
 struct Arrived {
+    hello: Hello,
+    /// Its address for other machines; `None` on rank 0's own.
+    machine: Option<IpAddr>,
+    stream: TcpStream,
+}
+
+/// A process with its number in the run.
+struct Member {
+    /// `rank 3 (host, process 17)`.
     name: String,
+    machine: Option<IpAddr>,
     stream: TcpStream,
 }
 
@@ -72,56 +83,98 @@ impl Rendezvous {
         news: &mut dyn FnMut(&str),
         look: &mut dyn FnMut() -> Result<(), RankError>,
     ) -> Result<Group, RankError> {
-        let deadline = Instant::now() + limit;
-        let arrived = self.arrivals(size - 1, limit, deadline, news, look)?;
-        if arrived.is_empty() {
+        let [group] = self.gather_groups([size - 1], options, limit, news, look)?;
+        Ok(group)
+    }
+
+    /// The same for several groups with so many other ranks each: the first ranks are in the first group, and so on.
+    pub fn gather_groups<const GROUPS: usize>(
+        self,
+        others: [usize; GROUPS],
+        options: GroupOptions,
+        limit: Duration,
+        news: &mut dyn FnMut(&str),
+        look: &mut dyn FnMut() -> Result<(), RankError>,
+    ) -> Result<[Group; GROUPS], RankError> {
+        let mut members = self.members(others.iter().sum(), limit, news, look)?.into_iter();
+        let (mut groups, mut offset) = (vec![], 0);
+        for count in others {
+            groups.push(self.group(members.by_ref().take(count).collect(), offset, options)?);
+            offset += count;
+        }
+        <[Group; GROUPS]>::try_from(groups)
+            .map_err(|groups| RankError::Internal(format!("{} groups instead of {GROUPS}", groups.len())))
+    }
+
+    /// Forms a group with these ranks; so many are in groups before it.
+    fn group(&self, members: Vec<Member>, offset: usize, options: GroupOptions) -> Result<Group, RankError> {
+        if members.is_empty() {
             return Ok(Group::alone());
         }
-        let remote =
-            |one: &Arrived| one.stream.peer_addr().ok().and_then(|peer| address_for_others(peer.ip()));
-        let hosts: Vec<Option<IpAddr>> = arrived.iter().map(remote).collect();
-        let one_machine = hosts.iter().all(Option::is_none);
+        let size = members.len() + 1;
+        let one_machine = members.iter().all(|member| member.machine.is_none());
         let welcome = |rank: usize| Welcome {
             rank,
             size,
+            offset,
             one_machine,
             deadline_ms: options.deadline.as_millis() as u64,
             silence_ms: options.silence.as_millis() as u64,
         };
-        let cut = |one: &Arrived| {
+        let cut = |one: &Member| {
             let name = one.name.clone();
             move |error: io::Error| {
                 RankError::Rendezvous(format!("{name} left before the run began: {error}"))
             }
         };
-        for (number, one) in arrived.iter().enumerate() {
+        for (number, one) in members.iter().enumerate() {
             tell(&one.stream, Kind::Welcome, &welcome(number + 1)).map_err(cut(one))?;
         }
         let listener = ring_listener(one_machine)?;
         let own = listener.local_addr().map_err(RankError::system("listening for ranks"))?.port();
         let mut places = vec![Neighbour { host: None, port: own }];
-        for (one, host) in arrived.iter().zip(hosts) {
+        for one in &members {
             let Ready { port } = hear(&one.stream, Kind::Ready).map_err(cut(one))?;
-            places.push(Neighbour { host, port });
+            places.push(Neighbour { host: one.machine, port });
         }
-        for (number, one) in arrived.iter().enumerate() {
+        for (number, one) in members.iter().enumerate() {
             tell(&one.stream, Kind::Neighbour, &places[(number + 2) % size]).map_err(cut(one))?;
         }
         let next = SocketAddr::new(places[1].host.unwrap_or(LOOPBACK), places[1].port);
         let neighbours = neighbours(0, size, &listener, next, &self.token)?;
-        let lines = arrived.into_iter().map(|Arrived { name, stream }| Line { name, stream }).collect();
-        Group::start(0, size, options, lines, Some(neighbours))
+        let lines = members.into_iter().map(|Member { name, stream, .. }| Line { name, stream }).collect();
+        Group::start(Place { rank: 0, size, offset }, options, lines, Some(neighbours))
     }
 
-    /// So many processes that have said a proper hello, with their ranks in their names.
+    /// So many processes that have said a proper hello, in the order of their numbers.
+    fn members(
+        &self,
+        count: usize,
+        limit: Duration,
+        news: &mut dyn FnMut(&str),
+        look: &mut dyn FnMut() -> Result<(), RankError>,
+    ) -> Result<Vec<Member>, RankError> {
+        let mut arrived = self.arrivals(count, limit, news, look)?;
+        // neighbours are on one machine as far as possible; stable, and rank 0's own comes first
+        arrived.sort_by_key(|one| one.machine);
+        let member = |(number, one): (usize, Arrived)| {
+            let Arrived { hello: Hello { host, process, .. }, machine, stream } = one;
+            let host: String = host.chars().filter(|letter| !letter.is_control()).take(64).collect();
+            let name = format!("rank {} ({host}, process {process})", number + 1);
+            Member { name, machine, stream }
+        };
+        Ok(arrived.into_iter().enumerate().map(member).collect())
+    }
+
+    /// So many processes that have said a proper hello, in the order of their arrival.
     fn arrivals(
         &self,
         count: usize,
         limit: Duration,
-        deadline: Instant,
         news: &mut dyn FnMut(&str),
         look: &mut dyn FnMut() -> Result<(), RankError>,
     ) -> Result<Vec<Arrived>, RankError> {
+        let deadline = Instant::now() + limit;
         let mut door = Door::new();
         let mut arrived: Vec<Arrived> = vec![];
         while arrived.len() < count {
@@ -139,10 +192,9 @@ impl Rendezvous {
                 introduction(stream, &token).map_err(|reason| format!("refused {peer}: {reason}"))
             })?;
             match introduced {
-                Some(Ok((Hello { host, process, .. }, stream))) => {
-                    let host: String = host.chars().filter(|letter| !letter.is_control()).take(64).collect();
-                    let name = format!("rank {} ({host}, process {process})", arrived.len() + 1);
-                    arrived.push(Arrived { name, stream });
+                Some(Ok((hello, stream))) => {
+                    let machine = stream.peer_addr().ok().and_then(|peer| address_for_others(peer.ip()));
+                    arrived.push(Arrived { hello, machine, stream });
                 }
                 Some(Err(line)) => news(&line),
                 None => {}
@@ -157,7 +209,7 @@ struct Door<T> {
     sender: Sender<Introduced<T>>,
     introductions: Receiver<Introduced<T>>,
     /// Connections that have not introduced themselves.
-    strangers: usize,
+    unknown: usize,
 }
 
 /// What somebody said, and the connection; or why it is not taken.
@@ -166,7 +218,7 @@ type Introduced<T> = Result<(T, TcpStream), String>;
 impl<T: Send + 'static> Door<T> {
     fn new() -> Self {
         let (sender, introductions) = channel();
-        Self { sender, introductions, strangers: 0 }
+        Self { sender, introductions, unknown: 0 }
     }
 
     /// Accepts who has connected, and waits a moment for the next that has introduced itself.
@@ -175,7 +227,7 @@ impl<T: Send + 'static> Door<T> {
         listener: &TcpListener,
         introduce: impl Fn(&TcpStream, SocketAddr) -> Result<T, String> + Clone + Send + 'static,
     ) -> Result<Option<Introduced<T>>, RankError> {
-        while self.strangers < MOST_STRANGERS
+        while self.unknown < MOST_UNKNOWN
             && let Ok((stream, peer)) = listener.accept()
         {
             let (sender, introduce) = (self.sender.clone(), introduce.clone());
@@ -184,10 +236,10 @@ impl<T: Send + 'static> Door<T> {
                 let _ = sender.send(heard.and_then(|()| introduce(&stream, peer)).map(|who| (who, stream)));
             };
             Builder::new().name("hello".into()).spawn(hear).map_err(RankError::system("a thread"))?;
-            self.strangers += 1;
+            self.unknown += 1;
         }
         let introduced = self.introductions.recv_timeout(GLANCE).ok();
-        self.strangers -= usize::from(introduced.is_some());
+        self.unknown -= usize::from(introduced.is_some());
         Ok(introduced)
     }
 }
@@ -236,7 +288,7 @@ pub fn join(
         let Refused { reason } = answer.fields().map_err(|error| cut(error.into()))?;
         return Err(RankError::Refused(reason));
     }
-    let Welcome { rank, size, one_machine, deadline_ms, silence_ms } =
+    let Welcome { rank, size, offset, one_machine, deadline_ms, silence_ms } =
         answer.fields().map_err(|error| cut(error.into()))?;
     let zero = stream.peer_addr().map_err(cut)?;
     let listener = ring_listener(one_machine)?;
@@ -251,7 +303,7 @@ pub fn join(
         silence: Duration::from_millis(silence_ms),
     };
     let line = Line { name: format!("rank 0 ({zero})"), stream };
-    Group::start(rank, size, options, vec![line], Some(neighbours))
+    Group::start(Place { rank, size, offset }, options, vec![line], Some(neighbours))
 }
 
 fn dial(
@@ -320,7 +372,7 @@ fn neighbours(
             let hello: RingHello = hello.map_err(|error| error.to_string())?;
             hello.pass.check(&token).map(|()| hello.rank)
         })?;
-        // a stranger is not worth a word
+        // anybody else is not worth a word
         if let Some(Ok((rank, from))) = introduced
             && rank == before
         {
@@ -364,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_at_a_port_of_the_ring_hold_nobody_up() {
+    fn unknown_peers_at_a_port_of_the_ring_hold_nobody_up() {
         let listen = || ring_listener(true).unwrap();
         let (zero, one) = (listen(), listen());
         let address = |listener: &TcpListener| listener.local_addr().unwrap();

@@ -71,7 +71,7 @@ impl Ring {
         next.set_write_timeout(Some(deadline))?;
         watch.guard(vec![before.try_clone()?, next.try_clone()?]);
         let (queue, frames) = sync_channel(QUEUE);
-        let (watching, name) = (Arc::clone(&watch), format!("rank {}", (rank + 1) % size));
+        let (watching, name) = (Arc::clone(&watch), watch.name((rank + 1) % size));
         let write = move || write_frames(next, &frames, &watching, &name, deadline);
         Builder::new().name("ring".into()).spawn(write)?;
         Ok(Self { rank, size, before: Some(before), queue: Some(queue), watch, deadline, received: vec![] })
@@ -104,7 +104,9 @@ impl Ring {
         match queued {
             Some(Ok(())) => Ok(()),
             // the thread that writes has ended, and said why
-            _ => Err(self.watch.suspect(&format!("rank {} is lost", (self.rank + 1) % self.size))),
+            _ => {
+                Err(self.watch.suspect(&format!("{} is lost", self.watch.name((self.rank + 1) % self.size))))
+            }
         }
     }
 
@@ -121,7 +123,7 @@ impl Ring {
         let mut from = UntilDeadline { stream: before, deadline: Instant::now() + self.deadline };
         let mut head = [0; HEAD];
         self.received.resize(length, 0);
-        let name = format!("rank {}", (self.rank + self.size - 1) % self.size);
+        let name = self.watch.name((self.rank + self.size - 1) % self.size);
         let read = from.read_exact(&mut head).and_then(|()| {
             let [o0, o1, o2, o3, o4, o5, o6, o7, kind, l0, l1, l2, l3] = head;
             let theirs = u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);
@@ -138,7 +140,8 @@ impl Ring {
         });
         if let Err(error) = read {
             let reason = lost(&name, &error, self.deadline);
-            return Err(self.watch.suspect(&format!("{reason} (rank {}, operation {operation})", self.rank)));
+            let own = self.watch.name(self.rank);
+            return Err(self.watch.suspect(&format!("{reason} ({own}, operation {operation})")));
         }
         match arrival {
             Arrival::Add => values.add(range, &self.received),

@@ -28,6 +28,24 @@ pub(crate) struct Ending {
     pub(crate) certain: bool,
 }
 
+/// How far a rank is, on its way to other ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Beat {
+    /// Operations that it has begun.
+    pub(crate) operations: u64,
+    /// Steps of its own work that it has completed, such as micro-batches.
+    pub(crate) steps: u64,
+}
+
+/// The progress of a peer, as far as it is known.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    steps: u64,
+    /// When the last step became known.
+    at: Option<Instant>,
+}
+
 /// One end of a connection between rank 0 and another rank.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -39,12 +57,28 @@ pub(crate) struct Peer {
     pub(crate) cut: TcpStream,
     /// Operations that it had begun when it last said so.
     pub(crate) operations: AtomicU64,
+    progress: Mutex<Progress>,
 }
 
 impl Peer {
     pub(crate) fn new(name: String, stream: TcpStream) -> io::Result<Self> {
         let cut = stream.try_clone()?;
-        Ok(Self { name, out: Mutex::new(stream), cut, operations: AtomicU64::new(0) })
+        let (operations, progress) = (AtomicU64::new(0), Mutex::default());
+        Ok(Self { name, out: Mutex::new(stream), cut, operations, progress })
+    }
+
+    /// Notes how far it says that it is. A beat alone is no progress: only further steps are.
+    pub(crate) fn note(&self, beat: Beat) {
+        self.operations.store(beat.operations, Ordering::Relaxed);
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if beat.steps > progress.steps {
+            *progress = Progress { steps: beat.steps, at: Some(Instant::now()) };
+        }
+    }
+
+    /// When it was last known to have completed a step of its work.
+    pub(crate) fn progressed(&self) -> Option<Instant> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
     /// Writes a frame if that is possible soon: somebody else may be writing to a peer that does not read.
@@ -73,10 +107,14 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) rank: usize,
+    /// What is added to the number of a rank other than 0 for its number in the run, which may have another group, too.
+    offset: usize,
     /// Rank 0 has one for every other rank, in order; another rank has one for rank 0.
     pub(crate) peers: Vec<Arc<Peer>>,
     /// Operations that this rank has begun.
     pub(crate) operations: AtomicU64,
+    /// Steps of its work that this rank has completed.
+    pub(crate) steps: AtomicU64,
     problem: Mutex<Option<String>>,
     changed: Condvar,
     ring: Mutex<Vec<TcpStream>>,
@@ -86,16 +124,31 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(rank: usize, peers: Vec<Arc<Peer>>) -> Self {
+    pub(crate) fn new(rank: usize, offset: usize, peers: Vec<Arc<Peer>>) -> Self {
         Self {
             rank,
+            offset,
             peers,
             operations: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             problem: Mutex::default(),
             changed: Condvar::new(),
             ring: Mutex::default(),
             over: AtomicBool::new(false),
             notified: AtomicBool::new(false),
+        }
+    }
+
+    /// The name of a rank of this group in the run.
+    pub(crate) fn name(&self, rank: usize) -> String {
+        format!("rank {}", if rank == 0 { 0 } else { rank + self.offset })
+    }
+
+    /// How far this rank is.
+    pub(crate) fn own_beat(&self) -> Beat {
+        Beat {
+            operations: self.operations.load(Ordering::Relaxed),
+            steps: self.steps.load(Ordering::Relaxed),
         }
     }
 

@@ -8,6 +8,7 @@ mod commands;
 mod env_commands;
 mod generated_tasks;
 mod osworld_eval;
+mod rank_split;
 mod ranks;
 mod seeding;
 mod serving;
@@ -15,6 +16,8 @@ mod stopping;
 mod structure;
 mod training;
 mod viewing;
+#[path = "../../../arpo-ranks/tests/it/wire.rs"]
+mod wire;
 
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 
 use crate::eventually;
 use crate::training::{metrics, scratch, train};
+use crate::wire::Wire;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -24,43 +24,43 @@ const SETTINGS: [&str; 9] = [
     "learn.start_seconds=120",
 ];
 
-fn run(folder: &Path, more: &[&str]) -> Command {
+pub(crate) fn run(folder: &Path, more: &[&str]) -> Command {
     let settings: Vec<&str> = SETTINGS.iter().flat_map(|setting| ["--set", setting]).collect();
     train(folder, &[&settings, more, &["--quiet"]].concat())
 }
 
-fn resume(folder: &Path, more: &[&str]) -> Command {
+pub(crate) fn resume(folder: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
     command.args(["train", "--quiet", "--resume", "--out"]).arg(folder).args(more);
     command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn succeed(mut command: Command) -> Output {
+pub(crate) fn succeed(mut command: Command) -> Output {
     let done = command.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     done
 }
 
 /// The f32 values of a checkpoint's weights.
-fn weights(run: &Path, step: u32) -> Vec<f32> {
+pub(crate) fn weights(run: &Path, step: u32) -> Vec<f32> {
     let bytes = fs::read(run.join(format!("checkpoints/step-{step:06}/model/model.safetensors"))).unwrap();
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     bytes[8 + header..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-fn assert_same_weights(one: &[f32], other: &[f32]) {
+pub(crate) fn assert_same_weights(one: &[f32], other: &[f32]) {
     assert_eq!(one.len(), other.len());
     let largest = one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
     assert!(largest < 1e-5, "{largest}");
 }
 
-fn number(line: &serde_json::Map<String, Value>, name: &str) -> f64 {
+pub(crate) fn number(line: &serde_json::Map<String, Value>, name: &str) -> f64 {
     line.get(name).and_then(Value::as_f64).unwrap_or_else(|| panic!("{name} in {line:?}"))
 }
 
 /// The processes that have joined the run of a process.
-fn joined(parent: &Child) -> Vec<u32> {
+pub(crate) fn joined(parent: &Child) -> Vec<u32> {
     let is_child = |process: &u32| {
         let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         // after the name, which may hold anything: state, parent
@@ -72,7 +72,7 @@ fn joined(parent: &Child) -> Vec<u32> {
 }
 
 /// Names that only an unfinished checkpoint has.
-fn leftovers(run: &Path) -> Vec<String> {
+pub(crate) fn leftovers(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run.join("checkpoints")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.starts_with("step-")).collect()
@@ -137,7 +137,7 @@ fn a_killed_rank_ends_the_run_which_resumes_with_another_number() {
 }
 
 /// The last checkpoint of a run.
-fn last_step(run: &Path) -> u32 {
+pub(crate) fn last_step(run: &Path) -> u32 {
     let entries = fs::read_dir(run.join("checkpoints")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter_map(|name| name.strip_prefix("step-")?.parse().ok()).max().unwrap()
@@ -192,16 +192,6 @@ fn ctrl_c_ends_a_run_of_several_ranks_within_seconds() {
     assert_eq!(leftovers(&folder), Vec::<String>::new());
 }
 
-/// Passes bytes on until it is cut.
-fn pass(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = [0; 4096];
-    while let Ok(count) = from.read(&mut buffer)
-        && count > 0
-        && to.write_all(&buffer[..count]).is_ok()
-    {}
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-}
-
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -236,17 +226,9 @@ fn a_rank_that_joins_by_hand_and_is_cut_off_ends_both() {
     );
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let follower = arpo(&proxy.local_addr().unwrap().to_string(), "secret").spawn().unwrap();
-    let (client, _) = proxy.accept().unwrap();
-    let server = TcpStream::connect(&zero).unwrap();
-    let wires = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-    let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    std::thread::spawn(move || pass(from, to));
-    std::thread::spawn(move || pass(server, client));
+    let wire = Wire::through(&proxy, &zero);
     eventually("a checkpoint", || folder.join("checkpoints/step-000002").exists());
-    for wire in wires {
-        // the first cut may have ended the second wire, too
-        let _ = wire.shutdown(Shutdown::Both);
-    }
+    wire.cut();
     eventually("the end of the run", || leader.try_wait().unwrap().is_some());
     let (leader, follower) = (leader.wait_with_output().unwrap(), follower.wait_with_output().unwrap());
     for (ended, name) in [(leader, "rank 1 ("), (follower, "rank 0 (")] {

@@ -228,6 +228,13 @@ impl Config {
             ));
         }
         self.learn.check()?;
+        if self.learn.is_split() && self.rollout.engine != RolloutEngine::Builtin {
+            return Err(format!(
+                "`learn.gpus` = {} leaves the other ranks to sample, while servers do that: expected 0, or \
+                 `rollout.engine` = \"builtin\"",
+                self.learn.gpus
+            ));
+        }
         if self.model.gpu > 0 && self.learn.local_ranks() > 1 {
             return Err(format!(
                 "`model.gpu` = {}: expected 0, because the {} ranks of this machine take its GPUs in their order",

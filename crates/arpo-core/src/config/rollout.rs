@@ -17,7 +17,7 @@ pub struct RolloutConfig {
     /// ended with the run. Empty: the servers of `rollout.servers`.
     pub start: String,
     /// The GPUs of the servers that `rollout.start` starts, one server each, as `CUDA_VISIBLE_DEVICES` names them. Empty:
-    /// one server.
+    /// one server. Without effect on the built-in engine, whose GPUs are those of the ranks (`learn.gpus`).
     pub gpus: Vec<String>,
     /// The folder that new weights are saved to: this program and all servers must reach it under the same path. Empty:
     /// `sampler` in the run folder.
@@ -75,11 +75,6 @@ impl RolloutConfig {
         let (served, started) = (!self.servers.is_empty(), !self.start.trim().is_empty());
         if self.engine == RolloutEngine::Builtin {
             return match (served, started) {
-                (false, false) if !self.gpus.is_empty() => Err(format!(
-                    "`rollout.gpus` = {:?} are the GPUs of servers: expected none, because the built-in engine samples on \
-                     those that learn (`learn.ranks`)",
-                    self.gpus
-                )),
                 (false, false) => Ok(()),
                 _ => Err("`rollout.engine` = \"builtin\" uses no servers: expected \"vllm\" or \"sglang\", or neither \
                           `rollout.servers` nor `rollout.start`"
@@ -149,9 +144,8 @@ mod tests {
         }
         let builtin = config(RolloutEngine::Builtin, &["http://a:1"], "").check();
         assert!(builtin.unwrap_err().contains("uses no servers"));
-        let split = RolloutConfig { gpus: vec!["1".into()], ..RolloutConfig::default() }.check();
-        assert!(
-            split.unwrap_err().starts_with("`rollout.gpus` = [\"1\"] are the GPUs of servers: expected none")
-        );
+        // runs are stored with it, which may be resumed
+        let without_effect = RolloutConfig { gpus: vec!["1".into()], ..RolloutConfig::default() }.check();
+        assert_eq!(without_effect, Ok(()));
     }
 }

@@ -204,6 +204,13 @@ fn rules_between_keys_are_checked_too() {
         "configuration: `replay.injections` = 8: expected less than `collect.group_size` = 8, \
          because a group needs at least one fresh member"
     );
+    let settings = ["learn={ranks=4, gpus=3}", "rollout={engine=\"vllm\", servers=[\"http://a:1\"]}"];
+    let split = resolve(&settings.map(|setting| Layer::set(setting).unwrap())).unwrap_err().to_string();
+    assert_eq!(
+        split,
+        "configuration: `learn.gpus` = 3 leaves the other ranks to sample, while servers do that: expected 0, or \
+         `rollout.engine` = \"builtin\""
+    );
 }
 
 /// Tasks come from one source; conflicting keys are named.

@@ -37,7 +37,7 @@ pub enum GradientBuffer {
     Own,
     /// In memory that the layers of the backward pass use one after the other: its reader must have taken each layer's
     /// gradients before the next one computes its own (see `training::gradients`).
-    Passing,
+    Shared,
 }
 
 impl From<bool> for GradientBuffer {
@@ -52,8 +52,8 @@ pub struct Weights {
     parameters: Vec<(ParameterLayout, Tensor)>,
     /// The gradient buffer of each parameter, if it is trained.
     gradients: Vec<Option<Tensor>>,
-    /// Whether layers pass on the memory of their gradients.
-    passing: bool,
+    /// Whether layers share the memory of their gradients.
+    shares_gradient_buffers: bool,
     index: BTreeMap<String, usize>,
     /// The kernels of their device.
     kernels: Kernels,
@@ -64,7 +64,7 @@ impl Weights {
         let index = parameters.iter().enumerate().map(|(i, (layout, _))| (layout.name.clone(), i)).collect();
         let gradients = parameters.iter().map(|_| None).collect();
         let kernels = parameters.first().map_or_else(Kernels::none, |(_, first)| Kernels::of(first.device()));
-        Self { parameters, gradients, passing: false, index, kernels }
+        Self { parameters, gradients, shares_gradient_buffers: false, index, kernels }
     }
 
     /// With other kernels: with none, the plain versions are used.
@@ -137,7 +137,7 @@ impl Weights {
     ) -> Self {
         let mut shared: BTreeMap<&str, Tensor> = BTreeMap::new();
         let mut gradients = vec![];
-        self.passing = false;
+        self.shares_gradient_buffers = false;
         for (layout, tensor) in &self.parameters {
             let kind = if layout.accumulates_in_f32() { Kind::Float } else { tensor.kind() };
             let zeros = || Tensor::zeros(tensor.size(), (kind, tensor.device()));
@@ -145,8 +145,8 @@ impl Weights {
             gradients.push(match buffer {
                 GradientBuffer::Absent => None,
                 GradientBuffer::Own => Some(zeros()),
-                GradientBuffer::Passing => {
-                    self.passing = true;
+                GradientBuffer::Shared => {
+                    self.shares_gradient_buffers = true;
                     Some(shared.entry(layout.buffer_name()).or_insert_with(zeros).shallow_clone())
                 }
             });
@@ -155,9 +155,9 @@ impl Weights {
         self
     }
 
-    /// Whether gradients are in memory that the layers pass on.
-    pub(crate) fn passes_gradients(&self) -> bool {
-        self.passing
+    /// Whether gradients are in memory that the layers share.
+    pub(crate) fn shares_gradient_buffers(&self) -> bool {
+        self.shares_gradient_buffers
     }
 
     /// A second handle on the same memory, without the gradients: for a model beside the one that is trained.

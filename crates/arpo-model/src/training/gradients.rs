@@ -3,10 +3,10 @@
 //!
 //! The backward pass completes gradients in a fixed order: those of the head, of each block from the last to the first, and
 //! then the rest. As soon as a bucket is complete, it is summed over all ranks, each rank adds its part to its sums, and the
-//! buffers are free for the next block, which has gradients of the same shapes ([`GradientBuffer::Passing`]). All ranks do
+//! buffers are free for the next block, which has gradients of the same shapes ([`GradientBuffer::Shared`]). All ranks do
 //! this in the same order, also one that has nothing to add.
 //!
-//! [`GradientBuffer::Passing`]: crate::checkpoint::GradientBuffer::Passing
+//! [`GradientBuffer::Shared`]: crate::checkpoint::GradientBuffer::Shared
 
 use super::shard::{Shard, flat};
 use crate::ModelError;

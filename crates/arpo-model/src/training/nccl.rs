@@ -61,7 +61,7 @@ impl NcclTensors {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
         operation(&self.communicator).map_err(|problem| {
             // another rank may be the cause, and named already
-            let problem = format!("rank {}: {problem}", self.group.rank());
+            let problem = format!("{}: {problem}", self.group.name(self.group.rank()));
             self.group.end(&problem);
             self.group.check().err().unwrap_or(RankError::Lost(problem))
         })
@@ -153,13 +153,13 @@ fn join_in_time(
 fn watch(group: &Group, communicator: &Arc<Communicator>, busy: &Arc<Mutex<Option<Instant>>>) {
     let (sentinel, deadline): (Sentinel, Duration) = (group.sentinel(), group.deadline());
     let (communicator, busy) = (Arc::downgrade(communicator), Arc::clone(busy));
-    let rank = group.rank();
+    let name = group.name(group.rank());
     let watch = move || {
         while sentinel.wait(GLANCE) {
             let since = *busy.lock().unwrap_or_else(PoisonError::into_inner);
             if since.is_some_and(|since| since.elapsed() > deadline) {
                 let limit = deadline.as_secs_f64();
-                sentinel.end(&format!("rank {rank}: the GPUs' operations did not end within {limit} s"));
+                sentinel.end(&format!("{name}: the GPUs' operations did not end within {limit} s"));
             }
         }
         if let Some(communicator) = communicator.upgrade() {

@@ -80,10 +80,11 @@ struct SkippedUpdate {
 
 impl Updater {
     /// From a learner and its optimiser; skipped updates are recorded in new folders in `incidents`. If the layers of the
-    /// model pass on the memory of their gradients, their sums are kept here, in shards like the optimiser's moments.
+    /// model share the memory of their gradients, their sums are kept here, in shards like the optimiser's moments.
     pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
         let weights = learner.model().weights();
-        let gradients = weights.passes_gradients().then(|| GradientShards::new(weights, optimiser.shard));
+        let gradients =
+            weights.shares_gradient_buffers().then(|| GradientShards::new(weights, optimiser.shard));
         Self { learner, optimiser, gradients, incidents, skipped: 0 }
     }
 

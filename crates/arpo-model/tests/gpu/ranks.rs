@@ -85,7 +85,7 @@ fn nccl_with_one_rank_changes_nothing() {
         assert!(values.equal(&before), "{kind:?}");
     }
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());
-    for buffer in [GradientBuffer::Own, GradientBuffer::Passing] {
+    for buffer in [GradientBuffer::Own, GradientBuffer::Shared] {
         let mut host = HostTensors::new(Group::alone());
         let (expected, norms) = trained(&mut updater(device, buffer, whole), &mut host);
         let (found, by_nccl) = trained(&mut updater(device, buffer, whole), &mut nccl);
@@ -98,7 +98,7 @@ fn nccl_with_one_rank_changes_nothing() {
 #[test]
 fn two_ranks_on_one_gpu_train_what_one_trains() {
     let Some((device, _)) = gpu() else { return };
-    for buffer in [GradientBuffer::Own, GradientBuffer::Passing] {
+    for buffer in [GradientBuffer::Own, GradientBuffer::Shared] {
         two_ranks_train_what_one_trains(device, buffer);
     }
 }

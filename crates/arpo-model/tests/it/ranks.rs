@@ -108,7 +108,7 @@ fn alone(config: &ModelConfig) -> (Vec<Tensor>, Vec<UpdateReport>) {
 
 /// One rank: episode e is that of rank e modulo their number; in the last round some have none.
 fn as_rank(config: &ModelConfig, mut ranks: HostTensors) -> (Vec<Tensor>, Vec<UpdateReport>, HostTensors) {
-    let mut updater = updater(config, GradientBuffer::Passing, Some(&ranks));
+    let mut updater = updater(config, GradientBuffer::Shared, Some(&ranks));
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut reports = vec![];
     for (number, &episodes) in UPDATES.iter().enumerate() {
@@ -213,7 +213,7 @@ fn layers_pass_on_the_memory_of_their_gradients() {
             own.map(|(_, value, _)| value.numel()).sum::<usize>()
         };
         let (embedding, norm) = (config.text.vocabulary * config.text.hidden, config.text.hidden);
-        assert_eq!(bytes(GradientBuffer::Passing), of_block(0) + (embedding + norm) as usize);
+        assert_eq!(bytes(GradientBuffer::Shared), of_block(0) + (embedding + norm) as usize);
         let heads = if config.text.tied_head { 1 } else { 2 };
         let whole = config.text.layers * of_block(1) + (heads * embedding + norm) as usize;
         assert_eq!(bytes(GradientBuffer::Own), whole);

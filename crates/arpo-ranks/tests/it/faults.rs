@@ -104,10 +104,40 @@ fn an_answer_that_does_not_come_is_a_rank_that_hangs() {
     });
     for reason in &reasons {
         assert!(
-            reason.starts_with("rank 1 (") && reason.ends_with("hangs: no answer within 0.3 s"),
+            reason.starts_with("rank 1 (")
+                && reason.ends_with("hangs: neither an answer nor progress within 0.3 s"),
             "{reasons:?}"
         );
     }
+}
+
+/// Only completed steps count: a rank that lives and completes none is lost.
+#[test]
+fn a_rank_that_makes_progress_is_waited_for() {
+    let deadline = Duration::from_secs(1);
+    let began = Instant::now();
+    let reasons = ranks(2, options(deadline, PATIENT), |group: Group| {
+        if group.rank() == 0 {
+            let answer: String = group.receive(1, Some(deadline)).unwrap().fields().unwrap();
+            assert_eq!(answer, "done");
+            assert!(began.elapsed() > 2 * deadline, "{:?}", began.elapsed());
+            assert!(group.progressed(1).unwrap().is_some());
+            return reason(group.receive(1, Some(deadline)));
+        }
+        // six steps, together much longer than the deadline
+        for _ in 0..6 {
+            sleep(2 * deadline / 5);
+            group.progress();
+        }
+        group.send(0, &"done", vec![]).unwrap();
+        // and now none, while its beats go on
+        reason(group.receive(0, None))
+    });
+    for reason in &reasons {
+        assert!(reason.starts_with("rank 1 ("), "{reasons:?}");
+        assert!(reason.ends_with("hangs: neither an answer nor progress within 1 s"), "{reasons:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod faults;
+mod groups;
 mod processes;
-mod strangers;
 mod sums;
+mod unknown_peers;
+mod wire;
 
 use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_ranks::{Group, GroupOptions, RankError};

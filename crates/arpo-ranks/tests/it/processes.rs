@@ -1,10 +1,10 @@
 //! Ranks as processes: this test program started again. One is killed, one is frozen, one connection is cut.
 
+use crate::wire::Wire;
 use crate::{PATIENT, here, options, reason};
 use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_ranks::{Collectives, Group, HostValues};
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -157,38 +157,17 @@ fn ranks_whose_rank_0_is_gone_end() {
     }
 }
 
-/// Passes bytes on until it is cut.
-fn pass(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = [0; 4096];
-    while let Ok(count) = from.read(&mut buffer)
-        && count > 0
-        && to.write_all(&buffer[..count]).is_ok()
-    {}
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-}
-
 #[test]
 fn a_cut_connection_ends_both_sides() {
     let rendezvous = Rendezvous::listen("test", here(), "secret").unwrap();
     let (zero, proxy) = (rendezvous.address(), TcpListener::bind(here()).unwrap());
     let address = proxy.local_addr().unwrap().to_string();
-    let cut = thread::spawn(move || {
-        let (client, _) = proxy.accept().unwrap();
-        let server = TcpStream::connect(zero).unwrap();
-        let wires = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-        let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-        thread::spawn(move || pass(from, to));
-        thread::spawn(move || pass(server, client));
-        wires
-    });
+    let wire = thread::spawn(move || Wire::through(&proxy, zero));
     let child = start(&address);
     let options = options(PATIENT, PATIENT);
     let mut group = rendezvous.gather(2, options, PATIENT, &mut |_| {}, &mut || Ok(())).unwrap();
     sum(&mut group).unwrap();
-    for wire in cut.join().unwrap() {
-        // the first cut may have ended the second wire, too
-        let _ = wire.shutdown(Shutdown::Both);
-    }
+    wire.join().unwrap().cut();
     let reason = loop {
         match sum(&mut group) {
             Ok(_) => {}

@@ -12,6 +12,7 @@ use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
 use arpo_model::training::Learner as ModelLearner;
 use arpo_model::training::step::{LossGradient, Updater};
+use arpo_ranks::Sentinel;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tch::Tensor;
@@ -34,8 +35,8 @@ pub struct LocalLearner {
 impl LocalLearner {
     /// A model with its optimiser; `micro_batch_tokens` is the token budget of a micro-batch.
     pub fn new(updater: Updater, processor: ImageProcessor, micro_batch_tokens: usize) -> Self {
-        let (features, stop) = (None, StopSwitch::default());
-        let micro_batches = MicroBatches { processor, features, tokens: micro_batch_tokens, stop };
+        let (features, stop, samplers) = (None, StopSwitch::default(), None);
+        let micro_batches = MicroBatches { processor, features, tokens: micro_batch_tokens, stop, samplers };
         Self {
             updater,
             reference: None,
@@ -50,6 +51,13 @@ impl LocalLearner {
     #[must_use]
     pub fn stopped_by(mut self, stop: StopSwitch) -> Self {
         self.micro_batches.stop = stop;
+        self
+    }
+
+    /// Ends between two micro-batches once one of the ranks that sample beside it is lost.
+    #[must_use]
+    pub fn beside(mut self, samplers: Option<Sentinel>) -> Self {
+        self.micro_batches.samplers = samplers;
         self
     }
 

@@ -10,6 +10,7 @@ use arpo_core::trajectory::{SliceView, Trajectory};
 use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
 use arpo_model::training::{MicroBatch, SequenceInput};
+use arpo_ranks::Sentinel;
 use std::sync::mpsc::sync_channel;
 use tch::Device;
 
@@ -24,6 +25,8 @@ pub(super) struct MicroBatches {
     pub(super) tokens: usize,
     /// Once it is on, no further micro-batch is computed.
     pub(super) stop: StopSwitch,
+    /// Ranks that sample beside the learner: once one of them is lost, no further micro-batch is computed, either.
+    pub(super) samplers: Option<Sentinel>,
 }
 
 /// A slice of a trajectory: the trajectory's index, and the slice's within it.
@@ -64,6 +67,9 @@ impl MicroBatches {
             for batch in next {
                 if self.stop.requested() {
                     return Err(TrainError::Interrupted);
+                }
+                if let Some(samplers) = &self.samplers {
+                    samplers.check()?;
                 }
                 let StagedBatch { spans, sequences, images } = batch?;
                 let on_device = images.on(device);

@@ -3,7 +3,9 @@
 //!
 //! A synchronous run on a GPU alternates between two phases. While episodes are collected, the device holds the weights,
 //! what learning keeps between updates, and the KV cache; while it learns, the cache is released and activations take its
-//! memory. `arpo bench iteration` compares the plan with the memory actually used.
+//! memory. `arpo bench iteration` compares the plan with the memory actually used. Where some ranks learn and the others sample
+//! (`learn.gpus`), the plan for training is that of a rank that learns, which has no cache, and the plan for sampling is that of
+//! one that samples.
 
 mod remedies;
 mod sizes;
@@ -130,8 +132,9 @@ impl MemoryPlan {
         let host = gpu && moments == Moments::Host;
 
         let trains = work == Work::Training;
-        // servers have their own memory
-        let served = trains && config.rollout.engine != RolloutEngine::Builtin;
+        // servers, and ranks that only sample, have their own memory
+        let split = config.learn.is_split();
+        let sampled_elsewhere = trains && (split || config.rollout.engine != RolloutEngine::Builtin);
         let mut kept = vec![Allocation { name: "weights", bytes: sizes.weights }];
         if trains {
             kept.push(Allocation { name: "gradients", bytes: sizes.gradients });
@@ -143,8 +146,10 @@ impl MemoryPlan {
             kept.push(Allocation { name: "moments", bytes: sizes.moments });
         }
         if trains && overlapped {
-            // one copy that the rollout worker samples with or sends, one published and not yet taken
-            kept.push(Allocation { name: "sampler's weights", bytes: 2 * sizes.weights });
+            // one copy that the rollout worker samples with or sends, one published and not yet taken; what has been sent to
+            // ranks that only sample is needed here no more
+            let copies = if split { config.collect.staleness.min(2) } else { 2 };
+            kept.push(Allocation { name: "sampler's weights", bytes: copies * sizes.weights });
         }
         if trains && config.loss.kl_coefficient > 0.0 {
             kept.push(Allocation { name: "reference model", bytes: sizes.weights });
@@ -176,7 +181,7 @@ impl MemoryPlan {
         let merged = (model.vision.merge * model.vision.merge) as u64;
         let patches = (prompt * merged).min((sizes.images * sizes.patches) as u64);
         let encoding = vision_working_bytes(model, patches, sizes.value_bytes);
-        let working = if served { 0 } else { prefill.max(encoding) };
+        let working = if sampled_elsewhere { 0 } else { prefill.max(encoding) };
         collecting.push(Allocation { name: "working memory", bytes: working });
 
         let least_activations = input_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
@@ -185,8 +190,8 @@ impl MemoryPlan {
                 .max(least_activations);
         let longest_request = (sizes.slice + config.agent.max_tokens) as u64 * sizes.token_bytes;
         let episode_bytes = sizes.slice as u64 * sizes.token_bytes;
-        // the learner uses the cache's memory, unless episodes are collected at the same time
-        let alternating = gpu && !overlapped;
+        // the learner uses the cache's memory, unless episodes are collected at the same time on the same device
+        let alternating = gpu && !(overlapped && trains);
         let left = |parts: &[Allocation]| available.map_or(0, |bytes| bytes.saturating_sub(total(parts)));
 
         let levels = model.vision.levels() as u64;
@@ -198,7 +203,7 @@ impl MemoryPlan {
         };
 
         let given_cache = (config.model.cache_gib * GIB) as u64;
-        let cache_bytes = if served {
+        let cache_bytes = if sampled_elsewhere {
             0
         } else if given_cache > 0 {
             given_cache
@@ -234,7 +239,7 @@ impl MemoryPlan {
             learning.clear();
         }
         let fitting_episodes =
-            if served { usize::MAX } else { (cache_bytes / episode_bytes.max(1)).max(1) as usize };
+            if sampled_elsewhere { usize::MAX } else { (cache_bytes / episode_bytes.max(1)).max(1) as usize };
         Self {
             available,
             collecting,
@@ -434,6 +439,30 @@ mod tests {
         let plan = plan(140, &overlapped);
         assert_eq!(plan.problem(), None, "{plan}");
         assert!(part(&plan.learning, "cache") > 10.0 && part(&plan.learning, "activations") > 10.0, "{plan}");
+    }
+
+    /// Those that learn have no cache, those that sample nothing but weights and cache.
+    #[test]
+    fn ranks_that_learn_and_ranks_that_only_sample() {
+        let overlapped = ["collect.mode=\"overlapped\"", "loss.old=\"sampler\""];
+        let sets = [&["learn.ranks=8", "learn.gpus=4"][..], &overlapped].concat();
+        let learning = plan(140, &sets);
+        assert_eq!(learning.problem(), None, "{learning}");
+        assert_eq!((learning.cache_bytes, learning.feature_bytes), (0, 0));
+        // 30.9 between four
+        assert!((part(&learning.learning, "moments") - 7.73).abs() < 0.05, "{learning}");
+        // a copy of the weights on its way to the others
+        assert!((part(&learning.learning, "sampler's weights") - 15.45).abs() < 0.05, "{learning}");
+        let sampling = |sets: &[&str]| {
+            let memory = DeviceMemory::Gpu(140 << 30);
+            MemoryPlan::new(&qwen2_5_vl_7b(), &osworld(sets), SCREEN, memory, Work::Sampling)
+        };
+        let plan = sampling(&sets);
+        let names: Vec<&str> = plan.collecting.iter().map(|part| part.name).collect();
+        assert_eq!(names, ["weights", "CUDA and its libraries", "working memory", "cache", "features"]);
+        assert!(plan.learning.is_empty() && part(&plan.collecting, "cache") > 50.0, "{plan}");
+        // that others learn meanwhile takes nothing from it
+        assert_eq!(plan, sampling(&[]));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn moments_on_the_host(config: &mut Config) {
 
 /// Of no effect in a learner of one process.
 fn gradients_in_shards(config: &mut Config) {
-    if config.learn.ranks > 1 {
+    if config.learn.learners() > 1 {
         config.learn.zero_stage = 2;
     }
 }

@@ -53,7 +53,7 @@ impl Sizes {
                 .filter(trained)
                 .map(|layout| (layout.buffer_name(), gradient(layout)))
                 .collect();
-            (whole_gradients.div_ceil(config.learn.ranks as u64), buffers.values().sum())
+            (whole_gradients.div_ceil(config.learn.learners() as u64), buffers.values().sum())
         } else {
             (whole_gradients, 0)
         };
@@ -83,9 +83,9 @@ impl Sizes {
             weights: layouts.iter().map(values).sum::<u64>() * value_bytes,
             gradients,
             gradient_buffers,
-            // divided between the ranks
+            // divided between the ranks that learn
             moments: (2 * layouts.iter().filter(trained).map(values).sum::<u64>() * value_bytes)
-                .div_ceil(config.learn.ranks as u64),
+                .div_ceil(config.learn.learners() as u64),
             largest_parameter: layouts.iter().map(values).max().unwrap_or(0) * value_bytes,
             token_bytes: (2 * text.layers as i64 * text.kv_heads * text.head_width) as u64 * value_bytes,
             slice,

@@ -37,6 +37,25 @@ pub(crate) struct Prompt {
     pub(crate) terms: SamplingTerms,
 }
 
+impl Prompt {
+    /// What is asked for the next response of an episode.
+    pub(crate) fn of(
+        agent: &Agent,
+        history: &History,
+        responses: ResponseOptions,
+    ) -> Result<Self, TrainError> {
+        let transcribed = transcribe(agent, history, history.screens.len())?;
+        let terms = SamplingTerms {
+            temperature: responses.temperature,
+            max_tokens: responses.max_tokens,
+            seed: history.plan.sampling_seed,
+            turn: history.responses.len() as u64,
+        };
+        let screens = transcribed.live(history).to_vec();
+        Ok(Self { tokens: transcribed.assembled.tokens, screens, terms })
+    }
+}
+
 /// How the response to a prompt is sampled. Its random numbers come from the seed and the turn alone, so that they are the same
 /// wherever it is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -100,17 +119,9 @@ impl EnginePolicy {
         &self.engine
     }
 
-    /// What the engine is asked for the next response of an episode.
-    pub(crate) fn prompt(&self, history: &History) -> Result<Prompt, TrainError> {
-        let transcribed = transcribe(&self.agent, history, history.screens.len())?;
-        let terms = SamplingTerms {
-            temperature: self.responses.temperature,
-            max_tokens: self.responses.max_tokens,
-            seed: history.plan.sampling_seed,
-            turn: history.responses.len() as u64,
-        };
-        let screens = transcribed.live(history).to_vec();
-        Ok(Prompt { tokens: transcribed.assembled.tokens, screens, terms })
+    /// The agent around the engine.
+    pub(crate) fn agent(&self) -> &Arc<Agent> {
+        &self.agent
     }
 
     /// Takes a request whose prompt is known.
@@ -148,7 +159,7 @@ impl fmt::Debug for EnginePolicy {
 impl Policy for EnginePolicy {
     fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
         let GenerationRequest { id, history } = request;
-        let prompt = self.prompt(&history)?;
+        let prompt = Prompt::of(&self.agent, &history, self.responses)?;
         let dictated = match &mut self.dictation {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],

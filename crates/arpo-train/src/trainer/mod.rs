@@ -123,7 +123,7 @@ fn first_state(
     observer: &mut dyn FnMut(RunEvent),
 ) -> Result<RunState, TrainError> {
     let mut state = tasks.first_state(config)?;
-    if let Some(message) = seeding::seed(&mut state, tasks, folder, config)? {
+    if let Some(message) = seeding::seed(&mut state, folder, config)? {
         observer(RunEvent::Notice(Notice { message }));
     }
     Ok(state)

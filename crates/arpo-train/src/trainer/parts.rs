@@ -1,6 +1,6 @@
 //! The parts of a run, created from its configuration: collector, policy, learner.
 
-use super::ranks::{self, Gathered};
+use super::ranks::{self, Gathered, Processes, Shared};
 use super::setup::{self, Loaded};
 use super::state::RunState;
 use crate::TrainError;
@@ -34,7 +34,7 @@ pub struct Parts {
     pub policy: Box<dyn RolloutPolicy>,
     /// Makes the updates.
     pub learner: Box<dyn Learner>,
-    /// The plan of the device's memory.
+    /// The plan of the memory of the device that samples.
     pub plan: MemoryPlan,
     /// Decodes the policy's tokens, for the record.
     pub decode: Decode,
@@ -55,6 +55,7 @@ impl Parts {
             None => base_model::dimensions(&config.model.base)?,
         };
         let plan = setup::checked_memory(config, &dimensions, Work::Training)?;
+        let sampling_plan = setup::checked_sampling_memory(config, &dimensions)?;
         let reserved = setup::reserved_memory(config, setup::dtype_and_device(config)?.1)?;
         let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
         let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(config, layout);
@@ -69,7 +70,8 @@ impl Parts {
             }
             Some(checkpoint) => {
                 // whole moments need not fit on the device of a rank
-                let moments = if ranks.is_some() { Moments::Host } else { optimiser_config.moments };
+                let divided = config.learn.learners() > 1;
+                let moments = if divided { Moments::Host } else { optimiser_config.moments };
                 let whole = OptimiserConfig { moments, ..optimiser_config.clone() };
                 let RestoredModel { config: dimensions, weights, side_files, optimiser } =
                     load_model(checkpoint, setup::dtype_and_device(config)?, buffer_of, whole)?;
@@ -77,30 +79,29 @@ impl Parts {
                 (Loaded { config: dimensions, weights, side_files, agent }, Some(optimiser))
             }
         };
-        let (optimiser, others) =
+        let Connected { shard, others, samplers } =
             guarded("allocating moments", "nothing else on the device", || match ranks {
-                None => {
-                    let whole = restored.unwrap_or_else(|| AdamW::new(&loaded.weights, optimiser_config));
-                    Ok((whole, None))
-                }
-                Some(Gathered { group, processes }) => {
-                    let shared = ranks::Shared {
+                None => Ok(Connected::default()),
+                Some(gathered) => {
+                    let shared = Shared {
                         config,
                         dimensions: &loaded.config,
                         side_files: &loaded.side_files,
                         weights: &loaded.weights,
                         restored: restored.as_ref(),
-                        optimiser: optimiser_config,
+                        optimiser: optimiser_config.clone(),
                         skipped: state.skipped,
                         incidents: folder.incidents(),
                     };
-                    let (shard, tensors) = shared.give(group)?;
-                    // the ranks of a machine share its memory
-                    let gib = config.replay.screens_gib / config.learn.local_ranks() as f64;
-                    let budget = (gib * f64::from(1 << 30)) as usize;
-                    Ok((shard, Some(SharedRanks::new(tensors, budget, Box::new(processes)))))
+                    Connected::new(&shared, gathered)
                 }
             })?;
+        let optimiser = match shard {
+            Some(shard) => shard,
+            None => guarded("allocating moments", "nothing else on the device", || {
+                Ok(restored.unwrap_or_else(|| AdamW::new(&loaded.weights, optimiser_config)))
+            })?,
+        };
         // before desktops are started and a reference model is loaded
         if stop.requested() {
             return Err(TrainError::Interrupted);
@@ -108,12 +109,28 @@ impl Parts {
         let Loaded { config: dimensions, weights, side_files, agent } = loaded;
         // a synchronous run never samples while it learns: one copy of the weights is enough
         let shares = config.collect.mode == CollectMode::Synchronous;
-        let sampled_with = if shares { weights.share() } else { weights.to_kind(weights.kind()) };
+        let sampled_with = || if shares { weights.share() } else { weights.to_kind(weights.kind()) };
         let side_files = setup::side_files_of(config, side_files);
-        let (policy, features): (Box<dyn RolloutPolicy>, _) = match config.rollout.engine {
-            RolloutEngine::Builtin => {
-                let version = state.version();
-                let policy = setup::policy_within(&plan, config, &dimensions, &sampled_with, &agent, version);
+        if config.rollout.engine == RolloutEngine::Builtin && !config.rollout.gpus.is_empty() {
+            ranks::say(
+                "`rollout.gpus` is without effect: it is for servers, and the built-in engine samples on the GPUs of the \
+                 ranks, which `learn.gpus` divides",
+            );
+        }
+        let beside = samplers.as_ref().map(SharedRanks::sentinel);
+        let version = state.version();
+        let (policy, features): (Box<dyn RolloutPolicy>, _) = match (config.rollout.engine, samplers) {
+            (RolloutEngine::Builtin, Some(samplers)) => {
+                let (learning, sampling) = (config.learn.learners(), config.learn.samplers());
+                ranks::say(&format!("ranks that learn: {learning}; ranks that only sample: {sampling}"));
+                let running = sampling_plan.as_ref().map_or(1, |plan| plan.running);
+                let (trained, agent) = ((weights.share(), version), Arc::clone(&agent));
+                let options = setup::response_options(config);
+                (Box::new(RankedPolicy::beside(trained, agent, options, running, samplers)), None)
+            }
+            (RolloutEngine::Builtin, None) => {
+                let policy =
+                    setup::policy_within(&plan, config, &dimensions, &sampled_with(), &agent, version);
                 let features = config.model.freeze_vision.then(|| policy.engine().features());
                 match &others {
                     Some(others) if ranks::all_sample(config) => {
@@ -121,21 +138,22 @@ impl Parts {
                     }
                     Some(_) => {
                         ranks::say(
-                            "slower than necessary: rank 0 alone samples, because sampling and learning overlap; with \
-                             `collect.mode` = \"synchronous\" all ranks do",
+                            "slower than necessary: rank 0 alone samples, because sampling and learning overlap; \
+                             `learn.gpus` sets how many ranks learn, so that the others sample, and with \
+                             `collect.mode` = \"synchronous\" all ranks do both",
                         );
                         (Box::new(policy), features)
                     }
                     None => (Box::new(policy), features),
                 }
             }
-            RolloutEngine::Vllm | RolloutEngine::Sglang => {
+            (RolloutEngine::Vllm | RolloutEngine::Sglang, _) => {
                 let model = ServedModel {
                     config: dimensions.clone(),
-                    weights: sampled_with,
+                    weights: sampled_with(),
                     side_files: side_files.clone(),
                     agent: Arc::clone(&agent),
-                    version: state.version(),
+                    version,
                 };
                 (Box::new(setup::served(config, model, &folder.sampler())?), None)
             }
@@ -150,6 +168,7 @@ impl Parts {
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
         let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .stopped_by(stop.clone())
+            .beside(beside)
             .with_reference(reference)
             .with_features(features)
             .with_side_files(side_files)
@@ -161,6 +180,36 @@ impl Parts {
         };
         let tokenizer = Arc::clone(&agent.tokenizer);
         let decode: Decode = Arc::new(move |tokens| tokenizer.decode(tokens, false).ok());
-        Ok(Self { collector, faults, policy, learner, plan, decode })
+        Ok(Self { collector, faults, policy, learner, plan: sampling_plan.unwrap_or(plan), decode })
+    }
+}
+
+/// The other ranks of a run, which have the model.
+#[derive(Default)]
+struct Connected {
+    /// Rank 0's shard of the optimiser; `None` if it has all of it.
+    shard: Option<AdamW>,
+    /// Those that learn.
+    others: Option<SharedRanks>,
+    /// Those that only sample.
+    samplers: Option<SharedRanks>,
+}
+
+impl Connected {
+    /// Gives the ranks the model.
+    fn new(shared: &Shared, gathered: Gathered) -> Result<Self, TrainError> {
+        let Gathered { learners, samplers, processes } = gathered;
+        // until both groups have been told that the run is over
+        let processes: Arc<Processes> = Arc::new(processes);
+        // the ranks of a machine share its memory
+        let gib = shared.config.replay.screens_gib / shared.config.learn.local_ranks() as f64;
+        let budget = (gib * f64::from(1 << 30)) as usize;
+        let known = |tensors| SharedRanks::new(tensors, budget, Box::new(Arc::clone(&processes)));
+        let samplers = samplers.map(|group| shared.give_samplers(group)).transpose()?.map(known);
+        if learners.size() == 1 {
+            return Ok(Self { samplers, ..Self::default() });
+        }
+        let (shard, tensors) = shared.give(learners)?;
+        Ok(Self { shard: Some(shard), others: Some(known(tensors)), samplers })
     }
 }

@@ -4,13 +4,16 @@
 //! Their tokens have the context of an ordinary episode. Their stored log-probabilities are those they were sampled with,
 //! under the hint if there was one, which is what importance weights (`replay.importance_truncation`) must divide by; the
 //! old log-probabilities, which ratios start at, are recomputed for every replayed episode. They have the age of the base
-//! model's episodes, for `replay.max_age`.
+//! model's episodes, for `replay.max_age`. Tasks that the run does not train on are left out: nothing would ever be injected for them.
 
 use super::state::RunState;
-use super::task_sets::TaskSets;
 use crate::TrainError;
 use crate::run::{RunFolder, episodes};
 use arpo_core::config::{Config, Layer, resolve};
+use arpo_core::reward::RewardConfig;
+use arpo_core::task::TaskId;
+use arpo_core::trajectory::Trajectory;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,7 +37,6 @@ fn wrong(name: &str, problem: &str) -> TrainError {
 /// Fills the buffer of a new run from `replay.seed_from`, if it is set; returns a notice for the user.
 pub(super) fn seed(
     state: &mut RunState,
-    tasks: &TaskSets,
     folder: &RunFolder,
     config: &Config,
 ) -> Result<Option<String>, TrainError> {
@@ -48,8 +50,8 @@ pub(super) fn seed(
         wrong(name, &format!("{error}; rollouts with a hint keep only successes, of which there may be none"))
     })?;
     let count = trajectories.len();
-    let trained = trajectories.into_iter().filter(|one| tasks.get(&one.task).is_some()).map(Arc::new);
-    let stored = state.replay.seed(trained, &config.replay, &config.reward);
+    let (trained, left_out) = of_tasks(trajectories, state.sampler.tasks(), &config.reward);
+    let stored = state.replay.seed(trained.into_iter().map(Arc::new), &config.replay, &config.reward);
     if stored == 0 {
         return Err(wrong(name, &format!("none of its {count} episodes is a success of a training task")));
     }
@@ -58,7 +60,22 @@ pub(super) fn seed(
         // those that are missing were found when the episodes were read
         folder.screens().copy_from(&screens, &step.observation.screenshot.digest)?;
     }
-    Ok(Some(format!("the replay buffer begins with {stored} successes of {name}")))
+    let others = match left_out {
+        0 => String::new(),
+        count => format!("; {count} of tasks that this run does not train on are left out"),
+    };
+    Ok(Some(format!("the replay buffer begins with {stored} successes of {name}{others}")))
+}
+
+/// The episodes of these tasks, and how many successes of other tasks there are.
+fn of_tasks(episodes: Vec<Trajectory>, tasks: &[TaskId], reward: &RewardConfig) -> (Vec<Trajectory>, usize) {
+    let tasks: HashSet<&TaskId> = tasks.iter().collect();
+    let (trained, others): (Vec<_>, Vec<_>) =
+        episodes.into_iter().partition(|episode| tasks.contains(&episode.task));
+    let is_success =
+        |episode: &&Trajectory| episode.outcome.is_trainable() && reward.is_success(episode.score);
+    let left_out = others.iter().filter(is_success).count();
+    (trained, left_out)
 }
 
 /// Episodes of an agent that is prompted in another way would be trained in a context in which it never acts.
@@ -83,4 +100,40 @@ fn check_agent(from: &Path, config: &Config) -> Result<(), String> {
         return Err(format!("has no {ROLLOUTS}: expected a folder written by `arpo rollout`"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion};
+
+    #[test]
+    fn successes_of_tasks_that_the_run_does_not_visit_are_left_out_and_counted() {
+        let episode = |task: &str, score: f64, outcome: Outcome| {
+            let task = TaskId::new(task);
+            Trajectory {
+                id: EpisodeId::new(0, &task, 0),
+                task,
+                policy_version: PolicyVersion(0),
+                slices: vec![],
+                steps: vec![],
+                sampler_logp: vec![],
+                score,
+                well_formed: true,
+                outcome,
+            }
+        };
+        let finished = Outcome::Finished {};
+        let episodes = vec![
+            episode("a", 1.0, finished.clone()),
+            episode("b", 1.0, finished.clone()),
+            episode("a", 0.0, finished.clone()),
+            episode("c", 1.0, finished.clone()),
+            episode("c", 0.0, finished),
+        ];
+        let visited = ["a", "d"].map(TaskId::new);
+        let (trained, left_out) = of_tasks(episodes, &visited, &RewardConfig::default());
+        assert_eq!(trained.iter().map(|one| one.task.as_str()).collect::<Vec<_>>(), ["a", "a"]);
+        assert_eq!(left_out, 2, "failures are not worth a word");
+    }
 }

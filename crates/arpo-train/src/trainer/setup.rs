@@ -52,7 +52,7 @@ pub fn gradient_buffer(config: &Config, layout: &ParameterLayout) -> GradientBuf
     if config.model.freeze_vision && layout.is_vision() {
         GradientBuffer::Absent
     } else if config.learn.shards_gradients() {
-        GradientBuffer::Passing
+        GradientBuffer::Shared
     } else {
         GradientBuffer::Own
     }
@@ -123,6 +123,9 @@ pub fn check_tasks(config: &Config) -> Result<(), TrainError> {
 pub fn check_model(config: &Config, work: Work) -> Result<(), TrainError> {
     let (dimensions, side_files) = base_model::check(&config.model.base)?;
     agent(config, &dimensions, &side_files)?;
+    if work == Work::Training {
+        checked_sampling_memory(config, &dimensions)?;
+    }
     checked_memory(config, &dimensions, work).map(drop)
 }
 
@@ -166,6 +169,14 @@ pub fn checked_memory(
         ))),
         _ => Ok(plan),
     }
+}
+
+/// The same for a rank that only samples, on a device like this one; `None` if there is none.
+pub fn checked_sampling_memory(
+    config: &Config,
+    dimensions: &ModelConfig,
+) -> Result<Option<MemoryPlan>, TrainError> {
+    config.learn.is_split().then(|| checked_memory(config, dimensions, Work::Sampling)).transpose()
 }
 
 /// The memory of a device.
@@ -257,9 +268,13 @@ pub fn policy_within(
     version: PolicyVersion,
 ) -> EnginePolicy {
     let engine = engine_within(plan, config, dimensions, weights, agent, version);
-    let responses =
-        ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens };
-    EnginePolicy::new(engine, version, Arc::clone(agent), responses).with_max_episodes(plan.running)
+    EnginePolicy::new(engine, version, Arc::clone(agent), response_options(config))
+        .with_max_episodes(plan.running)
+}
+
+/// How responses are sampled while training.
+pub fn response_options(config: &Config) -> ResponseOptions {
+    ResponseOptions { temperature: config.collect.temperature, max_tokens: config.agent.max_tokens }
 }
 
 /// The engine alone, within a memory plan.

@@ -14,6 +14,7 @@ mod large_screens;
 mod learning;
 mod lost_requests;
 mod rank_rollouts;
+mod rank_split;
 mod ranks;
 mod recording;
 mod reinforcement;

@@ -33,14 +33,14 @@ fn groups(config: &Config, max_steps: usize) -> Vec<GroupPlan> {
 }
 
 /// A collection, and then an evaluation.
-struct Sampled {
-    collected: Vec<Trajectory>,
+pub(crate) struct Sampled {
+    pub(crate) collected: Vec<Trajectory>,
     report: CollectReport,
-    evaluated: Vec<Trajectory>,
-    scores: Vec<TaskScores>,
+    pub(crate) evaluated: Vec<Trajectory>,
+    pub(crate) scores: Vec<TaskScores>,
 }
 
-fn sample(config: &Config, policy: &mut dyn RolloutPolicy, version: PolicyVersion) -> Sampled {
+pub(crate) fn sample(config: &Config, policy: &mut dyn RolloutPolicy, version: PolicyVersion) -> Sampled {
     let trajectories = |episodes: Vec<CompletedEpisode>| {
         episodes.into_iter().map(|episode| episode.trajectory).collect::<Vec<_>>()
     };
@@ -64,7 +64,7 @@ fn sample(config: &Config, policy: &mut dyn RolloutPolicy, version: PolicyVersio
 }
 
 /// The same episodes, tokens, actions and scores; log-probabilities but for rounding.
-fn assert_same(found: &[Trajectory], expected: &[Trajectory]) {
+pub(crate) fn assert_same(found: &[Trajectory], expected: &[Trajectory]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         let without_logp = |one: &Trajectory| Trajectory { sampler_logp: vec![], ..one.clone() };
@@ -77,7 +77,7 @@ fn assert_same(found: &[Trajectory], expected: &[Trajectory]) {
 }
 
 /// A policy of one process on a learner's weights.
-fn policy_of(config: &Config, learner: &LocalLearner) -> EnginePolicy {
+pub(crate) fn policy_of(config: &Config, learner: &LocalLearner) -> EnginePolicy {
     let Loaded { config: dimensions, agent, .. } = setup::load(config).unwrap();
     let weights = learner.updater().learner().model().weights();
     setup::policy(config, &dimensions, weights, &agent, PolicyVersion(0))

@@ -1,5 +1,5 @@
 //! A rank other than rank 0: it does what rank 0 says until the run is over. While it has requests it samples, one pass after
-//! the other, and looks for commands between two passes.
+//! the other, and looks for commands between two passes. After every micro-batch and every pass it says that it makes progress.
 
 use super::RankTensors;
 use super::messages::{Answer, Command, from_bytes, to_bytes, tokens_from_bytes};
@@ -13,15 +13,16 @@ use crate::policy::engine::Prompt;
 use crate::policy::{EnginePolicy, Policy, RequestId, RolloutPolicy, WeightUpdate};
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
+use arpo_model::training::shard;
 use arpo_model::training::step::{HasRanks, LossGradient};
 use arpo_ranks::{Collectives, Message, RankError};
 use std::collections::VecDeque;
 use tch::Tensor;
 
-/// Follows rank 0 with a model and its shard of the optimiser, until the run is over. If all ranks sample, `sampler` is what
-/// this one samples with: the learner's own weights.
+/// Follows rank 0 until the run is over: with a model and its shard of the optimiser, unless this rank only samples; and with
+/// what it samples with, on the same weights if it also learns, unless it only learns.
 pub fn follow(
-    mut learner: LocalLearner,
+    mut learner: Option<LocalLearner>,
     sampler: Option<EnginePolicy>,
     tensors: Box<dyn RankTensors>,
 ) -> Result<(), TrainError> {
@@ -34,7 +35,7 @@ pub fn follow(
         requests: vec![],
     };
     let advice = "a smaller `model.memory_gib`, `agent.max_screenshots` or `agent.max_tokens`";
-    let followed = guarded("learning", advice, || follower.until_the_end(&mut learner));
+    let followed = guarded("learning", advice, || follower.until_the_end(learner.as_mut()));
     if follower.tensors.group().is_over() {
         return Ok(());
     }
@@ -64,9 +65,10 @@ impl HasRanks for Follower {
 }
 
 impl Follower {
-    fn until_the_end(&mut self, learner: &mut LocalLearner) -> Result<(), TrainError> {
+    fn until_the_end(&mut self, mut learner: Option<&mut LocalLearner>) -> Result<(), TrainError> {
         loop {
             let Some((command, message)) = self.next_or_sample()? else { continue };
+            let unable = || TrainError::Internal("rank 0 asks a rank to learn that only samples".into());
             match command {
                 Command::Trajectory(trajectory) => {
                     trajectory.check()?;
@@ -76,13 +78,16 @@ impl Follower {
                 Command::ForgetScreens {} => self.screens = Screens::default(),
                 Command::LogProbs { number, scorer, batches } => {
                     let trajectories = std::mem::take(&mut self.trajectories);
+                    let learner = learner.as_deref().ok_or_else(unable)?;
                     self.log_probs(learner, &trajectories, (number, scorer), &batches)?;
                 }
                 Command::Update { number, batches, rounds } => {
                     let trajectories = std::mem::take(&mut self.trajectories);
+                    let learner = learner.as_deref_mut().ok_or_else(unable)?;
                     self.update(learner, &trajectories, (number, rounds), &batches)?;
                 }
                 Command::GatherMoments {} => {
+                    let learner = learner.as_deref().ok_or_else(unable)?;
                     let weights = learner.updater.learner().model().weights();
                     learner.updater.optimiser().gathered(weights, self.tensors.as_mut())?;
                 }
@@ -110,6 +115,7 @@ impl Follower {
             return Ok(Some((message.fields()?, message)));
         }
         let completed = guarded("collecting", MEMORY_ADVICE, || sampler.step())?;
+        group.progress();
         let cache = sampler.cache_use();
         for (RequestId(number), response) in completed {
             let (answer, payload) = Answer::response(number, response, cache);
@@ -142,6 +148,10 @@ impl Follower {
                 sampler.cancel_all();
             }
             Command::Publish { version } => sampler.publish(WeightUpdate::InPlace, version)?,
+            Command::TakeWeights { version } => {
+                shard::broadcast(sampler.engine().model().weights(), self.tensors.as_mut())?;
+                sampler.publish(WeightUpdate::InPlace, version)?;
+            }
             Command::ReleaseMemory {} => sampler.release_memory()?,
             other => return Err(TrainError::Internal(format!("{other:?} is not about sampling"))),
         }
@@ -190,6 +200,7 @@ impl Follower {
                 return Err(TrainError::Interrupted);
             }
             all.extend(model.scores(&batch)?.logp.concat());
+            self.tensors.group().progress();
             Ok(())
         });
         self.screens = screens;
@@ -228,6 +239,7 @@ impl Follower {
                 self.pass(number)?;
                 update.add_nothing(self.tensors.as_mut())?;
             }
+            self.tensors.group().progress();
             Ok(())
         });
         // rounds in which only others have a micro-batch

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     DropRequests {},
     /// The weights as they are now have this version; what was computed with older ones is discarded.
     Publish { version: PolicyVersion },
+    /// The weights that rank 0 broadcasts next have this version: sample with them from now on.
+    TakeWeights { version: PolicyVersion },
     /// Give back the device memory that only sampling needs.
     ReleaseMemory {},
 }

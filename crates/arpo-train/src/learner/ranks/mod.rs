@@ -1,5 +1,5 @@
 //! A learner that is several processes, its ranks. In a synchronous run with the built-in engine all of them also sample
-//! ([`crate::policy::ranks`]), with the weights that they train.
+//! ([`crate::policy::ranks`]), with the weights that they train, unless other ranks do only that (`learn.gpus`).
 //!
 //! Rank 0 is the trainer's own process. It hands out the slices of every update, and the others compute their share as it
 //! computes its own: in rounds, one micro-batch of each rank a round. After its forward pass a rank sends rank 0 its

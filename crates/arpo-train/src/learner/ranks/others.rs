@@ -1,19 +1,22 @@
-//! The other ranks as rank 0 sees them: the connection with each, and which screenshots it has. The learner and the rollout
-//! policy share them: in a synchronous run one of the two is at work at a time.
+//! The other ranks as rank 0 sees them: the connection with each, and which screenshots it has. If all ranks learn and sample,
+//! the learner and the rollout policy share them: in a synchronous run one of the two is at work at a time. If some only learn
+//! and the others only sample, each of the two has its own.
 
 use super::RankTensors;
 use super::messages::{Answer, Command, tokens_to_bytes};
 use crate::TrainError;
 use crate::episode::EpisodeScreen;
 use crate::policy::engine::Prompt;
-use arpo_core::trajectory::ImageRef;
-use arpo_ranks::{Message, RankError};
+use arpo_core::trajectory::{ImageRef, PolicyVersion};
+use arpo_model::checkpoint::Weights;
+use arpo_model::training::shard;
+use arpo_ranks::{Message, RankError, Sentinel};
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The other ranks of a run; clones share them. The last one that is dropped tells them that the run is over.
 #[derive(Debug, Clone)]
@@ -31,6 +34,11 @@ impl SharedRanks {
     /// How many ranks there are, this one included.
     pub fn size(&self) -> usize {
         self.lock().tensors.size()
+    }
+
+    /// Sees when they have ended, also while somebody else works with them.
+    pub fn sentinel(&self) -> Sentinel {
+        self.lock().tensors.group().sentinel()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, OtherRanks> {
@@ -63,7 +71,17 @@ impl OtherRanks {
         1..self.tensors.size()
     }
 
-    /// Longest wait for another rank.
+    /// The name of a rank in the run.
+    pub(crate) fn name(&self, rank: usize) -> String {
+        self.tensors.group().name(rank)
+    }
+
+    /// When a rank was last known to have completed a step of its work.
+    pub(crate) fn progressed(&self, rank: usize) -> Result<Option<Instant>, RankError> {
+        self.tensors.group().progressed(rank)
+    }
+
+    /// Longest wait for another rank that makes no progress.
     pub(crate) fn deadline(&self) -> Duration {
         self.tensors.group().deadline()
     }
@@ -136,6 +154,16 @@ impl OtherRanks {
         Ok(())
     }
 
+    /// Gives all ranks, which only sample, weights of this version.
+    pub(crate) fn send_weights(
+        &mut self,
+        weights: &Weights,
+        version: PolicyVersion,
+    ) -> Result<(), TrainError> {
+        self.send_all(&Command::TakeWeights { version })?;
+        Ok(shard::broadcast(weights, self.tensors.as_mut())?)
+    }
+
     /// Sends a rank a request, which it begins with the next [`Command::Generate`]; returns its number.
     pub(crate) fn request(&mut self, rank: usize, prompt: &Prompt) -> Result<u64, TrainError> {
         self.make_room(rank)?;
@@ -154,5 +182,58 @@ impl OtherRanks {
 impl fmt::Debug for OtherRanks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OtherRanks").field("tensors", &self.tensors).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_model::training::ranks::HostTensors;
+    use arpo_ranks::GroupOptions;
+    use arpo_ranks::rendezvous::{Rendezvous, join};
+
+    /// Micro-batches that take longer than the deadline together are waited for; a rank that completes none is lost.
+    #[test]
+    fn a_rank_has_the_deadline_for_each_micro_batch() {
+        let rendezvous = Rendezvous::listen("test", "127.0.0.1:0".parse().unwrap(), "").unwrap();
+        let address = rendezvous.address().to_string();
+        let (deadline, limit) = (Duration::from_secs(1), Duration::from_mins(1));
+        let other = std::thread::spawn(move || {
+            let group = join(&address, "", limit, &mut || Ok(())).unwrap();
+            let Ok(Command::LogProbs { number, batches, .. }) = group.receive(0, None).unwrap().fields()
+            else {
+                panic!()
+            };
+            for _ in batches {
+                std::thread::sleep(2 * deadline / 5);
+                group.progress();
+            }
+            group.send(0, &Answer::LogProbs { number }, vec![]).unwrap();
+            // it takes the second work, and does nothing
+            group.receive(0, None).unwrap();
+            group.receive(0, None).unwrap_err().to_string()
+        });
+        let options = GroupOptions { deadline, ..GroupOptions::default() };
+        let group = rendezvous.gather(2, options, limit, &mut |_| {}, &mut || Ok(())).unwrap();
+        let ranks = SharedRanks::new(Box::new(HostTensors::new(group)), 0, Box::new(()));
+        let work = |number: u64, batches: usize| {
+            let batches = vec![vec![(0, 0)]; batches];
+            let command = Command::LogProbs { number, scorer: crate::learner::Scorer::Policy, batches };
+            ranks.lock().send(1, &command, vec![]).unwrap();
+            let began = Instant::now();
+            let answered = ranks.lock().answer(1, number).map(|(answer, _)| answer);
+            (answered, began.elapsed())
+        };
+        let (answered, took) = work(1, 6);
+        assert_eq!(answered, Ok(Answer::LogProbs { number: 1 }));
+        assert!(took > 2 * deadline, "{took:?}");
+        let reason = work(2, 1).0.unwrap_err().to_string();
+        assert!(
+            reason.starts_with("rank 1 (")
+                && reason.ends_with("hangs: neither an answer nor progress within 1 s"),
+            "{reason}"
+        );
+        drop(ranks);
+        assert_eq!(other.join().unwrap(), reason);
     }
 }

@@ -1,5 +1,6 @@
-//! The engines of all ranks as one policy: each samples its share of the episodes with the weights that it trains. Rank 0
-//! keeps everything else: desktops, histories, transcripts.
+//! The engines of several ranks as one policy: each samples its share of the episodes. Rank 0 keeps everything else: desktops,
+//! histories, transcripts. Either all ranks of a run sample, each with the weights that it trains; or some only sample, with
+//! weights that rank 0 broadcasts, and rank 0 is among those that only learn (`learn.gpus`).
 //!
 //! A request goes to its rank in tokens, with the screenshots that the rank does not have yet; tokens, log-probabilities and
 //! the version of the weights come back. Requests that are submitted together are computed together on each rank, and random
@@ -8,22 +9,27 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | which rank samples which episode | `homes` |
+//! | which rank samples which episode | `assignment` |
 //! | what the other ranks do | [`crate::learner::ranks::follower`] |
 
-mod homes;
+mod assignment;
 
-use super::engine::EnginePolicy;
-use super::{CacheUse, GenerationRequest, Policy, RequestId, Response, RolloutPolicy, WeightUpdate};
+use super::engine::{EnginePolicy, Prompt, ResponseOptions};
+use super::{
+    CacheUse, GenerationRequest, Policy, RequestId, Response, RolloutPolicy, WeightUpdate, transcription,
+};
 use crate::TrainError;
+use crate::agent::Agent;
 use crate::episode::{History, TranscriptSlice};
 use crate::learner::ranks::SharedRanks;
 use crate::learner::ranks::messages::{Answer, Command, response_values};
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::{EpisodeId, PolicyVersion};
-use homes::Homes;
+use arpo_model::checkpoint::Weights;
+use assignment::Assignment;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a step waits for other ranks, so that requests that arrive meanwhile are sent.
@@ -32,13 +38,44 @@ const STEP: Duration = Duration::from_millis(20);
 /// How often it looks for their responses.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// The engines of all ranks, seen from rank 0.
+/// What rank 0 does itself.
+#[derive(Debug)]
+enum Own {
+    /// It samples, too, with the weights that it trains.
+    Samples(Box<EnginePolicy>),
+    /// It only learns, and these are the weights that it trains.
+    Learns(Weights),
+}
+
+impl Own {
+    /// The first rank that samples.
+    fn first(&self) -> usize {
+        match self {
+            Self::Samples(_) => 0,
+            Self::Learns(_) => 1,
+        }
+    }
+
+    /// Requests that rank 0 has itself.
+    fn pending(&self) -> usize {
+        match self {
+            Self::Samples(own) => own.pending(),
+            Self::Learns(_) => 0,
+        }
+    }
+}
+
+/// The engines of several ranks, seen from rank 0.
 #[derive(Debug)]
 pub struct RankedPolicy {
-    /// Rank 0's own.
-    own: EnginePolicy,
+    own: Own,
+    agent: Arc<Agent>,
+    options: ResponseOptions,
+    version: PolicyVersion,
+    /// Episodes that fit into the caches of all ranks at once.
+    max_episodes: Option<usize>,
     ranks: SharedRanks,
-    homes: Homes,
+    assignment: Assignment,
     /// Requests since the last step.
     submitted: Vec<GenerationRequest>,
     /// Requests that other ranks have, by their numbers.
@@ -58,13 +95,43 @@ struct Asked {
 }
 
 impl RankedPolicy {
-    /// The engine of this process, and the other ranks, which have one each.
+    /// The engine of this process, and the other ranks, which have one each and are taken to have devices like this one.
     pub fn new(own: EnginePolicy, ranks: SharedRanks) -> Self {
+        let (agent, options, version) = (Arc::clone(own.agent()), own.responses, own.version());
+        let max_episodes = own.max_episodes();
+        Self::of(Own::Samples(Box::new(own)), agent, options, version, max_episodes, ranks)
+    }
+
+    /// Ranks that only sample, beside a learner with these weights, which they have in this version. So many episodes fit into
+    /// the cache of each of them.
+    pub fn beside(
+        (weights, version): (Weights, PolicyVersion),
+        agent: Arc<Agent>,
+        options: ResponseOptions,
+        max_episodes: usize,
+        ranks: SharedRanks,
+    ) -> Self {
+        Self::of(Own::Learns(weights), agent, options, version, Some(max_episodes), ranks)
+    }
+
+    fn of(
+        own: Own,
+        agent: Arc<Agent>,
+        options: ResponseOptions,
+        version: PolicyVersion,
+        max_episodes: Option<usize>,
+        ranks: SharedRanks,
+    ) -> Self {
         let size = ranks.size();
+        let samplers = size - own.first();
         Self {
             own,
+            agent,
+            options,
+            version,
+            max_episodes: max_episodes.map(|of_each| of_each.saturating_mul(samplers)),
             ranks,
-            homes: Homes::new(size),
+            assignment: Assignment::new(samplers),
             submitted: vec![],
             asked: BTreeMap::new(),
             heard: vec![Instant::now(); size],
@@ -86,14 +153,16 @@ impl RankedPolicy {
     fn hand_out(&mut self) -> Result<(), TrainError> {
         let submitted = std::mem::take(&mut self.submitted);
         let plans = submitted.iter().map(|request| &request.history.plan);
-        let homes = self.homes.of(plans.map(|plan| (&plan.id, &plan.task.id)));
+        let assigned = self.assignment.of(plans.map(|plan| (&plan.id, &plan.task.id)));
+        let first = self.own.first();
         let mut begin = BTreeSet::new();
-        for (request, rank) in submitted.into_iter().zip(homes) {
-            if rank == 0 {
-                self.own.submit(request)?;
+        for (request, index) in submitted.into_iter().zip(assigned) {
+            let rank = first + index;
+            if let (0, Own::Samples(own)) = (rank, &mut self.own) {
+                own.submit(request)?;
                 continue;
             }
-            let prompt = self.own.prompt(&request.history)?;
+            let prompt = Prompt::of(&self.agent, &request.history, self.options)?;
             let number = self.ranks.lock().request(rank, &prompt)?;
             if !self.is_asked(rank) {
                 self.heard[rank] = Instant::now();
@@ -117,19 +186,20 @@ impl RankedPolicy {
                 let Some(Asked { id, .. }) = self.asked.remove(&number) else { continue };
                 self.heard[rank] = Instant::now();
                 self.responses[rank] += 1;
-                if version != self.own.version() {
-                    let (theirs, ours) = (version.0, self.own.version().0);
+                if version != self.version {
+                    let (name, theirs, ours) = (ranks.name(rank), version.0, self.version.0);
                     return Err(TrainError::Internal(format!(
-                        "rank {rank} sampled with weights of version {theirs}, not {ours}"
+                        "{name} sampled with weights of version {theirs}, not {ours}"
                     )));
                 }
                 let (tokens, logp) = response_values(&message.payload);
                 responses.push((id, Response { text, tokens, logp, complete, version }));
             }
-            let deadline = ranks.deadline();
-            if self.is_asked(rank) && self.heard[rank].elapsed() > deadline {
-                let seconds = deadline.as_secs_f64();
-                let reason = format!("rank {rank} hangs: no response within {seconds} s");
+            let (deadline, heard) = (ranks.deadline(), self.heard[rank]);
+            let heard = ranks.progressed(rank)?.map_or(heard, |at| at.max(heard));
+            if self.is_asked(rank) && heard.elapsed() > deadline {
+                let (name, seconds) = (ranks.name(rank), deadline.as_secs_f64());
+                let reason = format!("{name} hangs: neither a response nor progress within {seconds} s");
                 return Err(ranks.give_up(&reason).into());
             }
         }
@@ -149,7 +219,10 @@ impl Policy for RankedPolicy {
 
     fn step(&mut self) -> Result<Vec<(RequestId, Response)>, TrainError> {
         self.hand_out()?;
-        let mut responses = if self.own.pending() > 0 { self.own.step()? } else { vec![] };
+        let mut responses = match &mut self.own {
+            Own::Samples(own) if own.pending() > 0 => own.step()?,
+            _ => vec![],
+        };
         self.responses[0] += responses.len() as u64;
         let deadline = Instant::now() + STEP;
         loop {
@@ -163,13 +236,15 @@ impl Policy for RankedPolicy {
     }
 
     fn ended(&mut self, episode: &EpisodeId) {
-        self.homes.remove(episode);
+        self.assignment.remove(episode);
     }
 
     fn cancel_all(&mut self) {
         self.submitted.clear();
-        self.homes.clear();
-        self.own.cancel_all();
+        self.assignment.clear();
+        if let Own::Samples(own) = &mut self.own {
+            own.cancel_all();
+        }
         if !std::mem::take(&mut self.asked).is_empty() {
             // ranks that cannot be told are noticed by whoever needs them next
             let _ = self.ranks.lock().send_all(&Command::DropRequests {});
@@ -177,8 +252,7 @@ impl Policy for RankedPolicy {
     }
 
     fn max_episodes(&self) -> Option<usize> {
-        // the devices of the others are taken to be like this one
-        Some(self.own.max_episodes()?.saturating_mul(self.caches.len()))
+        self.max_episodes
     }
 
     fn cache_use(&self) -> CacheUse {
@@ -186,42 +260,70 @@ impl Policy for RankedPolicy {
             hits: sum.hits + one.hits,
             recomputed: sum.recomputed + one.recomputed,
         };
-        self.caches.iter().fold(self.own.cache_use(), add)
+        let own = match &self.own {
+            Own::Samples(own) => own.cache_use(),
+            Own::Learns(_) => CacheUse::default(),
+        };
+        self.caches.iter().fold(own, add)
     }
 
     fn version(&self) -> PolicyVersion {
-        self.own.version()
+        self.version
     }
 
     fn format(&self) -> ActionFormat {
-        self.own.format()
+        self.agent.style.format
     }
 
     fn seen_size(&self, screen: Size) -> Result<Size, TrainError> {
-        self.own.seen_size(screen)
+        Ok(self.agent.processor.resized_size(screen)?)
     }
 
     fn transcript(&self, history: &History) -> Result<Vec<TranscriptSlice>, TrainError> {
-        self.own.transcript(history)
+        transcription::transcript(&self.agent, history)
     }
 }
 
 impl RolloutPolicy for RankedPolicy {
     fn publish(&mut self, weights: WeightUpdate, version: PolicyVersion) -> Result<(), TrainError> {
-        if let WeightUpdate::Copy(_) = weights {
-            return Err(TrainError::Internal("ranks sample with the weights that they train".into()));
+        self.assignment.clear();
+        let mut ranks = self.ranks.lock();
+        match (&mut self.own, weights) {
+            (Own::Samples(own), WeightUpdate::InPlace) => {
+                own.publish(WeightUpdate::InPlace, version)?;
+                ranks.send_all(&Command::Publish { version })?;
+            }
+            (Own::Samples(_), WeightUpdate::Copy(_)) => {
+                return Err(TrainError::Internal("ranks sample with the weights that they train".into()));
+            }
+            (Own::Learns(_), WeightUpdate::Copy(copy)) => ranks.send_weights(&copy, version)?,
+            (Own::Learns(trained), WeightUpdate::InPlace) if version != self.version => {
+                ranks.send_weights(trained, version)?;
+            }
+            // they have them
+            (Own::Learns(_), WeightUpdate::InPlace) => ranks.send_all(&Command::Publish { version })?,
         }
-        self.homes.clear();
-        self.own.publish(weights, version)?;
-        Ok(self.ranks.lock().send_all(&Command::Publish { version })?)
+        drop(ranks);
+        self.version = version;
+        Ok(())
     }
 
     fn set_temperature(&mut self, temperature: f64) {
-        self.own.set_temperature(temperature);
+        self.options.temperature = temperature;
+        if let Own::Samples(own) = &mut self.own {
+            own.set_temperature(temperature);
+        }
     }
 
     fn release_memory(&mut self) -> Result<(), TrainError> {
-        self.own.release_memory()?;
+        let Own::Samples(own) = &mut self.own else {
+            // nobody learns on the devices of ranks that only sample
+            return Ok(());
+        };
+        own.release_memory()?;
         Ok(self.ranks.lock().send_all(&Command::ReleaseMemory {})?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 //! What another rank gets from rank 0, and what it makes of that: the learner that it computes its share of every update
-//! with, and on the same weights the engine that it samples with.
+//! with, and on the same weights the engine that it samples with; or one of the two, if some ranks learn and the others sample.
 
 use super::{all_sample, say};
 use crate::TrainError;
@@ -41,6 +41,14 @@ struct ModelOfRun {
     bf16: bool,
     /// The names of tokenizer, image processor and the like, which follow.
     side_files: Vec<String>,
+    /// `None` for a rank that only samples.
+    learning: Option<Learning>,
+}
+
+/// What only a rank that learns receives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learning {
     optimiser: OptimiserConfig,
     /// Updates that were skipped so far.
     skipped: u64,
@@ -86,17 +94,36 @@ pub struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Gives the other ranks the model; returns rank 0's shard of the optimiser, and what connects the ranks' tensors.
-    pub fn give(self, group: Group) -> Result<(AdamW, Box<dyn RankTensors>), TrainError> {
+    /// Gives the other ranks that learn the model; returns rank 0's shard of the optimiser, and what connects the ranks'
+    /// tensors.
+    pub fn give(&self, group: Group) -> Result<(AdamW, Box<dyn RankTensors>), TrainError> {
+        let learning = Learning {
+            optimiser: self.optimiser.clone(),
+            skipped: self.skipped,
+            incidents: self.incidents.clone(),
+        };
+        let mut tensors = self.give_weights(group, Some(learning))?;
+        let shard = AdamW::scattered(self.restored, self.weights, self.optimiser.clone(), tensors.as_mut())?;
+        Ok((shard, tensors))
+    }
+
+    /// Gives ranks that only sample the model; returns what connects the ranks' tensors.
+    pub fn give_samplers(&self, group: Group) -> Result<Box<dyn RankTensors>, TrainError> {
+        self.give_weights(group, None)
+    }
+
+    fn give_weights(
+        &self,
+        group: Group,
+        learning: Option<Learning>,
+    ) -> Result<Box<dyn RankTensors>, TrainError> {
         let kind = self.weights.kind();
         let model = ModelOfRun {
             config: self.config.clone(),
             dimensions: self.dimensions.to_json(if kind == Kind::Float { "float32" } else { "bfloat16" }),
             bf16: kind == Kind::BFloat16,
             side_files: self.side_files.keys().cloned().collect(),
-            optimiser: self.optimiser.clone(),
-            skipped: self.skipped,
-            incidents: self.incidents,
+            learning,
         };
         for rank in 1..group.size() {
             group.send(rank, &model, vec![])?;
@@ -107,8 +134,7 @@ impl Shared<'_> {
         let device = self.weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
         let mut tensors = connect(group, device)?;
         shard::broadcast(self.weights, tensors.as_mut())?;
-        let shard = AdamW::scattered(self.restored, self.weights, self.optimiser, tensors.as_mut())?;
-        Ok((shard, tensors))
+        Ok(tensors)
     }
 }
 
@@ -128,7 +154,11 @@ pub fn take_part(group: Group) -> Result<(), TrainError> {
     let sentinel = group.sentinel();
     let received = receive(group);
     match received {
-        Ok((Received { learner, sampler }, tensors)) => follow(learner, sampler, tensors),
+        Ok((Received { learner, sampler, reserved }, tensors)) => {
+            let followed = follow(learner, sampler, tensors);
+            drop(reserved);
+            followed
+        }
         Err(_) if sentinel.is_over() => Ok(()),
         Err(error) => Err(error),
     }
@@ -143,16 +173,17 @@ struct Prepared {
     /// The plan of this rank's own device, if it samples.
     plan: Option<MemoryPlan>,
     reserved: Option<Tensor>,
-    optimiser: OptimiserConfig,
-    skipped: u64,
-    incidents: PathBuf,
+    learning: Option<Learning>,
 }
 
 /// What this rank learns and samples with.
 struct Received {
-    learner: LocalLearner,
-    /// On the learner's own weights; `None` if this rank does not sample.
+    /// `None` if this rank only samples.
+    learner: Option<LocalLearner>,
+    /// On the learner's own weights, if there is a learner; `None` if this rank only learns.
     sampler: Option<EnginePolicy>,
+    /// Device memory that must stay unused.
+    reserved: Option<Tensor>,
 }
 
 /// The model that rank 0 gives, with this rank's shard of the optimiser. The other ranks are told what goes wrong.
@@ -169,7 +200,7 @@ fn receive(group: Group) -> Result<(Received, Box<dyn RankTensors>), TrainError>
 
 /// Everything but the values of weights and moments.
 fn prepare(group: &Group) -> Result<Prepared, TrainError> {
-    let ModelOfRun { mut config, dimensions, bf16, side_files: names, optimiser, skipped, incidents } =
+    let ModelOfRun { mut config, dimensions, bf16, side_files: names, learning } =
         group.receive(0, None)?.fields()?;
     let mut side_files = BTreeMap::new();
     for name in names {
@@ -177,8 +208,10 @@ fn prepare(group: &Group) -> Result<Prepared, TrainError> {
     }
     // rank 0 has its own GPU; this process sees only those that are meant for it
     config.model.gpu = 0;
-    // where rank 0's plan has put them
-    config.optimiser.moments = optimiser.moments;
+    if let Some(learning) = &learning {
+        // where rank 0's plan has put them
+        config.optimiser.moments = learning.optimiser.moments;
+    }
     let (kind, device) = setup::dtype_and_device(&config)?;
     if (kind == Kind::BFloat16) != bf16 {
         let device = format!("{device:?}").to_lowercase();
@@ -188,19 +221,30 @@ fn prepare(group: &Group) -> Result<Prepared, TrainError> {
     }
     let dimensions = arpo_model::config::parse(dimensions).map_err(TrainError::Configuration)?;
     let agent = Arc::new(setup::agent(&config, &dimensions, &side_files)?);
-    let samples = all_sample(&config);
-    let plan = samples.then(|| setup::checked_memory(&config, &dimensions, Work::Training)).transpose()?;
+    let work = match &learning {
+        None => Some(Work::Sampling),
+        Some(_) if all_sample(&config) => Some(Work::Training),
+        Some(_) => None,
+    };
+    let plan = work.map(|work| setup::checked_memory(&config, &dimensions, work)).transpose()?;
     let reserved = setup::reserved_memory(&config, device)?;
     let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(&config, layout);
-    let weights = Weights::zeros(&dimensions, kind, device).with_gradients(buffer_of);
-    Ok(Prepared { config, dimensions, agent, weights, plan, reserved, optimiser, skipped, incidents })
+    let weights = Weights::zeros(&dimensions, kind, device);
+    let weights = if learning.is_some() { weights.with_gradients(buffer_of) } else { weights };
+    Ok(Prepared { config, dimensions, agent, weights, plan, reserved, learning })
 }
 
 /// The learner with rank 0's weights and this rank's moments, and what it samples with.
 fn complete(prepared: Prepared, tensors: &mut dyn RankTensors) -> Result<Received, TrainError> {
-    let Prepared { config, dimensions, agent, weights, plan, reserved, optimiser, skipped, incidents } =
-        prepared;
+    let Prepared { config, dimensions, agent, weights, plan, reserved, learning } = prepared;
     shard::broadcast(&weights, tensors)?;
+    // rank 0 says the version before it asks for anything
+    let version = PolicyVersion::default();
+    let sampler =
+        plan.map(|plan| setup::policy_within(&plan, &config, &dimensions, &weights, &agent, version));
+    let Some(Learning { optimiser, skipped, incidents }) = learning else {
+        return Ok(Received { learner: None, sampler, reserved });
+    };
     let optimiser = AdamW::scattered(None, &weights, optimiser, tensors)?;
     let reference = if config.loss.kl_coefficient > 0.0 {
         tensors.group().receive(0, None)?;
@@ -211,10 +255,6 @@ fn complete(prepared: Prepared, tensors: &mut dyn RankTensors) -> Result<Receive
     } else {
         None
     };
-    // rank 0 says the version before it asks for anything
-    let version = PolicyVersion::default();
-    let sampler =
-        plan.map(|plan| setup::policy_within(&plan, &config, &dimensions, &weights, &agent, version));
     let features = sampler.as_ref().filter(|_| config.model.freeze_vision);
     let features = features.map(|sampler| sampler.engine().features());
     let model = setup::learner(&config, &dimensions, weights, &agent);
@@ -224,7 +264,6 @@ fn complete(prepared: Prepared, tensors: &mut dyn RankTensors) -> Result<Receive
     let updater = Updater::new(model, optimiser, incidents).with_skipped(skipped);
     let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
         .with_reference(reference)
-        .with_features(features)
-        .reserving(reserved);
-    Ok(Received { learner, sampler })
+        .with_features(features);
+    Ok(Received { learner: Some(learner), sampler, reserved })
 }

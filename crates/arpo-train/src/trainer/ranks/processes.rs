@@ -32,7 +32,10 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The ranks of a run, gathered.
 pub(in crate::trainer) struct Gathered {
-    pub(in crate::trainer) group: Group,
+    /// Those that learn.
+    pub(in crate::trainer) learners: Group,
+    /// Rank 0 and those that only sample, if there are any.
+    pub(in crate::trainer) samplers: Option<Group>,
     pub(in crate::trainer) processes: Processes,
 }
 
@@ -87,13 +90,15 @@ pub(in crate::trainer) fn gather(
     let options =
         GroupOptions { deadline: Duration::from_secs_f64(learn.deadline_seconds), ..GroupOptions::default() };
     let limit = Duration::from_secs_f64(learn.start_seconds);
-    let group = rendezvous.gather(learn.ranks, options, limit, &mut say, &mut || {
+    let others = [learn.learners() - 1, learn.samplers()];
+    let groups = rendezvous.gather_groups(others, options, limit, &mut say, &mut || {
         if stop.requested() {
             return Err(RankError::Stopped);
         }
         processes.check()
     });
-    Ok(Some(Gathered { group: group.map_err(stopped)?, processes }))
+    let [learners, samplers] = groups.map_err(stopped)?;
+    Ok(Some(Gathered { learners, samplers: learn.is_split().then_some(samplers), processes }))
 }
 
 fn stopped(error: RankError) -> TrainError {
@@ -217,7 +222,7 @@ impl Drop for Processes {
     }
 }
 
-/// Joins the run of the rank 0 at `HOST:PORT` and learns with it until it is over; with more than one rank on this machine,
+/// Joins the run of the rank 0 at `HOST:PORT` and works for it until it is over; with more than one rank on this machine,
 /// each has a GPU of its own.
 pub fn join(address: &str, ranks: usize, limit: Duration, stop: &StopSwitch) -> Result<(), TrainError> {
     let token = token::from_environment();

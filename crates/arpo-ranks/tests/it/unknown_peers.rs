@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 #[test]
-fn strangers_are_refused_and_the_run_begins() {
+fn unknown_peers_are_refused_and_the_run_begins() {
     let rendezvous = Rendezvous::listen("test", here(), "secret").unwrap();
     let address = rendezvous.address();
     let dial = move |token: &'static str| {
