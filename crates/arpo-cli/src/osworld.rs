@@ -1,7 +1,8 @@
 //! `arpo osworld`: which OSWorld tasks can be evaluated, their files, the score of a metric on given values, the check of a
-//! task file, and what killed runs left behind.
+//! task file, the score of a task on a running desktop, and what killed runs left behind.
 
 use crate::dry_run::{self, CheckArguments};
+use crate::judge::{self, JudgeArguments};
 use crate::{Failure, write_json};
 use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
@@ -34,6 +35,8 @@ enum Topic {
     Score(ScoreArguments),
     /// Check a task file: its fields, its files, then its set-up and its evaluator on a desktop on which nothing is done
     Check(CheckArguments),
+    /// Print the score of a task on a desktop that is already running, as it is now
+    Judge(JudgeArguments),
     /// Remove containers, networks and images that killed runs left behind
     Clean(CleanArguments),
 }
@@ -117,6 +120,7 @@ pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<
         Topic::Fetch(arguments) => fetched(arguments, out),
         Topic::Score(arguments) => score(arguments, out),
         Topic::Check(arguments) => dry_run::run(arguments, out),
+        Topic::Judge(arguments) => judge::run(arguments, out),
         Topic::Clean(arguments) => clean(arguments, out),
     }
 }
