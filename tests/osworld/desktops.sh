@@ -136,7 +136,8 @@ part_image() {
         if inside arpo-image-test sh -c "command -v $program" >/dev/null; then pass "$program is there"; else fail "$program" "not in the image"; fi
     done
     docker cp "$examples/files/sales.xlsx" arpo-image-test:/tmp/sales.xlsx >/dev/null
-    inside arpo-image-test sh -c 'cd /tmp && soffice --headless --convert-to csv sales.xlsx >/dev/null 2>&1; (soffice --calc >/dev/null 2>&1 &)'
+    inside arpo-image-test sh -c 'cd /tmp && soffice --headless --convert-to csv sales.xlsx >/dev/null 2>&1'
+    inside --detach arpo-image-test soffice --calc
     calc_width() { inside arpo-image-test sh -c "wmctrl -lG | awk '/Calc/ { print \$5; exit }'"; }
     is_open() { [ -n "$(calc_width)" ]; }
     within 120 is_open || true
