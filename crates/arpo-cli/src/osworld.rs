@@ -8,7 +8,7 @@ use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::fetch;
 use arpo_osworld::metrics::Settings;
-use arpo_osworld::provider::{Leftovers, Strays, remove_leftovers};
+use arpo_osworld::provider::{CleanScope, Leftovers, remove_leftovers};
 use arpo_osworld::score::{parse_cases, score_case, score_values};
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite;
@@ -126,8 +126,8 @@ pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<
 }
 
 fn clean(arguments: &CleanArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let whose = if arguments.unseen { Leftovers::OfUnseenProcesses } else { Leftovers::OfEndedProcesses };
-    let Strays { containers, networks, images } = remove_leftovers(whose).map_err(Failure::failed)?;
+    let scope = if arguments.unseen { CleanScope::UnseenProcesses } else { CleanScope::EndedProcesses };
+    let Leftovers { containers, networks, images } = remove_leftovers(scope).map_err(Failure::failed)?;
     for (kind, names) in [("container", &containers), ("network", &networks), ("image", &images)] {
         for name in names {
             writeln!(out, "removed {kind} {name}")?;
