@@ -200,10 +200,10 @@ mod tests {
         };
         let (pressed, then) = ("Action: hotkey(key='a')", "Action: hotkey(key='b')");
         assert_eq!(next(screen(0, 0)), pressed);
-        assert_eq!(next(screen(0, 5)), WAIT, "only a caret has changed");
-        assert_eq!(next(screen(0, 5)), WAIT);
-        assert_eq!(next(screen(10, 5)), WAIT, "a window is opening");
-        assert_eq!(next(screen(20, 5)), WAIT);
+        assert_eq!(next(screen(0, 4)), WAIT, "only a caret has changed");
+        assert_eq!(next(screen(0, 4)), WAIT);
+        assert_eq!(next(screen(10, 4)), WAIT, "a window is opening");
+        assert_eq!(next(screen(20, 4)), WAIT);
         assert_eq!(next(screen(20, 0)), then, "it is open");
         assert_eq!(next(screen(20, 0)), FINISHED);
     }
