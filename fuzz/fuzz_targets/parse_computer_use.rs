@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
         let map = ScreenMap { screen, model: screen };
         for action in &response.actions {
             let action = Coordinates::Grid { divisor: 999 }.on_screen(action, screen, screen);
-            let _ = pyautogui::commands(&[action], &map);
+            let _ = pyautogui::osworld_actions(&[action], &map);
         }
     }
 });

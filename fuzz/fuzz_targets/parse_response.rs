@@ -14,6 +14,6 @@ fuzz_target!(|text: &str| {
         let again = parse::parse(&render::response(None, &response.actions)).expect("what we render we can read");
         assert_eq!(again.actions, response.actions);
         let map = ScreenMap::new(Size { width: 1920, height: 1080 }, UITARS_LIMITS).expect("a real screen");
-        let _ = pyautogui::commands(&response.actions, &map);
+        let _ = pyautogui::osworld_actions(&response.actions, &map);
     }
 });

@@ -49,7 +49,7 @@ cache = tempfile.mkdtemp()
 setup = SetupController(address.hostname, address.port, cache_dir=cache)
 failures = 0
 STATE = "{https://accessibility.ubuntu.example.org/ns/state}"
-PLACE = "{https://accessibility.ubuntu.example.org/ns/component}"
+COMPONENT = "{https://accessibility.ubuntu.example.org/ns/component}"
 
 
 def check(name, work):
@@ -159,7 +159,7 @@ def accessibility():
     tree = ElementTree.parse(io.StringIO(controller.get_accessibility_tree())).getroot()
     assert tree.tag == "desktop-frame", tree.tag
     frames = [node for node in tree.iter("frame") if os.path.basename(NOTE) in node.get("name")]
-    assert frames and frames[0].get(PLACE + "screencoord"), "the editor's window is not in the tree"
+    assert frames and frames[0].get(COMPONENT + "screencoord"), "the editor's window is not in the tree"
     texts = [node for node in frames[0].iter("text") if node.get(STATE + "showing") == "true"]
     assert any("漢字" in (node.text or "") for node in texts), "the editor's text is not in the tree"
     return f"{sum(1 for _ in tree.iter())} things"

@@ -81,8 +81,8 @@ def handler(scripts):
             messages = request["messages"]
             first = next(part["text"] for part in messages[1]["content"] if part["type"] == "text")
             instruction = first.split("Instruction: ", 1)[1].rsplit("\n\nPrevious actions:", 1)[0]
-            told = re.findall(r"^Step \d+: ", first.rsplit("Previous actions:", 1)[1], re.M)
-            turn = len(told) + sum(message["role"] == "assistant" for message in messages)
+            summarised = re.findall(r"^Step \d+: ", first.rsplit("Previous actions:", 1)[1], re.M)
+            turn = len(summarised) + sum(message["role"] == "assistant" for message in messages)
             pictures = sum(part["type"] == "image_url" for message in messages for part in message["content"])
             if pictures > 5 or instruction not in scripts:
                 self.send_error(400, f"{pictures} pictures, or an unknown instruction: {instruction!r}")

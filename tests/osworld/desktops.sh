@@ -24,14 +24,20 @@ same() { if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "expected $2, found 
 containers() { docker ps --all --quiet --filter label=arpo.provider | wc -l; }
 networks() { docker network ls --quiet --filter label=arpo.provider | wc -l; }
 nothing_left() { same "$1: no container and no network is left" "0 0" "$(containers) $(networks)"; }
-# Waits for a number of running containers, a minute at most.
-until_running() {
-    for _ in $(seq 300); do
-        [ "$(docker ps --quiet --filter label=arpo.provider | wc -l)" -lt "$1" ] || return 0
+# Waits for a command to succeed, so many seconds at most: SECONDS COMMAND...; what comes too late shows in the checks that follow.
+within() {
+    deadline=$(($(date +%s) + $1))
+    shift
+    until "$@"; do
+        [ "$(date +%s)" -lt "$deadline" ] || return 1
         sleep 0.2
     done
-    fail "desktops come up" "$(containers) of $1 after a minute"
 }
+are_running() { [ "$(docker ps --quiet --filter label=arpo.provider | wc -l)" -ge "$1" ]; }
+until_running() { within 120 are_running "$1" || fail "desktops come up" "$(containers) of $1 after two minutes"; }
+status() { curl -s -m 5 -o /dev/null -w '%{http_code}' "$1" || true; } # of an address
+answers() { [ "$(status "$1")" != 000 ]; }
+has_file() { [ -n "$(find "$1" -name "$2" 2>/dev/null)" ]; } # FOLDER PATTERN
 
 # Tasks that play for as long as they are let: the terminal's, slowly.
 mkdir -p "$out/long"
@@ -98,14 +104,14 @@ END
 part_safety() {
     long safety
     until_running 3
-    sleep 5
     name=$(docker ps --filter label=arpo.provider --format '{{.Names}}' | head -n 1)
     network=$(docker inspect --format '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}' "$name")
     gateway=$(docker network inspect --format '{{(index .IPAM.Config 0).Gateway}}' "$network")
     address=$(docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$name")
     python3 -m http.server --bind 0.0.0.0 --directory "$out/long" 8765 >/dev/null 2>&1 & server=$!
-    sleep 2
-    same "the host's server answers the host" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$gateway:8765/" || true)"
+    within 30 answers "http://$gateway:8765/" || true
+    within 60 answers "http://$address:5000/screenshot" || true
+    same "the host's server answers the host" 200 "$(status "http://$gateway:8765/")"
     token=$(docker exec "$name" printenv ARPO_DESKTOP_TOKEN)
     # through the desktop's server: a process of `docker exec` has capabilities that the desktop's own do not have
     inside() { curl -s -m 30 -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \
@@ -115,7 +121,7 @@ part_safety() {
     same "it does not answer a desktop" 000 "$(inside "$reach")"
     same "root of a desktop cannot open the way" refused "$(inside 'echo password | sudo -S iptables --flush OUTPUT 2>/dev/null && echo opened || echo refused')"
     same "it still does not answer" 000 "$(inside "$reach")"
-    same "a server of a desktop wants its token" 401 "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://$address:5000/screenshot" || true)"
+    same "a server of a desktop wants its token" 401 "$(status "http://$address:5000/screenshot")"
     kill "$server"
     ends_by INT "safety" 130
     nothing_left "safety"
@@ -124,14 +130,18 @@ part_safety() {
 part_image() {
     docker run --detach --name arpo-image-test --publish 127.0.0.1:5765:5000 "$image" >/dev/null
     inside() { docker exec "$@"; }
-    for _ in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:5765/screenshot && break || sleep 0.3; done
+    within 60 answers http://127.0.0.1:5765/screenshot || true
     for program in wmctrl xsel git expect iostat pip3 code; do
         [ "$program" != code ] || inside arpo-image-test sh -c 'test -x /usr/bin/code -o -x /usr/bin/codium' || continue
         if inside arpo-image-test sh -c "command -v $program" >/dev/null; then pass "$program is there"; else fail "$program" "not in the image"; fi
     done
     docker cp "$examples/files/sales.xlsx" arpo-image-test:/tmp/sales.xlsx >/dev/null
-    inside arpo-image-test sh -c 'cd /tmp && soffice --headless --convert-to csv sales.xlsx >/dev/null 2>&1; (soffice --calc >/dev/null 2>&1 &) ; sleep 15'
-    width=$(inside arpo-image-test sh -c "wmctrl -lG | awk '/Calc/ { print \$5; exit }'")
+    inside arpo-image-test sh -c 'cd /tmp && soffice --headless --convert-to csv sales.xlsx >/dev/null 2>&1'
+    inside --detach arpo-image-test soffice --calc
+    calc_width() { inside arpo-image-test sh -c "wmctrl -lG | awk '/Calc/ { print \$5; exit }'"; }
+    is_open() { [ -n "$(calc_width)" ]; }
+    within 120 is_open || true
+    width=$(calc_width)
     if [ "${width:-0}" -gt 500 ]; then pass "Calc is $width pixels wide after a conversion"; else fail "Calc after a conversion" "${width:-no} pixels wide"; fi
     execute() { python3 -c 'import json, sys, urllib.request
 body = json.dumps({"command": ["python", "-c", sys.argv[1]], "shell": False}).encode()
@@ -162,11 +172,10 @@ part_noticed() {
     # the oldest container is then an episode's
     long noticed --task long-2 --task long-3
     until_running 3
-    sleep 8
+    within 120 has_file "$out/noticed" 'step_*.png' || true
     victim=$(docker ps --filter label=arpo.provider --format '{{.Names}}' | tail -n 1)
     docker kill "$victim" >/dev/null 2>&1 || true
-    for _ in $(seq 50); do grep -q 'exit code 137' "$out/noticed.log" && break || sleep 0.1; done
-    if grep -q "exit code 137" "$out/noticed.log"; then pass "a killed desktop is noticed within 5 s"; else fail "a killed desktop" "not noticed within 5 s"; fi
+    if within 5 grep -q "exit code 137" "$out/noticed.log"; then pass "a killed desktop is noticed within 5 s"; else fail "a killed desktop" "not noticed within 5 s"; fi
     ends_by TERM "noticed" 130
     nothing_left "noticed"
 }
@@ -175,7 +184,7 @@ part_stopped() {
     for signal in INT TERM; do
         long "eval-$signal"
         until_running 3
-        for _ in $(seq 300); do [ -z "$(find "$out/eval-$signal" -name result.txt 2>/dev/null)" ] || break; sleep 0.2; done
+        within 120 has_file "$out/eval-$signal" result.txt || true
         ends_by $signal "eval, SIG$signal" 130
         nothing_left "eval, SIG$signal"
         same "eval, SIG$signal: the finished task is written" 1 "$(find "$out/eval-$signal" -name result.txt | wc -l)"
@@ -200,7 +209,9 @@ part_stopped() {
     (evaluate workers --cluster local:2 --script "$out/long-script.json" --set osworld.tasks="$out/long" >"$out/workers.log" 2>&1) & run=$!
     until_running 3
     ends_by INT "workers, SIGINT" 130
-    sleep 3
+    # workers outlive the command by the time that they need to remove their desktops
+    is_empty() { [ "$(containers) $(networks)" = "0 0" ]; }
+    within 30 is_empty || true
     nothing_left "workers, SIGINT"
 }
 

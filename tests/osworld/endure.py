@@ -93,11 +93,11 @@ def main():
         over.set()
         disturber.join()
     scores = list(Path(folder).glob("pyautogui/screenshot/script/*/*/*/result.txt"))
-    strays = desktops("--all")
+    left = desktops("--all")
     networks = docker("network", "ls", "--quiet", "--filter", f"label={LABEL}").stdout.split()
     print(f"{len(scores)} of {TRIALS * len(ids)} episodes have a score; exit {code}; {time.monotonic() - began:.0f} s")
-    print(f"faults: {dict(done)}; left behind: {len(strays)} containers, {len(networks)} networks")
-    return 0 if code == 0 and len(scores) == TRIALS * len(ids) and not strays and not networks else 1
+    print(f"faults: {dict(done)}; left behind: {len(left)} containers, {len(networks)} networks")
+    return 0 if code == 0 and len(scores) == TRIALS * len(ids) and not left and not networks else 1
 
 
 if __name__ == "__main__":

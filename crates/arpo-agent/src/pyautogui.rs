@@ -1,4 +1,4 @@
-//! The commands for an OSWorld desktop: `WAIT`, `DONE`, `FAIL`, or Python code for pyautogui.
+//! The actions of an OSWorld desktop: `WAIT`, `DONE`, `FAIL`, or Python code for pyautogui.
 //!
 //! Only the action becomes code, never the thought; text goes in as a string literal that no content can break
 //! out of.
@@ -13,9 +13,9 @@ const SCROLL_CLICKS: i32 = 5;
 /// More clicks of the wheel than this are a mistake, and would take minutes.
 const MOST_CLICKS: f64 = 10_000.0;
 
-/// A command for the environment.
+/// What the environment of OSWorld is given as an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum OsworldAction {
     /// The task is done.
     Done,
     /// The task cannot be done.
@@ -26,12 +26,12 @@ pub enum Command {
     Python(String),
 }
 
-/// The commands of one response. As in the reference, an action that ends the episode or waits replaces the whole response.
-pub fn commands(actions: &[Action], map: &ScreenMap) -> Vec<Command> {
+/// Those of one response. As in the reference, an action that ends the episode or waits replaces the whole response.
+pub fn osworld_actions(actions: &[Action], map: &ScreenMap) -> Vec<OsworldAction> {
     let control = actions.iter().find_map(|action| match action {
-        Action::Finished { .. } => Some(Command::Done),
-        Action::Wait {} => Some(Command::Wait),
-        Action::CallUser {} | Action::Infeasible {} | Action::ErrorEnv {} => Some(Command::Fail),
+        Action::Finished { .. } => Some(OsworldAction::Done),
+        Action::Wait {} => Some(OsworldAction::Wait),
+        Action::CallUser {} | Action::Infeasible {} | Action::ErrorEnv {} => Some(OsworldAction::Fail),
         _ => None,
     });
     if let Some(control) = control {
@@ -39,7 +39,7 @@ pub fn commands(actions: &[Action], map: &ScreenMap) -> Vec<Command> {
     }
     let code = |action| {
         let lines = statements(action, map).join("\n");
-        Command::Python(format!("import pyautogui\nimport time\n{lines}\n"))
+        OsworldAction::Python(format!("import pyautogui\nimport time\n{lines}\n"))
     };
     actions.iter().map(code).collect()
 }
@@ -210,13 +210,13 @@ mod tests {
             assert_eq!(statements(&action, &map()), [code]);
         }
         assert!(statements(&Action::TypeVerbatim { text: String::new() }, &map()).is_empty());
-        assert_eq!(commands(&[Action::Infeasible {}], &map()), [Command::Fail]);
+        assert_eq!(osworld_actions(&[Action::Infeasible {}], &map()), [OsworldAction::Fail]);
     }
 
     #[test]
     fn code_is_whole() {
-        let commands = commands(&[Action::Press { key: "enter".into() }], &map());
+        let actions = osworld_actions(&[Action::Press { key: "enter".into() }], &map());
         let code = "import pyautogui\nimport time\npyautogui.press('enter')\n";
-        assert_eq!(commands, [Command::Python(code.into())]);
+        assert_eq!(actions, [OsworldAction::Python(code.into())]);
     }
 }

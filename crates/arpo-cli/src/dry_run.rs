@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::config::Layers;
+use arpo_core::action::Action;
 use arpo_core::config::Config;
 use arpo_core::task::Task;
 use arpo_env::environment::{EnvironmentError, RecordEntry};
@@ -33,10 +34,10 @@ pub(crate) struct CheckArguments {
     no_desktop: bool,
 }
 
-/// What a desktop said: the notes of the set-up, and the score of a desktop on which nothing was done.
-struct DryRun {
-    notes: Vec<String>,
-    score: f64,
+/// What came of a task on a desktop: the notes of its set-up and its evaluator, and the score.
+pub(crate) struct Outcome {
+    pub(crate) notes: Vec<String>,
+    pub(crate) score: f64,
 }
 
 pub(crate) fn run(arguments: &CheckArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: &CheckArguments, out: &mut impl Write) -> Result<()
     out.flush()?;
     let config = arguments.layers.resolve_after("osworld", None)?;
     let text = TaskText { domain: file.domain, text: file.text };
-    let DryRun { notes, score } = on_a_desktop(&config, text)?;
+    let Outcome { notes, score } = on_a_desktop(&config, text, vec![])?;
     for note in &notes {
         writeln!(out, "note: {note}")?;
     }
@@ -66,21 +67,27 @@ pub(crate) fn run(arguments: &CheckArguments, out: &mut impl Write) -> Result<()
     Ok(())
 }
 
-/// Runs set-up and evaluator; Ctrl-C ends it and leaves no container.
-fn on_a_desktop(config: &Config, text: TaskText) -> Result<DryRun, Failure> {
+/// Runs set-up, actions and evaluator of a task; Ctrl-C ends it and leaves no container.
+pub(crate) fn on_a_desktop(
+    config: &Config,
+    text: TaskText,
+    actions: Vec<Action>,
+) -> Result<Outcome, Failure> {
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let source = Arc::new(OsworldSource::with_texts(config.clone(), vec![text]));
     let task = source.tasks().map_err(Failure::usage)?.into_iter().next();
     let task = task.ok_or_else(|| Failure::usage("the task file has no task"))?;
     let (sender, receiver) = channel();
     let (running, limits) = (Arc::clone(&source), Limits::of(config));
-    std::thread::spawn(move || sender.send(dry_run(running.as_ref(), &task, limits)));
+    std::thread::spawn(move || sender.send(play(running.as_ref(), &task, &actions, limits)));
     let result = loop {
         match receiver.recv_timeout(STOP_POLL) {
             Ok(result) => break result.map_err(Failure::failed),
             Err(RecvTimeoutError::Timeout) if !stop.requested() => {}
             Err(RecvTimeoutError::Timeout) => break Err(Failure::Stopped(Some("stopped".into()))),
-            Err(RecvTimeoutError::Disconnected) => break Err(Failure::failed("the dry run panicked")),
+            Err(RecvTimeoutError::Disconnected) => {
+                break Err(Failure::failed("the thread of the desktop panicked"));
+            }
         }
     };
     source.close().map_err(Failure::failed)?;
@@ -90,6 +97,7 @@ fn on_a_desktop(config: &Config, text: TaskText) -> Result<DryRun, Failure> {
 #[derive(Clone, Copy)]
 struct Limits {
     reset: Duration,
+    step: Duration,
     evaluate: Duration,
 }
 
@@ -98,15 +106,24 @@ impl Limits {
         let seconds = Duration::from_secs_f64;
         Self {
             reset: seconds(config.collect.reset_seconds),
+            step: seconds(config.collect.step_seconds),
             evaluate: seconds(config.collect.evaluate_seconds),
         }
     }
 }
 
-fn dry_run(source: &OsworldSource, task: &Task, limits: Limits) -> Result<DryRun, EnvironmentError> {
+fn play(
+    source: &OsworldSource,
+    task: &Task,
+    actions: &[Action],
+    limits: Limits,
+) -> Result<Outcome, EnvironmentError> {
     let mut desktop = source.make(0)?;
     desktop.reset(task, 0, Instant::now() + limits.reset)?;
+    for action in actions {
+        desktop.step(action, Instant::now() + limits.step)?;
+    }
     let score = desktop.evaluate(Instant::now() + limits.evaluate)?;
     let note = |entry| if let RecordEntry::Note(note) = entry { Some(note) } else { None };
-    Ok(DryRun { notes: desktop.take_record().into_iter().filter_map(note).collect(), score })
+    Ok(Outcome { notes: desktop.take_record().into_iter().filter_map(note).collect(), score })
 }

@@ -12,6 +12,7 @@ mod doctor;
 mod dry_run;
 mod env;
 mod eval;
+mod judge;
 mod log;
 mod memory;
 mod offline;

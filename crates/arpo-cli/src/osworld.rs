@@ -1,13 +1,14 @@
 //! `arpo osworld`: which OSWorld tasks can be evaluated, their files, the score of a metric on given values, the check of a
-//! task file, and what killed runs left behind.
+//! task file, the score of a task on a running desktop, and what killed runs left behind.
 
 use crate::dry_run::{self, CheckArguments};
+use crate::judge::{self, JudgeArguments};
 use crate::{Failure, write_json};
 use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::fetch;
 use arpo_osworld::metrics::Settings;
-use arpo_osworld::provider::{Leftovers, Strays, remove_leftovers};
+use arpo_osworld::provider::{CleanScope, Leftovers, remove_leftovers};
 use arpo_osworld::score::{parse_cases, score_case, score_values};
 use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite;
@@ -34,6 +35,8 @@ enum Topic {
     Score(ScoreArguments),
     /// Check a task file: its fields, its files, then its set-up and its evaluator on a desktop on which nothing is done
     Check(CheckArguments),
+    /// Print the score of a task on a desktop that is already running, as it is now
+    Judge(JudgeArguments),
     /// Remove containers, networks and images that killed runs left behind
     Clean(CleanArguments),
 }
@@ -117,13 +120,14 @@ pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<
         Topic::Fetch(arguments) => fetched(arguments, out),
         Topic::Score(arguments) => score(arguments, out),
         Topic::Check(arguments) => dry_run::run(arguments, out),
+        Topic::Judge(arguments) => judge::run(arguments, out),
         Topic::Clean(arguments) => clean(arguments, out),
     }
 }
 
 fn clean(arguments: &CleanArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let whose = if arguments.unseen { Leftovers::OfUnseenProcesses } else { Leftovers::OfEndedProcesses };
-    let Strays { containers, networks, images } = remove_leftovers(whose).map_err(Failure::failed)?;
+    let scope = if arguments.unseen { CleanScope::UnseenProcesses } else { CleanScope::EndedProcesses };
+    let Leftovers { containers, networks, images } = remove_leftovers(scope).map_err(Failure::failed)?;
     for (kind, names) in [("container", &containers), ("network", &networks), ("image", &images)] {
         for name in names {
             writeln!(out, "removed {kind} {name}")?;

@@ -14,7 +14,7 @@ use crate::state::FileState;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
-/// A place for Python code that nobody has to trust.
+/// Runs Python code that is not trusted.
 pub trait Sandbox {
     /// The result of a function of a test file, from 0 to 1, run beside other files.
     fn run_test(&self, test: &FileState, files: &[&FileState], function: &str) -> Result<f64, MetricError>;

@@ -4,7 +4,7 @@
 use arpo_agent::computer_use::{parse, response, step_summary};
 use arpo_agent::coordinates::Coordinates;
 use arpo_agent::geometry::{ScreenMap, Size};
-use arpo_agent::pyautogui::{Command, commands};
+use arpo_agent::pyautogui::{OsworldAction, osworld_actions};
 use arpo_core::random::{Purpose, stream};
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -142,8 +142,8 @@ fn a_million_tool_calls_without_a_panic() {
         assert_eq!(parse(&response(None, &read.actions)).unwrap().actions, read.actions, "{text}");
         for action in &read.actions {
             let action = grid.on_screen(action, screen, screen);
-            for command in commands(&[action], &map) {
-                let Command::Python(code) = command else { continue };
+            for action in osworld_actions(&[action], &map) {
+                let OsworldAction::Python(code) = action else { continue };
                 programs += 1;
                 typed += u32::from(code.contains("pyautogui.write("));
                 let ours = |line: &str| line.starts_with("import ") || line.starts_with("pyautogui.");

@@ -8,7 +8,7 @@ use crate::golden::text;
 use arpo_agent::conversation::with_box_tokens;
 use arpo_agent::geometry::{PixelLimits, SIDE_FACTOR, ScreenMap, Size, UITARS_LIMITS, smart_resize};
 use arpo_agent::parse::{Response, parse};
-use arpo_agent::pyautogui::{Command, commands};
+use arpo_agent::pyautogui::{OsworldAction, osworld_actions};
 use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
 use arpo_core::action::{Action, Direction, ModelBox};
@@ -119,9 +119,9 @@ fn is_crash_of_the_reference(case: &Case) -> bool {
         || (error == Some("UnboundLocalError") && action.contains("press("))
 }
 
-/// The statements in a command, without the imports.
-fn lines(command: &Command) -> Vec<String> {
-    let Command::Python(code) = command else { panic!("{command:?} is no code") };
+/// The statements of an action, without the imports.
+fn lines(action: &OsworldAction) -> Vec<String> {
+    let OsworldAction::Python(code) = action else { panic!("{action:?} is no code") };
     let body = code.strip_prefix("import pyautogui\nimport time\n").expect("imports first");
     body.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
@@ -150,12 +150,16 @@ fn check_accepted(case: &Case, response: &Response) {
         .collect();
     assert_eq!(ours, theirs);
 
-    let ours = commands(&response.actions, &map());
+    let ours = osworld_actions(&response.actions, &map());
     assert_eq!(ours.len(), case.actions.len());
     for (number, (command, expected)) in ours.iter().zip(&case.actions).enumerate() {
         match expected {
             Value::String(word) => {
-                let known = [("DONE", Command::Done), ("WAIT", Command::Wait), ("FAIL", Command::Fail)];
+                let known = [
+                    ("DONE", OsworldAction::Done),
+                    ("WAIT", OsworldAction::Wait),
+                    ("FAIL", OsworldAction::Fail),
+                ];
                 let known = known.into_iter().find(|(known, _)| known == word);
                 assert_eq!(Some(command), known.map(|(_, command)| command).as_ref());
             }
@@ -184,7 +188,7 @@ fn golden_responses() {
             let response = parsed.unwrap_or_else(|error| panic!("{}: {error}", case.response));
             let plain = case.response.replace("<|box_start|>", "").replace("<|box_end|>", "");
             assert_eq!(parse(&plain).as_ref(), Ok(&response), "box tokens change nothing");
-            assert!(!commands(&response.actions, &map()).is_empty());
+            assert!(!osworld_actions(&response.actions, &map()).is_empty());
             continue;
         }
         assert!(
@@ -208,7 +212,8 @@ fn golden_typed_text_is_a_literal_of_itself() {
         let Ok(response) = parse(&case.response) else { continue };
         for action in &response.actions {
             let Action::Type { content } = action else { continue };
-            let Some(Command::Python(_)) = commands(std::slice::from_ref(action), &map()).pop() else {
+            let Some(OsworldAction::Python(_)) = osworld_actions(std::slice::from_ref(action), &map()).pop()
+            else {
                 continue;
             };
             let statement = arpo_agent::pyautogui::statements(action, &map()).into_iter().next();

@@ -3,7 +3,7 @@
 
 use arpo_agent::geometry::{ScreenMap, Size, UITARS_LIMITS};
 use arpo_agent::parse::parse;
-use arpo_agent::pyautogui::{Command, commands};
+use arpo_agent::pyautogui::{OsworldAction, osworld_actions};
 use arpo_agent::render;
 use arpo_core::random::{Purpose, stream};
 use rand::seq::IndexedRandom;
@@ -114,8 +114,8 @@ fn a_million_responses_without_a_panic() {
             response.actions,
             "{text}"
         );
-        for command in commands(&response.actions, &map) {
-            let Command::Python(code) = command else { continue };
+        for action in osworld_actions(&response.actions, &map) {
+            let OsworldAction::Python(code) = action else { continue };
             programs += 1;
             typed += u32::from(code.contains("pyautogui.write("));
             assert!(code.split('\n').all(|line| line.is_empty() || is_ours(line)), "{code}");

@@ -100,6 +100,31 @@ fn tasks_are_evaluated_saved_resumed_and_shown() {
     assert_eq!((shown.code, shown.stdout.lines().count()), (0, 3), "{}", shown.stdout);
 }
 
+/// The desktop is judged as it is: a set-up step that would fail is not run.
+#[test]
+fn a_running_desktop_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    write_tasks(folder.path());
+    let (address, cache) = (guest(), format!("osworld.cache={}", folder.path().join("cache").display()));
+    let judged = |id: &str, more: &[&str]| {
+        let path = folder.path().join(format!("examples/os/{id}.json"));
+        let setup = r#""config": [{"type": "download", "parameters":
+            {"files": [{"url": "file:///nowhere", "path": "/a"}]}}]"#;
+        let text = fs::read_to_string(&path).unwrap().replace(r#""config": []"#, setup);
+        fs::write(&path, text).unwrap();
+        let mut arguments = vec!["osworld", "judge", path.to_str().unwrap(), "--desktop", &address];
+        arguments.extend(["--set", &cache, "--set", "osworld.offline=true"]);
+        arguments.extend(more);
+        let ran = arpo(&arguments);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    assert_eq!(judged(SOLVED, &[]), "1\n");
+    assert_eq!(judged(SOLVED, &["--gave-up"]), "0\n");
+    assert_eq!(judged(HOPELESS, &[]), "0\n");
+    assert_eq!(judged(HOPELESS, &["--gave-up"]), "1\n");
+}
+
 /// The command line of OSWorld's script is accepted; it fails only because no server responds.
 #[test]
 fn a_command_line_of_osworlds_script_works() {

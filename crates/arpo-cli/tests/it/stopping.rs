@@ -238,3 +238,38 @@ fn rollouts_and_offline_training_resume() {
     let model = |run: &Path| fs::read(run.join("model/model.safetensors")).unwrap();
     assert!(model(&one) == model(&two), "other weights");
 }
+
+#[test]
+fn a_stopped_rollout_keeps_the_episodes_that_had_ended() {
+    let scratch = scratch("rollout-stopped");
+    let (whole, broken) = (scratch.join("whole"), scratch.join("broken"));
+    let in_one_chunk = |more: &[&str], out: &Path| {
+        let mut command = arpo(&["rollout"], out);
+        command.args(["--set", "collect.tasks=24"]).args(more);
+        command
+    };
+    finished(&mut in_one_chunk(&["--samples", "3"], &whole));
+    let mut child = in_one_chunk(&["--samples", "3"], &broken).spawn().unwrap();
+    // a line for every tenth of the 72 episodes
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !stderr.next().unwrap().unwrap().contains(" episodes, ") {}
+    interrupt(&child);
+    assert_eq!(ended(child).code(), Some(130));
+    let lines = |run: &Path, file: &str| -> Vec<String> {
+        let text = fs::read_to_string(run.join("episodes").join(file)).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    let (file, unfinished) = ("iteration-000000.jsonl", "iteration-000001.jsonl");
+    let kept = lines(&broken, unfinished);
+    assert!((8..72).contains(&kept.len()), "{}", kept.len());
+
+    finished(&mut in_one_chunk(&["--resume"], &broken));
+    let all = lines(&broken, file);
+    assert!(kept.iter().all(|line| all.contains(line)), "an episode that had ended was played again");
+    assert!(!broken.join("episodes").join(unfinished).exists());
+    let ids = |lines: &[String]| -> Vec<Value> {
+        let id = |line: &String| serde_json::from_str::<Value>(line).unwrap()["id"].clone();
+        lines.iter().map(id).collect()
+    };
+    assert_eq!(ids(&all), ids(&lines(&whole, file)), "the same episodes in the same order");
+}

@@ -148,15 +148,15 @@ fn code_of(status: ExitStatus) -> i32 {
 }
 
 async fn read_limited(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut source) = source else { return kept };
+    let mut output = Vec::new();
+    let Some(mut source) = source else { return output };
     let mut chunk = vec![0; 1 << 16];
     // a pipe that breaks has ended
     while let Ok(length @ 1..) = source.read(&mut chunk).await {
-        let room = OUTPUT_LIMIT_BYTES.saturating_sub(kept.len());
-        kept.extend_from_slice(&chunk[..length.min(room)]);
+        let room = OUTPUT_LIMIT_BYTES.saturating_sub(output.len());
+        output.extend_from_slice(&chunk[..length.min(room)]);
     }
-    kept
+    output
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | what the document looks like | [`document`] |
+//! | what the document looks like | [`xml`] |
 //! | the names of roles and states | [`names`] |
 //! | calls to applications | [`bus`] |
 //! | how the tree is walked, and its limits | [`walk`] |
 
 pub mod bus;
-pub mod document;
 pub mod names;
 pub mod walk;
+pub mod xml;

@@ -2,8 +2,8 @@
 //! OSWorld's server and a time limit of ours.
 
 use super::bus::{Accessible, Bus, BusClient, BusError};
-use super::document::{Node, Space, number};
 use super::names;
+use super::xml::{Namespace, Node, number};
 use futures_util::future::join_all;
 use std::pin::Pin;
 use std::time::Duration;
@@ -119,13 +119,13 @@ impl Walk {
             None => client.role_name(object).await.unwrap_or_default(),
         };
         let mut node = Node::new(&role);
-        node.set(Space::None, "name", name.unwrap_or_default());
+        node.set(Namespace::None, "name", name.unwrap_or_default());
         for state in names::states(&states.unwrap_or_default()) {
-            node.set(Space::State, state, "true");
+            node.set(Namespace::State, state, "true");
         }
         for (name, value) in attributes.unwrap_or_default() {
             if !name.is_empty() {
-                node.set(Space::Attribute, &name, value);
+                node.set(Namespace::Attribute, &name, value);
             }
         }
         let interfaces = interfaces.unwrap_or_default();
@@ -144,23 +144,23 @@ impl Walk {
             async { if has("Action") { self.actions(object).await } else { vec![] } },
         );
         if let Some((x, y, width, height)) = extents {
-            node.set(Space::Component, "screencoord", format!("({x}, {y})"));
-            node.set(Space::Component, "size", format!("({width}, {height})"));
+            node.set(Namespace::Component, "screencoord", format!("({x}, {y})"));
+            node.set(Namespace::Component, "size", format!("({width}, {height})"));
         }
         // placeholders for embedded objects
         node.text = text.unwrap_or_default().replace(['\u{fffc}', '\u{fffd}'], "");
         for (interface, name) in [("Image", "image"), ("Selection", "selection")] {
             if has(interface) {
-                node.set(Space::None, name, "true");
+                node.set(Namespace::None, name, "true");
             }
         }
         for (name, value) in values {
-            node.set(Space::Value, name, number(value));
+            node.set(Namespace::Value, name, number(value));
         }
         for [name, description, key] in actions {
             let name = name.replace(' ', "-");
-            node.set(Space::Action, &format!("{name}_desc"), description);
-            node.set(Space::Action, &format!("{name}_kb"), key);
+            node.set(Namespace::Action, &format!("{name}_desc"), description);
+            node.set(Namespace::Action, &format!("{name}_kb"), key);
         }
     }
 

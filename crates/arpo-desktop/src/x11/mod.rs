@@ -124,18 +124,18 @@ impl<T> LazyConnection<T> {
     /// Works with it, one caller at a time.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R, XError>) -> Result<R, XError> {
         // after a panic the state may be inconsistent: reconnect
-        let mut kept = self.opened.lock().unwrap_or_else(|poisoned| {
-            let mut kept = PoisonError::into_inner(poisoned);
-            *kept = None;
-            kept
+        let mut connection = self.opened.lock().unwrap_or_else(|poisoned| {
+            let mut connection = PoisonError::into_inner(poisoned);
+            *connection = None;
+            connection
         });
-        let opened = match kept.take() {
+        let opened = match connection.take() {
             Some(opened) => opened,
             None => (self.open)(&self.display)?,
         };
-        let done = work(kept.insert(opened));
+        let done = work(connection.insert(opened));
         if done.is_err() {
-            *kept = None;
+            *connection = None;
         }
         done
     }

@@ -13,7 +13,7 @@ use crate::sandbox::GuestSandbox;
 use crate::setup::Preparation;
 use crate::task::TaskFile;
 use arpo_agent::geometry::{ScreenMap, Size};
-use arpo_agent::pyautogui;
+use arpo_agent::pyautogui::{OsworldAction, osworld_actions};
 use arpo_core::action::Action;
 use arpo_env::environment::{EnvironmentError, RecordEntry, Screen, StepResult, check_deadline};
 use jiff::{Timestamp, Zoned};
@@ -80,16 +80,16 @@ impl Episode {
         self.skip_rest = true;
         self.guest.set_deadline(deadline);
         self.unfreeze(options)?;
-        let command = self.command(&action, options);
-        let failed = self.execute(&command, options, deadline)?;
+        let action = self.osworld_action(&action, options);
+        let failed = self.execute(&action, options, deadline)?;
         let screen = self.capture_screen(deadline, "step")?;
         self.freeze(options)?;
         check_deadline(deadline, "step")?;
-        self.record.push(RecordEntry::Action(match command {
-            pyautogui::Command::Done => "DONE".into(),
-            pyautogui::Command::Fail => "FAIL".into(),
-            pyautogui::Command::Wait => "WAIT".into(),
-            pyautogui::Command::Python(code) => code,
+        self.record.push(RecordEntry::Action(match action {
+            OsworldAction::Done => "DONE".into(),
+            OsworldAction::Fail => "FAIL".into(),
+            OsworldAction::Wait => "WAIT".into(),
+            OsworldAction::Python(code) => code,
         }));
         self.record.extend(failed.map(RecordEntry::Note));
         self.last_screen = screen.clone();
@@ -112,7 +112,7 @@ impl Episode {
         Ok(score)
     }
 
-    /// A failed recording is only noted; the episode goes on.
+    /// A failed recording leaves a note; the episode goes on.
     pub(super) fn start_recording(&mut self, options: &EpisodeOptions) {
         if options.film {
             // a guest that keeps running may still be recording an episode that failed
@@ -132,37 +132,37 @@ impl Episode {
         }
     }
 
-    /// The command of an action; also records whether it ends the episode.
-    fn command(&mut self, action: &Action, options: &EpisodeOptions) -> pyautogui::Command {
+    /// An action as OSWorld has it; also records whether it ends the episode.
+    fn osworld_action(&mut self, action: &Action, options: &EpisodeOptions) -> OsworldAction {
         // coordinates are already pixels of the screen
         let map = ScreenMap { screen: self.screen, model: self.screen };
-        let mut command =
-            pyautogui::commands(std::slice::from_ref(action), &map).pop().unwrap_or(pyautogui::Command::Wait);
+        let mut given =
+            osworld_actions(std::slice::from_ref(action), &map).pop().unwrap_or(OsworldAction::Wait);
         if matches!(action, Action::CallUser {}) {
             self.calls += 1;
             if self.calls <= options.calls_tolerated {
-                command = pyautogui::Command::Wait;
+                given = OsworldAction::Wait;
             }
         }
         let at_limit = options.give_up_at.is_some_and(|limit| self.turn >= limit);
-        if at_limit && matches!(command, pyautogui::Command::Python(_)) {
-            command = pyautogui::Command::Fail;
+        if at_limit && matches!(given, OsworldAction::Python(_)) {
+            given = OsworldAction::Fail;
         }
-        self.over = matches!(command, pyautogui::Command::Done | pyautogui::Command::Fail);
-        self.gave_up = command == pyautogui::Command::Fail;
-        command
+        self.over = matches!(given, OsworldAction::Done | OsworldAction::Fail);
+        self.gave_up = given == OsworldAction::Fail;
+        given
     }
 
-    /// Runs a command. Code that fails does not end the episode, as with OSWorld's controller: a note says why it did.
+    /// Carries an action out. Code that fails does not end the episode, as with OSWorld's controller: a note says why it did.
     fn execute(
         &self,
-        command: &pyautogui::Command,
+        action: &OsworldAction,
         options: &EpisodeOptions,
         deadline: Instant,
     ) -> Result<Option<String>, EnvironmentError> {
         let mut failed = None;
-        match command {
-            pyautogui::Command::Python(code) => {
+        match action {
+            OsworldAction::Python(code) => {
                 let code = format!("import pyautogui; import time; pyautogui.FAILSAFE = False; {code}");
                 let output = self
                     .guest
@@ -170,8 +170,8 @@ impl Episode {
                     .map_err(|error| guest_error(&error, deadline, "step"))?;
                 failed = failure_of(output.as_ref());
             }
-            pyautogui::Command::Wait => self.guest.pause(options.pause),
-            pyautogui::Command::Done | pyautogui::Command::Fail => {}
+            OsworldAction::Wait => self.guest.pause(options.pause),
+            OsworldAction::Done | OsworldAction::Fail => {}
         }
         self.guest.pause(options.pause);
         Ok(failed)

@@ -5,11 +5,11 @@ use super::body::{self, Link};
 use super::desktop::{ContainerGuard, Desktop};
 use super::docker::{Engine, QUICK, SLOW};
 use super::error::ProviderError;
+use super::leftovers::{CleanScope, Leftovers};
 use super::options::{Container, Machine, Network, Options, TOKEN_VARIABLE};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};
 use super::ready::{ReadinessPolicy, wait_until_ready};
 use super::snapshot::Snapshot;
-use super::strays::{Leftovers, Strays};
 use bollard::models::{ContainerCreateBody, NetworkCreateRequest};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions,
@@ -241,12 +241,12 @@ impl Hosted {
 
 impl Hosted {
     /// Removes what processes that have surely ended left behind.
-    pub(super) fn remove_strays(&self) -> Result<Strays, ProviderError> {
-        self.engine.remove_strays(&self.owner, Leftovers::OfEndedProcesses)
+    pub(super) fn remove_leftovers(&self) -> Result<Leftovers, ProviderError> {
+        self.engine.remove_leftovers(&self.owner, CleanScope::EndedProcesses)
     }
 
     /// Removes everything of this provider.
-    pub(super) fn remove_all(&self) -> Result<Strays, ProviderError> {
+    pub(super) fn remove_all(&self) -> Result<Leftovers, ProviderError> {
         self.engine.remove_labelled(&format!("{PROVIDER_LABEL}={}", self.token), |_| true)
     }
 }

@@ -11,21 +11,21 @@ mod docker;
 mod error;
 mod fleet;
 mod hosted;
+mod leftovers;
 mod options;
 mod owner;
 mod ready;
 mod snapshot;
 mod spares;
-mod strays;
 
 pub use address::Addresses;
 pub use desktop::Desktop;
 pub use error::ProviderError;
+pub use leftovers::{CleanScope, Leftovers};
 pub use options::{Container, Limits, Machine, Network, Options, TOKEN_VARIABLE, Vm};
 pub use owner::{Owner, OwnerStatus};
 pub use snapshot::Snapshot;
 pub use spares::Spares;
-pub use strays::{Leftovers, Strays};
 
 use docker::Engine;
 use fleet::Fleet;
@@ -35,8 +35,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Removes containers, networks and images that runs left on the engine, and says what they were.
-pub fn remove_leftovers(whose: Leftovers) -> Result<Strays, ProviderError> {
-    Engine::connect()?.remove_strays(&Owner::this_process(), whose)
+pub fn remove_leftovers(scope: CleanScope) -> Result<Leftovers, ProviderError> {
+    Engine::connect()?.remove_leftovers(&Owner::this_process(), scope)
 }
 
 /// The engine, where it listens and which version it is.
@@ -57,7 +57,7 @@ pub fn engine_version() -> Result<EngineVersion, ProviderError> {
 #[derive(Clone)]
 pub struct Provider {
     source: Source,
-    strays: Arc<Strays>,
+    leftovers: Arc<Leftovers>,
 }
 
 #[derive(Clone)]
@@ -73,12 +73,15 @@ impl Provider {
             if guests.is_empty() {
                 return Err(ProviderError::Option("no running guest is named: give http://host:port".into()));
             }
-            return Ok(Self { source: Source::Fixed(Arc::new(Fleet::new(guests))), strays: Arc::default() });
+            return Ok(Self {
+                source: Source::Fixed(Arc::new(Fleet::new(guests))),
+                leftovers: Arc::default(),
+            });
         }
         let hosted = Hosted::new(Engine::connect()?, options)?;
         // What cannot be removed now is found by the next provider; it must not keep this run from starting.
-        let strays = hosted.remove_strays().unwrap_or_default();
-        Ok(Self { source: Source::Hosted(Arc::new(hosted)), strays: Arc::new(strays) })
+        let leftovers = hosted.remove_leftovers().unwrap_or_default();
+        Ok(Self { source: Source::Hosted(Arc::new(hosted)), leftovers: Arc::new(leftovers) })
     }
 
     /// A new desktop that responds, before the deadline and within the limit of its kind.
@@ -105,24 +108,24 @@ impl Provider {
     }
 
     /// Removes containers, networks and images of processes that have surely ended.
-    pub fn remove_strays(&self) -> Result<Strays, ProviderError> {
+    pub fn remove_leftovers(&self) -> Result<Leftovers, ProviderError> {
         match &self.source {
-            Source::Hosted(hosted) => hosted.remove_strays(),
-            Source::Fixed(_) => Ok(Strays::default()),
+            Source::Hosted(hosted) => hosted.remove_leftovers(),
+            Source::Fixed(_) => Ok(Leftovers::default()),
         }
     }
 
     /// Removes every desktop of this provider, whoever still holds it, and its network.
-    pub fn remove_all(&self) -> Result<Strays, ProviderError> {
+    pub fn remove_all(&self) -> Result<Leftovers, ProviderError> {
         match &self.source {
             Source::Hosted(hosted) => hosted.remove_all(),
-            Source::Fixed(_) => Ok(Strays::default()),
+            Source::Fixed(_) => Ok(Leftovers::default()),
         }
     }
 
     /// What was removed when this provider was made.
-    pub fn strays_at_start(&self) -> &Strays {
-        &self.strays
+    pub fn leftovers_at_start(&self) -> &Leftovers {
+        &self.leftovers
     }
 
     /// False for running guests: a "new" desktop of theirs is the old one as it was left.

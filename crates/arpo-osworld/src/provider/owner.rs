@@ -1,6 +1,6 @@
 //! The owner of a container: a process, identified by machine, boot, process namespace and start time.
 //!
-//! A container whose owner is surely gone is a stray and may be removed; one whose owner may live somewhere this
+//! A container whose owner is surely gone is a leftover and may be removed; one whose owner may live somewhere this
 //! process cannot see is left alone.
 
 use std::fmt;

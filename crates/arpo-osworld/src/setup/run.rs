@@ -1,6 +1,6 @@
 //! Runs set-up steps on a guest.
 //!
-//! In the ARPO era a step that the guest refuses is noted and the next one runs, as its controller only logs it;
+//! In the ARPO era a step that the guest refuses leaves a note and the next one runs, as its controller only logs it;
 //! for Verified it ends the set-up. In both, a failed or late download, an unreachable browser and a guest that does not
 //! respond end it.
 

@@ -6,7 +6,7 @@ mod bench;
 
 use arpo_osworld::guest::http::RetryPolicy;
 use arpo_osworld::provider::{
-    Addresses, Container, Leftovers, Limits, Machine, Network, Options, Owner, Provider, ProviderError,
+    Addresses, CleanScope, Container, Limits, Machine, Network, Options, Owner, Provider, ProviderError,
     Spares, TOKEN_VARIABLE, Vm, remove_leftovers,
 };
 use bench::{Bench, SERVES, provider, soon};
@@ -312,8 +312,8 @@ fn a_snapshot_keeps_the_files_and_goes_with_its_holder() {
 }
 
 #[test]
-fn strays_of_the_dead_go_and_those_of_the_living_stay() {
-    let Some(bench) = Bench::new("strays", SERVES) else { return };
+fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
+    let Some(bench) = Bench::new("leftovers", SERVES) else { return };
     let provider = bench::provider(bench.container());
     let here = Owner::this_process();
     let mut child = Command::new("true").spawn().unwrap();
@@ -327,9 +327,9 @@ fn strays_of_the_dead_go_and_those_of_the_living_stay() {
     for (name, labels) in names.iter().zip(labels) {
         bench.leave(name, labels);
     }
-    provider.remove_strays().expect("a clean-up");
+    provider.remove_leftovers().expect("a clean-up");
     let left = names.clone().map(|name| bench.exists(&name));
-    let removed = remove_leftovers(Leftovers::OfUnseenProcesses).expect("another clean-up");
+    let removed = remove_leftovers(CleanScope::UnseenProcesses).expect("another clean-up");
     assert!(removed.containers.contains(&names[2]), "{removed:?}");
     assert!(bench.exists(&names[1]) && bench.exists(&names[3]) && !bench.exists(&names[2]));
     for name in &names {

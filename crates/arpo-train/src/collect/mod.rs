@@ -198,6 +198,8 @@ pub struct Collector {
     most: usize,
     /// Episodes reset in advance for the next collection, by number.
     ahead: BTreeMap<u64, ActiveEpisode>,
+    /// The groups of the last collection, if it did not come to its end.
+    unfinished: Vec<GroupState>,
     next_number: u64,
     collections: u64,
     stop: StopSwitch,
@@ -234,8 +236,8 @@ impl Collector {
         let most = desktops.max(1);
         let pool = Pool::new(Arc::clone(&source), most);
         let (stop, board, source) = (StopSwitch::default(), Arc::default(), ClosedOnDrop(Some(source)));
-        let (ahead, next_number, collections) = (BTreeMap::new(), 0, 0);
-        Self { options, pool, most, ahead, next_number, collections, stop, board, source }
+        let (ahead, unfinished, next_number, collections) = (BTreeMap::new(), vec![], 0, 0);
+        Self { options, pool, most, ahead, unfinished, next_number, collections, stop, board, source }
     }
 
     /// Where to ask what the desktops are doing.
@@ -288,12 +290,18 @@ impl Collector {
         let events = self.pool.events();
         let running = self.options.running.or_else(|| policy.max_episodes());
         let before = policy.cache_use();
+        let mut unfinished = vec![];
         let run = || {
             std::thread::scope(|scope| {
                 let session = scope.spawn(|| {
                     let mut session = Session::new(self, groups, running, messages, progress);
-                    session.run()?;
-                    Ok(session.end())
+                    match session.run() {
+                        Ok(()) => Ok(session.end()),
+                        Err(error) => {
+                            unfinished = session.into_groups();
+                            Err(error)
+                        }
+                    }
                 });
                 // on the caller's thread, because libraries cache decisions about shapes per thread: the next
                 // collection reuses them
@@ -303,6 +311,7 @@ impl Collector {
         };
         let result = guarded("collecting", MEMORY_ADVICE, run);
         policy.cancel_all();
+        self.unfinished = unfinished;
         let (groups, tally): (Vec<GroupState>, _) = result?;
         let (cache, closed) = (policy.cache_use(), tally.closed(self.pool.len()));
         let (cache_hits, recomputed) = (cache.hits - before.hits, cache.recomputed - before.recomputed);
@@ -310,5 +319,11 @@ impl Collector {
         let report = CollectReport { cache_hits, recomputed, hosts, ..closed };
         let groups = groups.into_iter().map(|group| group.completed(policy)).collect::<Result<_, _>>()?;
         Ok(Collected { groups, report })
+    }
+
+    /// The groups of a collection that ended with [`TrainError::Interrupted`], with the episodes that had ended by then; the
+    /// policy is the one they were collected with.
+    pub fn take_ended(&mut self, policy: &dyn Policy) -> Result<Vec<CompletedGroup>, TrainError> {
+        std::mem::take(&mut self.unfinished).into_iter().map(|group| group.completed(policy)).collect()
     }
 }

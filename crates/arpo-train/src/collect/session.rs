@@ -98,6 +98,11 @@ impl<'a> Session<'a> {
         (self.groups, self.tally)
     }
 
+    /// The groups of a collection that did not come to its end, with the episodes that have ended.
+    pub(super) fn into_groups(self) -> Vec<GroupState> {
+        self.groups
+    }
+
     /// No episode is queued or active.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.active.is_empty()

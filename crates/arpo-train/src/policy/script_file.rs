@@ -1,25 +1,44 @@
 //! Tasks solved by hand: a JSON file with the responses of each task, in order.
 //!
-//! `{"task": ["click(start_box='(100,200)')", "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`. Coordinates are
-//! pixels of the screen. A response without `Action:` is the action alone. After the last response the agent finishes; in
-//! a task with an empty list it does nothing. A task of a domain may be named by `domain/id` or by the id alone.
+//! `{"task": ["click(start_box='(100,200)')", {"wait": "changed"}, "Thought: ...\nAction: hotkey(key='ctrl s')", ...]}`.
+//! Coordinates are pixels of the screen. A response without `Action:` is the action alone. After the last response the agent
+//! finishes; in a task with an empty list it does nothing. A task of a domain may be named by `domain/id` or by the id alone.
+//!
+//! `{"wait": "changed"}` is `wait()` until the response before it has had a visible effect: until the screen differs from the one
+//! before that response, and has come to rest. So a script does not depend on the speed of the machine.
 
 use crate::TrainError;
-use crate::episode::History;
+use crate::episode::{EpisodeScreen, History};
 use crate::policy::ScriptedPolicy;
 use arpo_agent::parse::parse;
 use arpo_core::task::Task;
-use std::collections::BTreeMap;
+use arpo_core::trajectory::EpisodeId;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 const FINISHED: &str = "Action: finished(content='')";
+const WAIT: &str = "Action: wait()";
 
-/// The responses of each task, by task id.
+/// A script goes on after this many waits, whatever the screen shows.
+const MOST_WAITS: usize = 60;
+
+/// Screens of which at most this share of pixels differs are alike: a caret blinks, and a clock goes on.
+const ALIKE: f64 = 0.0005;
+
+/// A step of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ScriptStep {
+    Response(String),
+    WaitForChange,
+}
+
+/// The steps of each task, by task id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptFile {
-    responses: BTreeMap<String, Vec<String>>,
+    steps: BTreeMap<String, Vec<ScriptStep>>,
 }
 
 impl ScriptFile {
@@ -31,22 +50,22 @@ impl ScriptFile {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let mut responses: BTreeMap<String, Vec<String>> = serde_json::from_str(text)
+        let scripts: BTreeMap<String, Vec<Value>> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; expected {{\"task id\": [\"response\", ...]}}"))?;
-        for (task, script) in &mut responses {
-            for (number, response) in script.iter_mut().enumerate() {
-                if !response.contains("Action:") {
-                    *response = format!("Action: {response}");
-                }
-                parse(response).map_err(|error| format!("task {task}, response {}: {error}", number + 1))?;
-            }
+        let mut steps = BTreeMap::new();
+        for (task, script) in scripts {
+            let step = |(number, value): (usize, Value)| {
+                step_of(value).map_err(|problem| format!("task {task}, response {}: {problem}", number + 1))
+            };
+            let script = script.into_iter().enumerate().map(step).collect::<Result<Vec<_>, _>>()?;
+            steps.insert(task, script);
         }
-        Ok(Self { responses })
+        Ok(Self { steps })
     }
 
     /// The tasks that it names.
     pub fn tasks(&self) -> Vec<String> {
-        self.responses.keys().cloned().collect()
+        self.steps.keys().cloned().collect()
     }
 
     /// The policy that responds with these scripts; an error if one of the tasks has none.
@@ -59,33 +78,100 @@ impl ScriptFile {
                 without.join(", ")
             )));
         }
-        Ok(ScriptedPolicy::new(move |history| Ok(self.next(history)), Duration::ZERO))
+        let mut players: HashMap<EpisodeId, Player> = HashMap::new();
+        let next = move |history: &History| {
+            if history.responses.is_empty() {
+                players.remove(&history.plan.id);
+            }
+            let script = self.script(history.plan.task.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+            players.entry(history.plan.id.clone()).or_default().next(script, &history.screens)
+        };
+        Ok(ScriptedPolicy::new(next, Duration::ZERO))
     }
 
-    /// The responses of a task; those of the full name come first.
-    fn script(&self, name: &str) -> Option<&Vec<String>> {
+    /// The steps of a task; those of the full name come first.
+    fn script(&self, name: &str) -> Option<&Vec<ScriptStep>> {
         let id = name.rsplit_once('/').map_or(name, |(_, id)| id);
-        self.responses.get(name).or_else(|| self.responses.get(id))
+        self.steps.get(name).or_else(|| self.steps.get(id))
+    }
+}
+
+fn step_of(value: Value) -> Result<ScriptStep, String> {
+    match value {
+        Value::String(mut response) => {
+            if !response.contains("Action:") {
+                response = format!("Action: {response}");
+            }
+            parse(&response).map_err(|error| error.to_string())?;
+            Ok(ScriptStep::Response(response))
+        }
+        value if value == json!({"wait": "changed"}) => Ok(ScriptStep::WaitForChange),
+        other => Err(format!("{other}: expected a response, or {{\"wait\": \"changed\"}}")),
+    }
+}
+
+/// Where an episode is in its script.
+#[derive(Default)]
+struct Player {
+    /// The next step.
+    at: usize,
+    /// Waits of the current step.
+    waits: usize,
+    /// The screen before the last response that was no wait for a change.
+    before: Option<EpisodeScreen>,
+}
+
+impl Player {
+    /// The next response of an episode with these screens.
+    fn next(&mut self, script: &[ScriptStep], screens: &[EpisodeScreen]) -> Result<String, TrainError> {
+        while let Some(step) = script.get(self.at) {
+            match step {
+                ScriptStep::Response(response) => {
+                    (self.at, self.waits) = (self.at + 1, 0);
+                    self.before = screens.last().cloned();
+                    return Ok(response.clone());
+                }
+                ScriptStep::WaitForChange if self.waits < MOST_WAITS && !self.has_changed(screens)? => {
+                    self.waits += 1;
+                    return Ok(WAIT.to_owned());
+                }
+                ScriptStep::WaitForChange => (self.at, self.waits) = (self.at + 1, 0),
+            }
+        }
+        Ok(FINISHED.to_owned())
     }
 
-    fn next(&self, history: &History) -> String {
-        self.script(history.plan.task.id.as_str())
-            .and_then(|script| script.get(history.responses.len()))
-            .map_or(FINISHED, String::as_str)
-            .to_owned()
+    /// Whether the screen has changed since the last response and has come to rest.
+    fn has_changed(&self, screens: &[EpisodeScreen]) -> Result<bool, TrainError> {
+        let [.., earlier, last] = screens else { return Ok(false) };
+        let Some(before) = &self.before else { return are_alike(earlier, last) };
+        Ok(!are_alike(before, last)? && are_alike(earlier, last)?)
     }
+}
+
+fn are_alike(one: &EpisodeScreen, other: &EpisodeScreen) -> Result<bool, TrainError> {
+    if one.digest() == other.digest() || one.size() != other.size() {
+        return Ok(one.digest() == other.digest());
+    }
+    let (one, other) = (one.image()?, other.image()?);
+    let changed = one.pixels().zip(other.pixels()).filter(|(one, other)| one != other).count();
+    Ok(changed as f64 <= ALIKE * (f64::from(one.width()) * f64::from(one.height())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use image::{Rgb, RgbImage};
 
     #[test]
     fn unparsable_responses_are_found_when_the_file_is_read() {
-        let file = ScriptFile::parse(r#"{"a": ["click(start_box='(1,2)')"], "b": []}"#).unwrap();
-        assert_eq!(file.responses["a"], ["Action: click(start_box='(1,2)')"]);
+        let file = ScriptFile::parse(r#"{"a": ["click(start_box='(1,2)')"], "b": [{"wait": "changed"}]}"#);
+        let steps = file.unwrap().steps;
+        assert_eq!(steps["a"], [ScriptStep::Response("Action: click(start_box='(1,2)')".into())]);
+        assert_eq!(steps["b"], [ScriptStep::WaitForChange]);
         let problem = |text| ScriptFile::parse(text).unwrap_err();
         assert!(problem(r#"{"a": ["wait()", "click("]}"#).starts_with("task a, response 2: "));
+        assert!(problem(r#"{"a": [{"wait": "long"}]}"#).contains("expected a response, or {\"wait\""));
         assert!(problem("[]").contains("expected {\"task id\""));
     }
 
@@ -95,5 +181,40 @@ mod tests {
         let length = |name| file.script(name).map(Vec::len);
         assert_eq!((length("os/a"), length("vlc/a"), length("vlc/b")), (Some(1), Some(0), Some(2)));
         assert_eq!(length("os/c"), None);
+    }
+
+    /// A screen of 100x100 pixels of which the first rows are white, and so many pixels of a caret.
+    fn screen(rows: u32, caret: u32) -> EpisodeScreen {
+        let pixel = |x, y| if y < rows || (y == 99 && x < caret) { Rgb([255; 3]) } else { Rgb([0; 3]) };
+        EpisodeScreen::new(Arc::new(RgbImage::from_fn(100, 100, pixel)), None)
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_screen_has_changed_and_rests() {
+        let file = ScriptFile::parse(r#"{"a": ["hotkey(key='a')", {"wait": "changed"}, "hotkey(key='b')"]}"#);
+        let (script, mut player) = (file.unwrap().steps["a"].clone(), Player::default());
+        let mut screens = vec![];
+        let mut next = |screen| {
+            screens.push(screen);
+            player.next(&script, &screens).unwrap()
+        };
+        let (pressed, then) = ("Action: hotkey(key='a')", "Action: hotkey(key='b')");
+        assert_eq!(next(screen(0, 0)), pressed);
+        assert_eq!(next(screen(0, 4)), WAIT, "only a caret has changed");
+        assert_eq!(next(screen(0, 4)), WAIT);
+        assert_eq!(next(screen(10, 4)), WAIT, "a window is opening");
+        assert_eq!(next(screen(20, 4)), WAIT);
+        assert_eq!(next(screen(20, 0)), then, "it is open");
+        assert_eq!(next(screen(20, 0)), FINISHED);
+    }
+
+    #[test]
+    fn a_wait_without_a_change_has_an_end() {
+        let script = [ScriptStep::Response("Action: hotkey(key='a')".into()), ScriptStep::WaitForChange];
+        let (mut player, screens) = (Player::default(), [screen(0, 0), screen(0, 0)]);
+        let responses: Vec<String> =
+            (0..MOST_WAITS + 2).map(|_| player.next(&script, &screens).unwrap()).collect();
+        assert_eq!(responses.iter().filter(|response| *response == WAIT).count(), MOST_WAITS);
+        assert_eq!(responses.last().map(String::as_str), Some(FINISHED));
     }
 }

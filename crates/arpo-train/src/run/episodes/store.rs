@@ -142,6 +142,19 @@ impl EpisodeStore {
         self.files.contains_key(&file)
     }
 
+    /// The files that are stored and named by the index.
+    pub fn files(&self) -> impl Iterator<Item = EpisodeFile> {
+        self.files.keys().copied()
+    }
+
+    /// The episodes of a file.
+    pub fn trajectories(&self, file: EpisodeFile) -> Result<Vec<Trajectory>, RunError> {
+        let path = self.path(file);
+        let text = fs::read_to_string(&path).map_err(RunError::io(&path, "read"))?;
+        let wrong = |error: serde_json::Error| RunError::file(&path, format!("not an episode: {error}"));
+        text.lines().map(|line| serde_json::from_str(line).map_err(wrong)).collect()
+    }
+
     /// Bytes of all files and screenshots.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -231,7 +244,7 @@ impl EpisodeStore {
     }
 
     /// Removes a file, and the screenshots that no other one refers to. The index says so first.
-    fn remove(&mut self, file: EpisodeFile) -> Result<(), RunError> {
+    pub fn remove(&mut self, file: EpisodeFile) -> Result<(), RunError> {
         self.index.append(&[json!({"dropped": file.to_string()})])?;
         let Some(StoredFile { bytes, screens }) = self.files.remove(&file) else { return Ok(()) };
         self.bytes -= bytes;

@@ -1,5 +1,8 @@
 //! `arpo rollout`: collects episodes to disk, to inspect them, to train on them with `arpo offline`, or to seed the replay
-//! buffer of a run. With hints the agent is guided by a plan while it acts, and only successes are kept.
+//! buffer of a run. With hints the agent is guided by a plan while it acts, and only successes are kept. The tasks are played in
+//! chunks, with a file of episodes for each; what had ended of a chunk when the command was stopped is kept, too.
+
+mod unfinished;
 
 use crate::Failure;
 use crate::config::Layers;
@@ -10,13 +13,10 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
-use arpo_train::episode::CompletedEpisode;
 use arpo_train::hints::Hints;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::RunFolder;
-use arpo_train::run::about::unix_time;
 use arpo_train::run::episodes::budget::EpisodeFile;
-use arpo_train::run::episodes::index::{EpisodeAbout, EpisodeOrigin};
 use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, EpisodeStore};
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::evaluation::{EvaluationPlan, group_plans};
@@ -24,9 +24,11 @@ use arpo_train::trainer::setup;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use unfinished::{FileOrder, Unfinished};
 
 /// Default number of rollouts per task.
 const SAMPLES: usize = 8;
@@ -68,53 +70,66 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let mut policy = setup::policy(&config, &model.config, &model.weights, &model.agent, PolicyVersion(0));
     let mut collector =
         setup::collector(&config, Some(folder.path()), &Arc::default(), &stop).map_err(Failure::of)?;
-    let (mut count, mut successes, mut lost, mut interrupted) = (0, 0, 0, false);
+    let (mut count, mut successes, mut lost, mut is_stopped) = (0, 0, 0, false);
     let chunks = || tasks.chunks(config.collect.tasks).zip(0_u64..);
     let mut store =
         EpisodeStore::open(folder.path(), Budget::UNLIMITED, |_| true).map_err(Failure::failed)?;
+    let mut unfinished = Unfinished::read(&store, chunks().count() as u64).map_err(Failure::failed)?;
     let left: Vec<_> = chunks().filter(|(_, number)| !store.has(EpisodeFile::iteration(*number))).collect();
     let open: usize = left.iter().map(|(chunk, _)| chunk.len()).sum();
     let mut done = tasks.len() - open;
-    let total = open * samples;
+    let total = (open * samples).saturating_sub(unfinished.episodes());
     let mut progress = EpisodeProgress::new(total, config.reward.success_above, arguments.quiet);
     for (chunk, number) in left {
         let mut plans = group_plans(chunk, &EvaluationPlan::of(&config, number, samples));
+        let order = FileOrder::of(&plans);
+        unfinished.leave_out_of(&mut plans);
         if let Some(hints) = &mut hints {
             for group in &mut plans {
                 hints.give(&model.agent, group).map_err(Failure::of)?;
             }
         }
         let mut event = |event| progress.event(&event);
-        let collected = match collector.collect(&mut policy, plans, &mut event) {
-            Err(TrainError::Interrupted) => {
-                interrupted = true;
-                break;
+        let groups = match collector.collect(&mut policy, plans, &mut event) {
+            Ok(collected) => {
+                lost += collected.report.lost;
+                collected.groups
             }
-            collected => collected.map_err(Failure::of)?,
+            Err(TrainError::Interrupted) => {
+                is_stopped = true;
+                collector.take_ended(&policy).map_err(Failure::of)?
+            }
+            Err(error) => return Err(Failure::of(error)),
         };
-        lost += collected.report.lost;
-        let groups = chunk.iter().zip(collected.groups).enumerate();
-        let mut records: Vec<EpisodeRecord> = groups
-            .flat_map(|(number, (task, group))| {
-                group.episodes.into_iter().map(move |episode| record(task, number, episode))
-            })
-            .collect();
         let succeeded = |record: &EpisodeRecord| config.reward.is_success(record.trajectory.score);
+        let ended = groups.into_iter().flat_map(|group| group.episodes);
+        let mut records: Vec<EpisodeRecord> = ended.filter_map(|one| order.record(chunk, one)).collect();
+        let has_new = !records.is_empty();
         count += records.len();
         successes += records.iter().filter(|record| succeeded(record)).count();
+        records.extend(unfinished.records(chunk, &order));
+        records.sort_by_key(|record| order.position(&record.trajectory.id));
+        done += if is_stopped { complete_groups(&records, samples) } else { chunk.len() };
         if hints.is_some() {
             records.retain(succeeded);
         }
-        done += chunk.len();
-        let mut draft = EpisodeDraft::new(EpisodeFile::iteration(number));
-        let written = store.add(&mut draft, &records, &mut || {}).and_then(|()| store.finish(draft));
-        written.map_err(Failure::failed)?;
+        if has_new || !is_stopped {
+            let file = if is_stopped { unfinished.next_file() } else { EpisodeFile::iteration(number) };
+            let mut draft = EpisodeDraft::new(file);
+            let written = store.add(&mut draft, &records, &mut || {}).and_then(|()| store.finish(draft));
+            written.and_then(|()| unfinished.remove_from(&mut store)).map_err(Failure::failed)?;
+        }
+        if is_stopped {
+            break;
+        }
     }
     drop(progress);
-    if interrupted {
+    if is_stopped {
         let message = format!("stopped after {done} of {} tasks; --resume continues", tasks.len());
         return Err(Failure::Stopped(Some(message)));
     }
+    // of a process that was killed after it had written the last chunk
+    unfinished.remove_from(&mut store).map_err(Failure::failed)?;
     let kept = if hints.is_some() { ", which are kept" } else { "" };
     writeln!(out, "{count} episodes, {successes} of them successes{kept}: {}", folder.episodes().display())?;
     if lost > 0 {
@@ -123,20 +138,13 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     Ok(())
 }
 
-/// An episode of the group with this number, as it is stored.
-fn record(task: &Task, group: usize, episode: CompletedEpisode) -> EpisodeRecord {
-    let about = EpisodeAbout {
-        origin: EpisodeOrigin::Fresh,
-        set: None,
-        instruction: Some(task.instruction.clone()),
-        application: Some(task.application.clone()).filter(|name| !name.is_empty()),
-        group: Some(group),
-        reward: None,
-        advantage: None,
-        time: unix_time(),
-    };
-    let screens = episode.screens.into_iter().map(Some).collect();
-    EpisodeRecord { trajectory: Arc::new(episode.trajectory), screens, about }
+/// Groups of which so many episodes have ended.
+fn complete_groups(records: &[EpisodeRecord], samples: usize) -> usize {
+    let mut ended: BTreeMap<Option<usize>, usize> = BTreeMap::new();
+    for record in records {
+        *ended.entry(record.about.group).or_default() += 1;
+    }
+    ended.into_values().filter(|&count| count >= samples).count()
 }
 
 /// The hints that `--hint` names; an error if a task has none.

@@ -11,18 +11,18 @@ use bollard::query_parameters::{
 };
 use std::collections::HashMap;
 
-/// Whose leftovers are removed.
+/// Which leftovers are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leftovers {
-    /// Of processes that have surely ended.
-    OfEndedProcesses,
-    /// Also of processes that cannot be seen from here: on another machine or in another container.
-    OfUnseenProcesses,
+pub enum CleanScope {
+    /// Those of processes that have surely ended.
+    EndedProcesses,
+    /// Also those of processes that cannot be seen from here: on another machine or in another container.
+    UnseenProcesses,
 }
 
 /// What was removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Strays {
+pub struct Leftovers {
     /// Containers, by name.
     pub containers: Vec<String>,
     /// Networks, by name.
@@ -31,7 +31,7 @@ pub struct Strays {
     pub images: Vec<String>,
 }
 
-impl Strays {
+impl Leftovers {
     /// Nothing was there.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty() && self.networks.is_empty() && self.images.is_empty()
@@ -39,24 +39,28 @@ impl Strays {
 }
 
 /// Whether something with these labels is a leftover, given the status of its owner.
-fn is_stray(
+fn is_leftover(
     labels: &HashMap<String, String>,
-    whose: Leftovers,
+    scope: CleanScope,
     status: impl Fn(&Owner) -> OwnerStatus,
 ) -> bool {
     let owner = labels.get(OWNER_LABEL).and_then(|label| Owner::parse(label));
     match owner.map(|owner| status(&owner)) {
         Some(OwnerStatus::Gone) => true,
-        Some(OwnerStatus::Elsewhere) => whose == Leftovers::OfUnseenProcesses,
+        Some(OwnerStatus::Elsewhere) => scope == CleanScope::UnseenProcesses,
         Some(OwnerStatus::Alive) | None => false,
     }
 }
 
 impl Engine {
     /// Removes leftover containers, then networks and images.
-    pub(super) fn remove_strays(&self, here: &Owner, whose: Leftovers) -> Result<Strays, ProviderError> {
+    pub(super) fn remove_leftovers(
+        &self,
+        here: &Owner,
+        scope: CleanScope,
+    ) -> Result<Leftovers, ProviderError> {
         self.remove_labelled(OWNER_LABEL, |labels| {
-            is_stray(labels, whose, |owner| owner.current_status(here))
+            is_leftover(labels, scope, |owner| owner.current_status(here))
         })
     }
 
@@ -65,9 +69,9 @@ impl Engine {
         &self,
         label: &str,
         wanted: impl Fn(&HashMap<String, String>) -> bool,
-    ) -> Result<Strays, ProviderError> {
+    ) -> Result<Leftovers, ProviderError> {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
-        let mut removed = Strays::default();
+        let mut removed = Leftovers::default();
 
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.call("list desktops", QUICK, |docker| async move {
@@ -146,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_dead_process_labelled_is_a_stray() {
+    fn only_what_a_dead_process_labelled_is_a_leftover() {
         let here = Owner::this_process();
         let label = |value: &str| HashMap::from([(OWNER_LABEL.to_owned(), value.to_owned())]);
         let status = |owner: &Owner| match owner.pid {
@@ -155,13 +159,16 @@ mod tests {
             _ => OwnerStatus::Gone,
         };
         let of = |pid: u32| label(&Owner { pid, ..here.clone() }.to_string());
-        let ended = Leftovers::OfEndedProcesses;
-        assert!(is_stray(&of(here.pid + 1), ended, status));
-        assert!(!is_stray(&of(here.pid), ended, status));
-        assert!(!is_stray(&of(1), ended, status), "it may be alive");
-        assert!(is_stray(&of(1), Leftovers::OfUnseenProcesses, status));
-        assert!(!is_stray(&of(here.pid), Leftovers::OfUnseenProcesses, status), "never that of a living one");
-        assert!(!is_stray(&label("somebody else's label"), ended, status));
-        assert!(!is_stray(&HashMap::new(), ended, status));
+        let ended = CleanScope::EndedProcesses;
+        assert!(is_leftover(&of(here.pid + 1), ended, status));
+        assert!(!is_leftover(&of(here.pid), ended, status));
+        assert!(!is_leftover(&of(1), ended, status), "it may be alive");
+        assert!(is_leftover(&of(1), CleanScope::UnseenProcesses, status));
+        assert!(
+            !is_leftover(&of(here.pid), CleanScope::UnseenProcesses, status),
+            "never that of a living one"
+        );
+        assert!(!is_leftover(&label("somebody else's label"), ended, status));
+        assert!(!is_leftover(&HashMap::new(), ended, status));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// A namespace of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Space {
+pub enum Namespace {
     /// No namespace.
     None,
     /// States.
@@ -20,7 +20,7 @@ pub enum Space {
     Action,
 }
 
-impl Space {
+impl Namespace {
     fn prefix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -34,7 +34,7 @@ impl Space {
 }
 
 /// Prefixes with the ends of their addresses; clients declare them all, so all are declared here.
-const SPACES: [(&str, &str); 8] = [
+const NAMESPACES: [(&str, &str); 8] = [
     ("st", "state"),
     ("attr", "attributes"),
     ("cp", "component"),
@@ -55,7 +55,7 @@ pub struct Node {
     pub text: String,
     /// Its children.
     pub children: Vec<Node>,
-    attributes: Vec<(Space, String, String)>,
+    attributes: Vec<(Namespace, String, String)>,
 }
 
 impl Node {
@@ -65,23 +65,23 @@ impl Node {
     }
 
     /// Sets an attribute; the last value wins.
-    pub fn set(&mut self, space: Space, name: &str, value: impl Into<String>) {
+    pub fn set(&mut self, namespace: Namespace, name: &str, value: impl Into<String>) {
         let value = value.into();
-        match self.attributes.iter_mut().find(|(given, known, _)| *given == space && known == name) {
+        match self.attributes.iter_mut().find(|(given, known, _)| *given == namespace && known == name) {
             Some(known) => known.2 = value,
-            None => self.attributes.push((space, name.to_owned(), value)),
+            None => self.attributes.push((namespace, name.to_owned(), value)),
         }
     }
 
     /// The value of an attribute.
-    pub fn get(&self, space: Space, name: &str) -> Option<&str> {
-        let found = self.attributes.iter().find(|(given, known, _)| *given == space && known == name);
+    pub fn get(&self, namespace: Namespace, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(given, known, _)| *given == namespace && known == name);
         found.map(|(_, _, value)| value.as_str())
     }
 
     /// Whether a state holds.
     pub fn is(&self, state: &str) -> bool {
-        self.get(Space::State, state).is_some()
+        self.get(Namespace::State, state).is_some()
     }
 
     /// It and all its descendants, breadth first.
@@ -98,7 +98,7 @@ impl Node {
     /// The document with this as its root.
     pub fn document(&self) -> String {
         let mut declared = String::new();
-        for (prefix, end) in SPACES {
+        for (prefix, end) in NAMESPACES {
             write!(declared, " xmlns:{prefix}=\"{ADDRESS}{end}\"").expect("writing to memory succeeds");
         }
         let mut text = String::new();
@@ -109,8 +109,8 @@ impl Node {
     fn write(&self, text: &mut String, declared: &str) {
         let tag = name_of(if self.role.is_empty() { "unknown" } else { &self.role });
         text.extend(["<", &tag, declared]);
-        for (space, name, value) in &self.attributes {
-            text.extend([" ", space.prefix(), &name_of(name), "=\""]);
+        for (namespace, name, value) in &self.attributes {
+            text.extend([" ", namespace.prefix(), &name_of(name), "=\""]);
             escape(value, text);
             text.push('"');
         }
@@ -186,9 +186,9 @@ mod tests {
     #[test]
     fn a_document_in_osworlds_form() {
         let mut button = Node::new("push button");
-        button.set(Space::None, "name", "Save & \"close\"");
-        button.set(Space::State, "focused", "true");
-        button.set(Space::Component, "screencoord", "(1, 2)");
+        button.set(Namespace::None, "name", "Save & \"close\"");
+        button.set(Namespace::State, "focused", "true");
+        button.set(Namespace::Component, "screencoord", "(1, 2)");
         button.text = "a<b\n".into();
         let mut root = Node::new("desktop frame");
         root.children = vec![button, Node::new("")];
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(button.attribute((ST, "focused")), Some("true"));
         assert_eq!(button.text(), Some("a<b\n"));
         assert_eq!(button.next_sibling_element().unwrap().tag_name().name(), "unknown");
-        assert_eq!(document.root_element().namespaces().count(), SPACES.len());
+        assert_eq!(document.root_element().namespaces().count(), NAMESPACES.len());
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         #[test]
         fn any_text_gives_a_valid_document(role in ".{0,8}", name in ".{0,8}", value in ".{0,20}") {
             let mut node = Node::new(&role);
-            node.set(Space::Attribute, &name, value.clone());
+            node.set(Namespace::Attribute, &name, value.clone());
             node.text = value;
             let text = node.document();
             prop_assert!(roxmltree::Document::parse(&text).is_ok(), "{}", text);

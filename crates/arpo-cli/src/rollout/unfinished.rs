@@ -1,0 +1,182 @@
+//! The episodes of a chunk that was stopped. They are in a file with a number beyond those of all chunks, until the chunk has
+//! been collected to its end: then they are in its own file, where they would be if it had not been stopped.
+
+use arpo_core::task::Task;
+use arpo_core::trajectory::{EpisodeId, Trajectory};
+use arpo_train::collect::GroupPlan;
+use arpo_train::episode::{CompletedEpisode, EpisodePlan, EpisodeScreen};
+use arpo_train::run::RunError;
+use arpo_train::run::about::unix_time;
+use arpo_train::run::episodes::budget::EpisodeFile;
+use arpo_train::run::episodes::index::{EpisodeAbout, EpisodeOrigin};
+use arpo_train::run::episodes::store::{EpisodeRecord, EpisodeStore};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The order of a chunk's episodes in its file: by group, then as they were planned.
+pub(super) struct FileOrder(BTreeMap<EpisodeId, (usize, usize)>);
+
+impl FileOrder {
+    pub(super) fn of(plans: &[GroupPlan]) -> Self {
+        let mut order = BTreeMap::new();
+        for (group, plan) in plans.iter().enumerate() {
+            for (member, episode) in plan.episodes.iter().chain(&plan.spares).enumerate() {
+                order.insert(episode.id.clone(), (group, member));
+            }
+        }
+        Self(order)
+    }
+
+    /// Group and member; none for an episode of another chunk.
+    pub(super) fn position(&self, id: &EpisodeId) -> Option<(usize, usize)> {
+        self.0.get(id).copied()
+    }
+
+    /// An episode of the chunk, as it is stored.
+    pub(super) fn record(&self, chunk: &[Arc<Task>], episode: CompletedEpisode) -> Option<EpisodeRecord> {
+        let screens = episode.screens.into_iter().map(Some).collect();
+        self.record_of(chunk, Arc::new(episode.trajectory), screens)
+    }
+
+    fn record_of(
+        &self,
+        chunk: &[Arc<Task>],
+        trajectory: Arc<Trajectory>,
+        screens: Vec<Option<EpisodeScreen>>,
+    ) -> Option<EpisodeRecord> {
+        let (group, _) = self.position(&trajectory.id)?;
+        let task = chunk.get(group)?;
+        let about = EpisodeAbout {
+            origin: EpisodeOrigin::Fresh,
+            set: None,
+            instruction: Some(task.instruction.clone()),
+            application: Some(task.application.clone()).filter(|name| !name.is_empty()),
+            group: Some(group),
+            reward: None,
+            advantage: None,
+            time: unix_time(),
+        };
+        Some(EpisodeRecord { trajectory, screens, about })
+    }
+}
+
+/// The episodes of a chunk that was stopped, if one was.
+pub(super) struct Unfinished {
+    /// The first number of its files.
+    first: u64,
+    files: Vec<EpisodeFile>,
+    trajectories: Vec<Arc<Trajectory>>,
+}
+
+impl Unfinished {
+    /// Reads what an earlier process left; there are so many chunks.
+    pub(super) fn read(store: &EpisodeStore, chunks: u64) -> Result<Self, RunError> {
+        let files: Vec<EpisodeFile> = store.files().filter(|file| file.number >= chunks).collect();
+        let mut trajectories = vec![];
+        for file in &files {
+            trajectories.extend(store.trajectories(*file)?.into_iter().map(Arc::new));
+        }
+        Ok(Self { first: chunks, files, trajectories })
+    }
+
+    /// How many have ended.
+    pub(super) fn episodes(&self) -> usize {
+        self.trajectories.len()
+    }
+
+    /// Leaves the episodes that have ended out of the plans of their chunk.
+    pub(super) fn leave_out_of(&self, plans: &mut [GroupPlan]) {
+        let ended: BTreeSet<&EpisodeId> = self.trajectories.iter().map(|one| &one.id).collect();
+        for group in plans {
+            let planned = group.episodes.len();
+            let is_open = |plan: &EpisodePlan| !ended.contains(&plan.id);
+            let all = group.episodes.len() + group.spares.len();
+            group.episodes.retain(is_open);
+            group.spares.retain(is_open);
+            // a spare may have ended in the place of an episode that was lost
+            let ended_here = all - group.episodes.len() - group.spares.len();
+            group.episodes.truncate(planned.saturating_sub(ended_here));
+        }
+    }
+
+    /// The episodes of a chunk, to be stored again; their screenshots are stored already.
+    pub(super) fn records(&self, chunk: &[Arc<Task>], order: &FileOrder) -> Vec<EpisodeRecord> {
+        let record =
+            |one: &Arc<Trajectory>| order.record_of(chunk, Arc::clone(one), vec![None; one.steps.len()]);
+        self.trajectories.iter().filter_map(record).collect()
+    }
+
+    /// A file for a chunk that is stopped.
+    pub(super) fn next_file(&self) -> EpisodeFile {
+        let next = self.files.iter().map(|file| file.number + 1).max();
+        EpisodeFile::iteration(next.unwrap_or(self.first))
+    }
+
+    /// Removes the files: another one has their episodes.
+    pub(super) fn remove_from(&mut self, store: &mut EpisodeStore) -> Result<(), RunError> {
+        self.trajectories.clear();
+        self.files.drain(..).try_for_each(|file| store.remove(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_core::task::TaskId;
+    use arpo_core::trajectory::{Outcome, PolicyVersion};
+
+    fn plan(task: &Arc<Task>, index: usize) -> EpisodePlan {
+        EpisodePlan {
+            id: EpisodeId::new(0, &task.id, index),
+            task: Arc::clone(task),
+            world_seed: 0,
+            sampling_seed: 0,
+            max_steps: 1,
+            hint: None,
+        }
+    }
+
+    fn ended(task: &Arc<Task>, indices: &[usize]) -> Unfinished {
+        let trajectory = |&index: &usize| {
+            Arc::new(Trajectory {
+                id: EpisodeId::new(0, &task.id, index),
+                task: task.id.clone(),
+                policy_version: PolicyVersion(0),
+                slices: vec![],
+                steps: vec![],
+                sampler_logp: vec![],
+                score: 1.0,
+                well_formed: true,
+                outcome: Outcome::Finished {},
+            })
+        };
+        Unfinished { first: 1, files: vec![], trajectories: indices.iter().map(trajectory).collect() }
+    }
+
+    /// Which episodes are left of three with two spares, after these have ended.
+    fn left_after(indices: &[usize]) -> (Vec<String>, Vec<String>) {
+        let task = Arc::new(Task {
+            id: TaskId::new("t"),
+            instruction: String::new(),
+            application: String::new(),
+            setup: serde_json::Value::Null,
+            evaluator: serde_json::Value::Null,
+        });
+        let members = |range: std::ops::Range<usize>| range.map(|index| plan(&task, index)).collect();
+        let mut plans =
+            [GroupPlan { task: Arc::clone(&task), episodes: members(0..3), spares: members(3..5) }];
+        ended(&task, indices).leave_out_of(&mut plans);
+        let [group] = plans;
+        let names = |plans: Vec<EpisodePlan>| plans.into_iter().map(|plan| plan.id.to_string()).collect();
+        (names(group.episodes), names(group.spares))
+    }
+
+    #[test]
+    fn only_episodes_that_have_not_ended_are_left() {
+        let names =
+            |indices: &[usize]| indices.iter().map(|index| format!("0:t:{index}")).collect::<Vec<_>>();
+        assert_eq!(left_after(&[]), (names(&[0, 1, 2]), names(&[3, 4])));
+        assert_eq!(left_after(&[1]), (names(&[0, 2]), names(&[3, 4])));
+        assert_eq!(left_after(&[0, 2, 3]), (names(&[]), names(&[4])), "a spare counts as one of the three");
+    }
+}
