@@ -36,6 +36,7 @@ using std::isinf, std::max, std::min, std::nan;
 #define __launch_bounds__(...)
 #define __expf expf
 
+struct float2 { float x, y; };
 struct uint4 { u32 x, y, z, w; };
 struct Index { int x; };
 static thread_local Index threadIdx;
@@ -44,6 +45,11 @@ static Index blockIdx, blockDim, gridDim;
 static float __uint_as_float(u32 bits) { float x; memcpy(&x, &bits, 4); return x; }
 static u32 __float_as_uint(float x) { u32 bits; memcpy(&bits, &x, 4); return bits; }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static float __fadd_rn(float x, float y) { return x + y; }
+static float __fsub_rn(float x, float y) { return x - y; }
+static float __fmul_rn(float x, float y) { return x * y; }
+static float __fdiv_rn(float x, float y) { return x / y; }
+static float __fsqrt_rn(float x) { return sqrtf(x); }
 static bf16 rounded(float x) { u32 bits = __float_as_uint(x); return (bits + 0x7fff + (bits >> 16 & 1)) >> 16; }
 
 static u32 __byte_perm(u32 a, u32 b, u32 selector) {

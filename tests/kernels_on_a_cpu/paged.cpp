@@ -1,5 +1,5 @@
 // Paged attention and the combination of its chunks, by `paged.cu`, compared with the same in f64: sequences of several
-// lengths in shuffled pages, with NaN past their ends.
+// lengths in shuffled pages, with NaN past their ends. And what is written into pages: keys, normed and rotated, and values.
 
 #include "chip.h"
 #include "kernel.cu"
@@ -68,9 +68,52 @@ static bool attends_correctly(const Case &test) {
     return passed;
 }
 
+static bool pages_are_written(int heads, int kv_heads, int half, bool norms) {
+    const int tokens = 5, pages = 3, page_tokens = 16, width = 2 * half, total = heads + 2 * kv_heads;
+    const float epsilon = 1e-6;
+    bf16 *qkv = random_values(tokens * total * width), *weights = random_values(2 * width), *q = allocate<bf16>(tokens * heads * width);
+    bf16 *keys = allocate<bf16>(pages * kv_heads * page_tokens * width), *values = allocate<bf16>(pages * kv_heads * page_tokens * width);
+    float *cosine = allocate<float>(tokens * half), *sine = allocate<float>(tokens * half);
+    i64 *page_of = allocate<i64>(tokens), *offset_of = allocate<i64>(tokens);
+    for (int token = 0; token < tokens; token++) page_of[token] = token * 2 % pages, offset_of[token] = token * 7 % page_tokens;
+    for (int i = 0; i < tokens * half; i++) cosine[i] = cosf(i), sine[i] = sinf(i);
+    bool passed = launch(tokens, 128, 0, [&] {
+        rotary_into_pages(qkv, cosine, sine, norms ? weights : nullptr, weights + width, q, keys, values, page_of, offset_of, heads,
+                          kv_heads, half, page_tokens, epsilon);
+    });
+    double max_error = 0;
+    for (int token = 0; token < tokens; token++)
+        for (int head = 0; head < total; head++) {
+            bool rotates = head < heads + kv_heads;
+            const bf16 *in = qkv + (token * total + head) * width, *weight = weights + (head < heads ? 0 : width), *out;
+            size_t slot = page_of[token] * kv_heads * page_tokens + offset_of[token];
+            if (head < heads) out = q + (token * heads + head) * width;
+            else if (rotates) out = keys + (slot + (head - heads) * page_tokens) * width;
+            else out = values + (slot + (head - heads - kv_heads) * page_tokens) * width;
+            double squares = 0;
+            for (int i = 0; i < width; i++) squares += (double)to_f32(in[i]) * to_f32(in[i]) / width;
+            auto normed = [&](int i) { return norms ? to_f32(in[i]) / sqrt(squares + epsilon) * to_f32(weight[i]) : to_f32(in[i]); };
+            for (int i = 0; i < width; i++) {
+                double c = cosine[token * half + i % half], s = sine[token * half + i % half];
+                double rotated = normed(i) * c + (i < half ? -s : s) * normed((i + half) % width);
+                double difference = fabs(to_f32(out[i]) - (rotates ? rotated : to_f32(in[i])));
+                passed &= difference < 0.06;      // values of up to 10 are rounded to bf16 three times; also false for NaN
+                max_error = fmax(max_error, difference);
+            }
+        }
+    printf("pages of %d + 2 x %d heads of %d%s: max error %.4f: %s\n", heads, kv_heads, width, norms ? ", normed" : "", max_error,
+           passed ? "passed" : "FAILED");
+    fflush(stdout);
+    return passed;
+}
+
 int main() {
     init_memory(64 << 20);
     bool passed = true;
+    for (bool norms : {false, true}) {
+        passed &= pages_are_written(6, 2, 24, norms);
+        passed &= pages_are_written(4, 1, 64, norms);
+    }
     for (const Case &test : {
              Case{1, 1, 16, 64, {1}},
              Case{2, 3, 16, 64, {5, 200}},          // chunks beyond the end of a shorter sequence

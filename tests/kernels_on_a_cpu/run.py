@@ -46,6 +46,7 @@ def main():
         for name, sources in [
             ("sample", ["sample.cu"]),
             ("paged", ["tile.cu", "paged.cu"]),
+            ("fused", ["norm.cu", "rotary.cu", "fused.cu"]),
         ]:
             Path(folder, "kernel.cu").write_text(for_a_cpu(sources))
             program = Path(folder, name)

@@ -120,11 +120,9 @@ impl Block {
         drop((middle, d_normed));
 
         let d_attended = self.out.backward(&attention.output(context.sequences), &d_middle);
-        let mut d_qkv = context.rotary.join(&attention.backward(&d_attended, context.sequences));
-        drop(d_attended);
-        if let (Some(norm), Some(unnormed)) = (&self.qk_norm, &unnormed) {
-            d_qkv = norm.backward(unnormed, &d_qkv);
-        }
+        let norm = self.qk_norm.as_ref().zip(unnormed.as_ref());
+        let d_qkv = context.rotary.join(&attention.backward(&d_attended, context.sequences), norm);
+        drop((d_attended, unnormed));
         let d_normed = self.qkv.backward(&self.norm1.forward(&input), &d_qkv);
         self.norm1.backward(&input, &d_normed, Some(&d_middle))
     }
@@ -138,23 +136,20 @@ impl Block {
         Attended { attention, unnormed, middle, inner: None }
     }
 
-    fn project<'a>(&self, x: &Tensor, rotary: &'a Rotary) -> Projected<'a> {
+    fn project<'a>(&'a self, x: &Tensor, rotary: &'a Rotary) -> Projected<'a> {
         self.projected(self.qkv.forward(&self.norm1.forward(x)), rotary)
     }
 
-    fn projected<'a>(&self, qkv: Tensor, rotary: &'a Rotary) -> Projected<'a> {
-        let qkv = match &self.qk_norm {
-            Some(norm) => norm.forward(&qkv),
-            None => qkv,
-        };
-        Projected { qkv, rotary, heads: self.heads, kv_heads: self.kv_heads }
+    fn projected<'a>(&'a self, qkv: Tensor, rotary: &'a Rotary) -> Projected<'a> {
+        Projected { qkv, norm: self.qk_norm.as_ref(), rotary, heads: self.heads, kv_heads: self.kv_heads }
     }
 }
 
-/// The qkv projection of tokens, before RoPE.
+/// The qkv projection of tokens, before the norms of its heads and RoPE.
 #[derive(Debug)]
 pub struct Projected<'a> {
     qkv: Tensor,
+    norm: Option<&'a QkNorm>,
     rotary: &'a Rotary,
     heads: i64,
     kv_heads: i64,
@@ -163,11 +158,11 @@ pub struct Projected<'a> {
 impl Projected<'_> {
     /// Queries, keys and values, RoPE applied to the first two: `[tokens, heads, width]` each.
     pub fn split(&self) -> [Tensor; 3] {
-        self.rotary.split(&self.qkv, self.heads, self.kv_heads)
+        self.rotary.split(&self.qkv, self.heads, self.kv_heads, self.norm)
     }
 
     /// Queries alone, with keys and values written into pages; `None`, and nothing written, without the fused kernel.
     pub fn split_into(&self, slots: PageSlots) -> Option<Tensor> {
-        self.rotary.split_into(&self.qkv, self.heads, slots)
+        self.rotary.split_into(&self.qkv, self.heads, self.norm, slots)
     }
 }

@@ -18,6 +18,15 @@ impl LayerNorm {
 
     /// residual + dL/dx from dL/dy, matrices with a row for each token; accumulates the parameters' gradients.
     pub(crate) fn backward(&self, x: &Tensor, dy: &Tensor, residual: Option<&Tensor>) -> Tensor {
+        let fused = self.weight.kernels.fused(x);
+        let weight = &self.weight.value;
+        let fused_result =
+            fused.and_then(|fused| fused.layer_norm_backward(x, weight, dy, residual, self.epsilon));
+        if let Some((dx, [dw, db])) = fused_result {
+            self.weight.accumulate(&dw);
+            self.bias.accumulate(&db);
+            return dx;
+        }
         let mean = |x: &Tensor| x.mean_dim(-1, true, Kind::Float);
         let x_f32 = x.to_kind(Kind::Float);
         let centred = &x_f32 - mean(&x_f32);

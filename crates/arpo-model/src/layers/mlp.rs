@@ -1,7 +1,7 @@
 //! The MLP of a transformer block: a projection to its inner width, an activation, a projection back.
 
 use super::linear::Linear;
-use super::swiglu;
+use super::{gelu, swiglu};
 use crate::config::MlpKind;
 use tch::Tensor;
 
@@ -36,15 +36,11 @@ impl Mlp {
     /// dL/dx from dL/dy; accumulates the parameters' gradients.
     pub(crate) fn backward(&self, x: &Tensor, inner: Tensor, dy: &Tensor) -> Tensor {
         let d_activated = self.down.input_gradient(dy);
-        let (activated, d_inner) = match self.kind {
-            MlpKind::SwiGlu => {
-                swiglu::backward(&self.up.weight.kernels, &inner, self.up.bias(), &d_activated)
-            }
-            MlpKind::GeluTanh => {
-                let biased = self.biased(&inner);
-                (biased.gelu("tanh"), biased.gelu_backward(&d_activated, "tanh"))
-            }
+        let backward = match self.kind {
+            MlpKind::SwiGlu => swiglu::backward,
+            MlpKind::GeluTanh => gelu::backward,
         };
+        let (activated, d_inner) = backward(&self.up.weight.kernels, &inner, self.up.bias(), &d_activated);
         drop((inner, d_activated));
         self.down.accumulate(&activated, dy);
         drop(activated);
@@ -52,13 +48,10 @@ impl Mlp {
     }
 
     fn activate(&self, inner: &Tensor) -> Tensor {
-        match self.kind {
-            MlpKind::SwiGlu => swiglu::forward(&self.up.weight.kernels, inner, self.up.bias()),
-            MlpKind::GeluTanh => self.biased(inner).gelu("tanh"),
-        }
-    }
-
-    fn biased(&self, inner: &Tensor) -> Tensor {
-        self.up.bias().map_or_else(|| inner.shallow_clone(), |bias| inner + bias)
+        let forward = match self.kind {
+            MlpKind::SwiGlu => swiglu::forward,
+            MlpKind::GeluTanh => gelu::forward,
+        };
+        forward(&self.up.weight.kernels, inner, self.up.bias())
     }
 }

@@ -7,6 +7,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod block;
+pub(crate) mod gelu;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod mlp;

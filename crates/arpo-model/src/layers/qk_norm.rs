@@ -1,6 +1,7 @@
 //! RMSNorm of every head of queries and keys, before RoPE; values are left as they are.
 
 use super::norm::RmsNorm;
+use arpo_torch::kernels::HeadNorms;
 use tch::Tensor;
 
 #[derive(Debug)]
@@ -33,6 +34,17 @@ impl QkNorm {
         };
         let (dq, dk) = (backward(&self.q, &inputs[0], &dq), backward(&self.k, &inputs[1], &dk));
         Tensor::cat(&[dq, dk, dv], 1)
+    }
+
+    /// For the kernels that norm and apply RoPE in one.
+    pub(crate) fn weights(&self) -> HeadNorms<'_> {
+        HeadNorms { q: &self.q.weight.value, k: &self.k.weight.value, epsilon: self.q.epsilon }
+    }
+
+    /// Adds to the weights' gradients.
+    pub(crate) fn accumulate(&self, [q, k]: &[Tensor; 2]) {
+        self.q.weight.accumulate(q);
+        self.k.weight.accumulate(k);
     }
 
     fn split(&self, qkv: &Tensor) -> [Tensor; 3] {

@@ -1,5 +1,6 @@
 //! Rotary position embeddings (RoPE): every head of a token is rotated by its position.
 
+use super::qk_norm::QkNorm;
 use arpo_torch::kernels::Kernels;
 use arpo_torch::kernels::paged::PageSlots;
 use tch::{Kind, Tensor};
@@ -19,38 +20,63 @@ impl Rotary {
         Self { cosine: angles.cos(), sine: angles.sin(), kernels: kernels.clone() }
     }
 
-    /// Splits a fused qkv projection into queries, keys and values `[tokens, heads, head_width]`, RoPE applied to the
-    /// first two.
-    pub(crate) fn split(&self, qkv: &Tensor, heads: i64, kv_heads: i64) -> [Tensor; 3] {
-        // the kernel rotates eight pairs at a time
-        let in_eights = self.cosine.size()[2] % 8 == 0;
-        if let Some(fused) = self.kernels.fused(qkv).filter(|_| in_eights) {
-            return fused.rotary_split(qkv, &self.cosine, &self.sine, heads, kv_heads);
+    /// Splits a fused qkv projection into queries, keys and values `[tokens, heads, head_width]`; the first two are normed,
+    /// if they have norms, and RoPE is applied to them.
+    pub(crate) fn split(
+        &self,
+        qkv: &Tensor,
+        heads: i64,
+        kv_heads: i64,
+        norm: Option<&QkNorm>,
+    ) -> [Tensor; 3] {
+        let by_head = qkv.view([qkv.size()[0], heads + 2 * kv_heads, -1]);
+        let (fused, cosine, sine) = (self.kernels.fused_rotary(&by_head), &self.cosine, &self.sine);
+        if let Some(norm) = norm {
+            let fused_result = fused.and_then(|fused| {
+                fused.rotary_norm_split(qkv, cosine, sine, heads, kv_heads, norm.weights())
+            });
+            return fused_result.unwrap_or_else(|| self.split(&norm.forward(qkv), heads, kv_heads, None));
         }
-        let qkv = qkv.view([qkv.size()[0], heads + 2 * kv_heads, -1]);
-        let q = rotate(&qkv.narrow(1, 0, heads), &self.cosine, &self.sine);
-        let k = rotate(&qkv.narrow(1, heads, kv_heads), &self.cosine, &self.sine);
-        [q, k, qkv.narrow(1, heads + kv_heads, kv_heads).contiguous()]
+        if let Some(fused) = fused {
+            return fused.rotary_split(qkv, cosine, sine, heads, kv_heads);
+        }
+        let q = rotate(&by_head.narrow(1, 0, heads), cosine, sine);
+        let k = rotate(&by_head.narrow(1, heads, kv_heads), cosine, sine);
+        [q, k, by_head.narrow(1, heads + kv_heads, kv_heads).contiguous()]
     }
 
     /// The same, with keys and values written into pages; `None`, and nothing written, without the fused kernel.
-    pub(crate) fn split_into(&self, qkv: &Tensor, heads: i64, slots: PageSlots) -> Option<Tensor> {
-        self.kernels.paged(qkv)?.rotary_into_pages(qkv, &self.cosine, &self.sine, heads, slots)
+    pub(crate) fn split_into(
+        &self,
+        qkv: &Tensor,
+        heads: i64,
+        norm: Option<&QkNorm>,
+        slots: PageSlots,
+    ) -> Option<Tensor> {
+        let paged = self.kernels.paged(qkv)?;
+        paged.rotary_into_pages(qkv, &self.cosine, &self.sine, heads, norm.map(QkNorm::weights), slots)
     }
 
-    /// The gradient of the qkv projection from those of queries, keys and values, whose rotation is undone.
-    pub(crate) fn join(&self, gradients: &[Tensor; 3]) -> Tensor {
-        if let Some(fused) = self.kernels.fused(&gradients[0]) {
-            return fused.rotary_join(gradients, &self.cosine, &self.sine);
+    /// The gradient of the qkv projection from those of queries, keys and values: undoes the rotation and, from queries and
+    /// keys before their norms, goes through these, whose weights' gradients it accumulates.
+    pub(crate) fn join(&self, gradients: &[Tensor; 3], norm: Option<(&QkNorm, &Tensor)>) -> Tensor {
+        let (fused, cosine, sine) = (self.kernels.fused_rotary(&gradients[0]), &self.cosine, &self.sine);
+        if let Some((norm, unnormed)) = norm {
+            let fused_result = fused
+                .and_then(|fused| fused.rotary_norm_join(gradients, cosine, sine, unnormed, norm.weights()));
+            let Some((joined, weights)) = fused_result else {
+                return norm.backward(unnormed, &self.join(gradients, None));
+            };
+            norm.accumulate(&weights);
+            return joined;
+        }
+        if let Some(fused) = fused {
+            return fused.rotary_join(gradients, cosine, sine);
         }
         let [dq, dk, dv] = gradients;
-        let negative_sine = -&self.sine;
+        let negative_sine = -sine;
         Tensor::cat(
-            &[
-                rotate(dq, &self.cosine, &negative_sine),
-                rotate(dk, &self.cosine, &negative_sine),
-                dv.shallow_clone(),
-            ],
+            &[rotate(dq, cosine, &negative_sine), rotate(dk, cosine, &negative_sine), dv.shallow_clone()],
             1,
         )
         .flatten(1, 2)

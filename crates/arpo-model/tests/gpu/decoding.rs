@@ -2,6 +2,7 @@
 
 use crate::{assert_close, gpu, in_f32, random};
 use arpo_model::distribution::Forbidden;
+use arpo_torch::kernels::HeadNorms;
 use arpo_torch::kernels::paged::{PageSlots, PagedSequences};
 use arpo_torch::kernels::sample::RowSample;
 use arpo_torch::shim::causal_bottom_right;
@@ -70,28 +71,45 @@ fn paged_attention_of_unequal_sequences() {
 #[test]
 fn new_keys_and_values_go_into_their_pages() {
     let Some((device, kernels)) = gpu() else { return };
-    let (tokens, heads, kv_heads, width, page_tokens) = (9, 6, 2, 48, 16);
-    let qkv = random(&[tokens, (heads + 2 * kv_heads) * width], device);
-    let angles = Tensor::randn([tokens, width / 2], (Kind::Float, device));
-    let (cosine, sine) = (angles.cos(), angles.sin());
-    let [keys, values] =
-        [(); 2].map(|()| Tensor::zeros([5, kv_heads, page_tokens, width], (Kind::BFloat16, device)));
-    let page: Vec<i64> = (0..tokens).map(|token| (token * 3) % 5).collect();
-    let offset: Vec<i64> = (0..tokens).map(|token| (token * 7) % page_tokens).collect();
-    let [page_of, offset_of] = [&page, &offset].map(|one| Tensor::from_slice(one).to_device(device));
-    let slots = PageSlots { keys: &keys, values: &values, pages: &page_of, offsets: &offset_of };
-    let paged = kernels.paged(&qkv).expect("the kernels are available");
-    let q = paged.rotary_into_pages(&qkv, &cosine, &sine, heads, slots).expect("supported");
-    let fused = kernels.fused(&qkv).expect("the kernels are available");
-    let [expected_q, k, v] = fused.rotary_split(&qkv, &cosine, &sine, heads, kv_heads);
-    assert!(q.equal(&expected_q), "queries");
-    for (pool, expected) in [(&keys, &k), (&values, &v)] {
-        let written = pool.transpose(1, 2).index(&[Some(&page_of), Some(&offset_of)]);
-        assert!(written.equal(expected), "keys or values");
-        assert_eq!(
-            pool.count_nonzero(None::<i64>).int64_value(&[]),
-            expected.count_nonzero(None::<i64>).int64_value(&[])
-        );
+    let (tokens, heads, kv_heads, page_tokens) = (9, 6, 2, 16);
+    for (width, is_normed) in [(48, false), (128, true)] {
+        let qkv = random(&[tokens, (heads + 2 * kv_heads) * width], device);
+        let angles = Tensor::randn([tokens, width / 2], (Kind::Float, device));
+        let (cosine, sine) = (angles.cos(), angles.sin());
+        let weights = [(); 2].map(|()| random(&[width], device) * 0.1 + 1.0);
+        let norms = HeadNorms { q: &weights[0], k: &weights[1], epsilon: 1e-6 };
+        let [keys, values] =
+            [(); 2].map(|()| Tensor::zeros([5, kv_heads, page_tokens, width], (Kind::BFloat16, device)));
+        let page: Vec<i64> = (0..tokens).map(|token| (token * 3) % 5).collect();
+        let offset: Vec<i64> = (0..tokens).map(|token| (token * 7) % page_tokens).collect();
+        let [page_of, offset_of] = [&page, &offset].map(|one| Tensor::from_slice(one).to_device(device));
+        let slots = PageSlots { keys: &keys, values: &values, pages: &page_of, offsets: &offset_of };
+        let paged = kernels.paged(&qkv).expect("the kernels are available");
+        let given = is_normed.then_some(norms);
+        let q = paged.rotary_into_pages(&qkv, &cosine, &sine, heads, given, slots).expect("supported");
+        let fused = kernels.fused(&qkv).expect("the kernels are available");
+        let [expected_q, k, v] = if is_normed {
+            fused.rotary_norm_split(&qkv, &cosine, &sine, heads, kv_heads, norms).expect("supported")
+        } else {
+            fused.rotary_split(&qkv, &cosine, &sine, heads, kv_heads)
+        };
+        // a norm's sums are in another order, which may round a value differently before it is rotated
+        let assert_same = |what: &str, found: &Tensor, expected: &Tensor| {
+            if is_normed {
+                assert_close(what, found, expected, 8.0);
+            } else {
+                assert!(found.equal(expected), "{what}");
+            }
+        };
+        assert_same("queries", &q, &expected_q);
+        for (pool, expected) in [(&keys, &k), (&values, &v)] {
+            let written = pool.transpose(1, 2).index(&[Some(&page_of), Some(&offset_of)]);
+            assert_same("keys or values", &written, expected);
+            assert_eq!(
+                pool.count_nonzero(None::<i64>).int64_value(&[]),
+                expected.count_nonzero(None::<i64>).int64_value(&[])
+            );
+        }
     }
 }
 

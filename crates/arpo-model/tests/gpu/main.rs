@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod decoding;
+mod learner;
 mod ranks;
 mod training;
 

@@ -7,11 +7,14 @@
 mod compiler;
 pub mod fused;
 mod module;
+mod norm;
 pub mod paged;
+mod rotary;
 pub mod row;
 pub mod sample;
 
 pub(crate) use compiler::{check, find};
+pub use rotary::HeadNorms;
 
 use fused::Fused;
 use module::Module;
@@ -81,9 +84,18 @@ impl Kernels {
         Some(format!("slower than necessary: no CUDA kernels for {}: {why}", purposes.join(", ")))
     }
 
-    /// The fused kernels, if they support this tensor.
+    /// The fused kernels, if they support rows as wide as this tensor's.
     pub fn fused(&self, tensor: &Tensor) -> Option<Fused<'_>> {
-        let whole_groups = tensor.size().last().is_some_and(|width| width % 16 == 0);
+        self.fused_in_groups(tensor, 16)
+    }
+
+    /// The fused kernels, if they support RoPE on heads `[tokens, heads, width]`.
+    pub fn fused_rotary(&self, by_head: &Tensor) -> Option<Fused<'_>> {
+        self.fused_in_groups(by_head, 8)
+    }
+
+    fn fused_in_groups(&self, tensor: &Tensor, group: i64) -> Option<Fused<'_>> {
+        let whole_groups = tensor.size().last().is_some_and(|width| width % group == 0);
         self.module(|families| &families.fused, &fused::FAMILY)
             .filter(|_| whole_groups && is_supported(tensor))
             .map(|module| Fused { module })
@@ -130,7 +142,8 @@ mod tests {
     fn a_cpu_has_no_kernels_and_misses_none() {
         let x = Tensor::zeros([2, 16], (Kind::BFloat16, Device::Cpu));
         for kernels in [Kernels::none(), Kernels::of(Device::Cpu)] {
-            assert!(kernels.fused(&x).is_none() && kernels.paged(&x).is_none());
+            assert!(kernels.fused(&x).is_none() && kernels.fused_rotary(&x).is_none());
+            assert!(kernels.paged(&x).is_none());
             assert!(kernels.row(&x).is_none() && kernels.sampling().is_none());
             assert_eq!(kernels.missing(), None);
         }

@@ -7,29 +7,45 @@
 
 // WARPS and SLICES are constants of the launches.
 
-// Splits a fused qkv projection, applies RoPE to queries and keys, and writes keys and values into their pages. One
-// block per token, one thread per pair of values.
-extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosine, const float *sine, bf16 *q,
-                                             bf16 *keys, bf16 *values, const i64 *pages, const i64 *offsets, int heads,
-                                             int kv_heads, int half, int page_tokens) {
+// Splits a fused qkv projection, norms the heads of queries and keys if weights are given, applies RoPE to them, and writes
+// keys and values into their pages. One block per token, one warp per head.
+extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosine, const float *sine,
+                                             const bf16 *q_weight, const bf16 *k_weight, bf16 *q, bf16 *keys,
+                                             bf16 *values, const i64 *pages, const i64 *offsets, int heads,
+                                             int kv_heads, int half, int page_tokens, float epsilon) {
     i64 token = blockIdx.x;
-    int total_heads = heads + 2 * kv_heads, width = 2 * half;
-    const bf16 *row = qkv + token * total_heads * width;
+    int total_heads = heads + 2 * kv_heads, width = 2 * half, lane = threadIdx.x & 31;
     i64 first = pages[token] * kv_heads * page_tokens + offsets[token];
-    for (int pair = threadIdx.x; pair < total_heads * half; pair += blockDim.x) {
-        int head = pair / half, i = pair % half;
-        bf16 real = row[head * width + i], imaginary = row[head * width + half + i];
+    for (int head = threadIdx.x >> 5; head < total_heads; head += blockDim.x >> 5) {
+        const bf16 *in = qkv + (token * total_heads + head) * width, *weight = nullptr;
+        bool rotates = head < heads + kv_heads;
+        float scale = 1.0f;
+        if (q_weight && rotates) {
+            weight = head < heads ? q_weight : k_weight;
+            float squares = 0.0f;
+            for (int i = lane; i < width; i += 32) { float x = to_f32(in[i]); squares += x * x; }
+            for (int offset = 16; offset; offset >>= 1) squares += __shfl_xor_sync(~0u, squares, offset);
+            scale = rsqrtf(squares / (float)width + epsilon);
+        }
         bf16 *out;
         if (head < heads) out = q + (token * heads + head) * width;
-        else if (head < heads + kv_heads) out = keys + (first + (i64)(head - heads) * page_tokens) * width;
+        else if (rotates) out = keys + (first + (i64)(head - heads) * page_tokens) * width;
         else out = values + (first + (i64)(head - heads - kv_heads) * page_tokens) * width;
-        if (head < heads + kv_heads) {
-            float c = cosine[token * half + i], s = sine[token * half + i], a = to_f32(real), b = to_f32(imaginary);
-            real = to_bf16(a * c - b * s);
-            imaginary = to_bf16(b * c + a * s);
+        for (int i = lane; i < half; i += 32) {
+            bf16 real = in[i], imaginary = in[half + i];
+            if (weight) {
+                real = normed(real, scale, weight[i]);
+                imaginary = normed(imaginary, scale, weight[half + i]);
+            }
+            if (rotates) {
+                float c = cosine[token * half + i], s = sine[token * half + i];
+                float a = to_f32(real), b = to_f32(imaginary);
+                real = to_bf16(a * c - b * s);
+                imaginary = to_bf16(b * c + a * s);
+            }
+            out[i] = real;
+            out[half + i] = imaginary;
         }
-        out[i] = real;
-        out[half + i] = imaginary;
     }
 }
 

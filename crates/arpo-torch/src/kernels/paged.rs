@@ -1,8 +1,8 @@
 //! The paged kv cache: written as keys and values are projected, gathered for prefill, and read in place for decoding.
 //! See `paged.cu`.
 
-use super::Family;
 use super::module::{Argument, Module, expect};
+use super::{Family, HeadNorms};
 use crate::shim::SplitAttention;
 use tch::{Kind, Tensor};
 
@@ -29,8 +29,8 @@ const WARPS: u32 = 4;
 /// Slices of `WIDTH` threads of a block that combines chunks.
 const SLICES: u32 = 8;
 
-/// Of a block that applies RoPE to one token: each thread has only a few pairs, because nothing else hides the latency
-/// of a single token.
+/// Of a block that applies RoPE to one token: each warp has only a few heads, because nothing else hides the latency of a
+/// single token.
 const ROTARY_THREADS: u32 = 768;
 
 /// Of a block that copies a page.
@@ -93,15 +93,16 @@ pub struct Paged<'a> {
 }
 
 impl Paged<'_> {
-    /// Splits a fused qkv projection and applies RoPE: queries `[tokens, heads, width]` are returned, keys and values are
-    /// written into their pages. Cosines and sines are `[tokens, width / 2]` in f32. `None`, and nothing written, where the
-    /// kernel cannot be used.
+    /// Splits a fused qkv projection, norms the heads of queries and keys if it is told how, and applies RoPE: queries
+    /// `[tokens, heads, width]` are returned, keys and values are written into their pages. Cosines and sines are
+    /// `[tokens, width / 2]` in f32. `None`, and nothing written, where the kernel cannot be used.
     pub fn rotary_into_pages(
         self,
         qkv: &Tensor,
         cosine: &Tensor,
         sine: &Tensor,
         heads: i64,
+        norms: Option<HeadNorms>,
         slots: PageSlots,
     ) -> Option<Tensor> {
         let (tokens, kv_heads, width) = (qkv.size()[0], slots.keys.size()[1], slots.keys.size()[3]);
@@ -116,11 +117,17 @@ impl Paged<'_> {
         expect("pages of values", slots.values, Kind::BFloat16, page_values);
         expect("the tokens' pages", slots.pages, Kind::Int64, tokens);
         expect("the tokens' offsets", slots.offsets, Kind::Int64, tokens);
+        let [q_weight, k_weight] = norms.map_or([Argument::Null; 2], |norms| {
+            norms.expect(width);
+            [norms.q, norms.k].map(Argument::tensor)
+        });
         let q = Tensor::empty([tokens, heads, width], (qkv.kind(), qkv.device()));
         let arguments = [
             Argument::tensor(qkv),
             Argument::tensor(cosine),
             Argument::tensor(sine),
+            q_weight,
+            k_weight,
             Argument::tensor(&q),
             Argument::tensor(slots.keys),
             Argument::tensor(slots.values),
@@ -130,9 +137,11 @@ impl Paged<'_> {
             Argument::I32(kv_heads as i32),
             Argument::I32((width / 2) as i32),
             Argument::I32(slots.keys.size()[2] as i32),
+            Argument::F32(norms.map_or(0.0, |norms| norms.epsilon as f32)),
         ];
-        // SAFETY: rotary_into_pages(qkv, cosine, sine, q, keys, values, pages, offsets, heads, kv heads, half a width,
-        // tokens of a page), a block per token; sizes checked, and the cache's slots are within its pages.
+        // SAFETY: rotary_into_pages(qkv, cosine, sine, q weight or null, k weight or null, q, keys, values, pages, offsets,
+        // heads, kv heads, half a width, tokens of a page, epsilon), a block per token; sizes checked, and the cache's
+        // slots are within its pages.
         unsafe { self.module.launch("rotary_into_pages", tokens as u32, ROTARY_THREADS, &arguments) };
         Some(q)
     }

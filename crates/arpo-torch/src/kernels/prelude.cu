@@ -23,3 +23,8 @@ __device__ __forceinline__ bf16 to_bf16(float x) {
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
+// A value of an RMS norm, x / rms(x) * w, from the inverse of rms(x); rounded to bf16 wherever the plain version is.
+__device__ __forceinline__ bf16 normed(bf16 x, float scale, bf16 weight) {
+    return to_bf16(to_f32(to_bf16(to_f32(x) * scale)) * to_f32(weight));
+}
+
