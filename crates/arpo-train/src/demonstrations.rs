@@ -15,20 +15,25 @@ use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
 use arpo_env::grounding::{GroundingAnswer, questions};
 use arpo_env::oracle::Oracle;
-use arpo_env::tasks::Suite;
 use image::RgbImage;
 use rand::RngExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most questions about one screen.
-const QUESTIONS: usize = 8;
-
-/// Most oracle actions before the screen that questions are about.
-const STEPS_BEFORE_QUESTIONS: usize = 3;
+pub(crate) const MAX_QUESTIONS: usize = 8;
 
 /// Most actions of a demonstrated episode; the oracle needs 12.
 const LONGEST_EPISODE: usize = 16;
+
+/// Which questions are asked about a task's screens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Questions {
+    /// Most oracle actions before the screen that they are about.
+    pub steps_before: usize,
+    /// They ask in several ways.
+    pub reworded: bool,
+}
 
 /// A conversation to train on.
 #[derive(Debug, Clone)]
@@ -66,15 +71,6 @@ pub struct OracleEpisode {
     pub screens: Vec<Arc<RgbImage>>,
     /// In order.
     pub actions: Vec<Action>,
-}
-
-/// The oracle's episode on a further task of the suite.
-pub fn oracle_episode(
-    desktop: &mut EmbeddedDesktop,
-    suite: Suite,
-    number: u64,
-) -> Result<OracleEpisode, TrainError> {
-    oracle_episode_of(desktop, &suite.further_task(number), number)
 }
 
 /// The oracle's episode on a task, in the world of this number.
@@ -125,11 +121,12 @@ pub fn grounding(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
+    asked: Questions,
 ) -> Result<Demonstration, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
     let mut screen = desktop.reset(task, number, deadline())?;
     let mut oracle = Oracle::new();
-    for _ in 0..rng.random_range(0..=STEPS_BEFORE_QUESTIONS) {
+    for _ in 0..rng.random_range(0..=asked.steps_before) {
         let action = oracle.next_action(desktop);
         if arpo_env::environment::ends_episode(&action) {
             break;
@@ -141,7 +138,7 @@ pub fn grounding(
         Message::text(Role::System, agent.style.system.clone()),
         Message::image(Role::User, reference(&pixels)),
     ];
-    for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
+    for question in questions(&desktop.widgets(), MAX_QUESTIONS, asked.reworded, &mut rng) {
         messages.push(Message::text(Role::User, question.text));
         let answer = match question.answer {
             GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),

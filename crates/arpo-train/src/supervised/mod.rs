@@ -2,30 +2,29 @@
 //! screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a model learns the form of
 //! a response but not where things are.
 
+mod evaluation;
 pub mod fresh;
+mod reading;
 pub mod run;
+
+pub use reading::Reading;
 
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::collect::{CollectOptions, Collector, GroupPlan};
-use crate::demonstrations::{Demonstration, episode, grounding};
-use crate::episode::{CompletedEpisode, EpisodePlan};
+use crate::demonstrations::{Demonstration, Questions, episode, grounding};
 use crate::images::BatchImages;
-use crate::policy::EnginePolicy;
 use crate::style_choice;
 use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
-use arpo_core::config::Config;
 use arpo_core::random::{Purpose, stream};
-use arpo_core::trajectory::EpisodeId;
 use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::environment::Environment;
 use arpo_env::tasks::Suite;
 use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{MicroBatch, SequenceInput};
 use image::RgbImage;
 use rand::RngExt;
 use rayon::prelude::*;
+use reading::{Lesson, lesson};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,6 +85,8 @@ pub struct SupervisedOptions {
     pub grounding_share: f64,
     /// Weights of applications, 1 by default: how often their tasks are shown; 0 leaves an application out.
     pub weights: BTreeMap<String, u32>,
+    /// How demonstrations are varied.
+    pub reading: Reading,
     /// Learning rate after the warm-up.
     pub learning_rate: f64,
     /// Updates of the warm-up.
@@ -110,7 +111,7 @@ impl SupervisedOptions {
         if !(0.0..=1.0).contains(&self.grounding_share) {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
         }
-        Ok(())
+        self.reading.check()
     }
 
     /// As TOML, for the run folder.
@@ -118,13 +119,22 @@ impl SupervisedOptions {
         toml::to_string(self).expect("options can be written as TOML")
     }
 
-    /// Templates in turn, repeated by the weight of their application.
+    /// Training templates in turn, repeated by the weight of their application.
     fn templates(&self) -> Vec<String> {
+        self.repeated(self.suite.templates())
+    }
+
+    /// The same of the auxiliary templates.
+    fn auxiliary_templates(&self) -> Vec<String> {
+        self.repeated(self.suite.auxiliary_templates())
+    }
+
+    fn repeated(&self, templates: Vec<String>) -> Vec<String> {
         let repeated = |name: String| {
             let times = self.weights.get(application(&name)).copied().unwrap_or(1);
             std::iter::repeat_n(name, times as usize)
         };
-        self.suite.templates().into_iter().flat_map(repeated).collect()
+        templates.into_iter().flat_map(repeated).collect()
     }
 }
 
@@ -165,15 +175,12 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
     let count = if is_grounding { options.screens } else { options.episodes } as u64;
     // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let templates = options.templates();
     let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
         let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
-        let template = &templates[(number % templates.len() as u64) as usize];
-        let task = options.suite.further_task_of(template, number);
-        let task =
-            task.ok_or_else(|| TrainError::Configuration(format!("no template is called {template}")))?;
+        let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
-            grounding(agent, desktop, &task, number)
+            let questions = Questions { steps_before: options.reading.question_steps, reworded };
+            grounding(agent, desktop, &task, number, questions)
         } else {
             episode(agent, desktop, &task, number)
         }
@@ -214,36 +221,4 @@ pub fn update(
         LossGradient { value: -mean, coefficients }
     })?;
     Ok(report.loss)
-}
-
-/// Most desktops of an evaluation.
-const EVALUATION_DESKTOPS: usize = 64;
-
-/// Evaluates the agent on further tasks of the suite that are in no demonstration.
-pub fn evaluate(
-    policy: &mut EnginePolicy,
-    suite: Suite,
-    count: usize,
-    max_steps: usize,
-) -> Result<Vec<(String, CompletedEpisode)>, TrainError> {
-    let plan = |number: u64| {
-        let task = Arc::new(suite.further_task(number));
-        let id = EpisodeId::new(0, &task.id, 0);
-        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps, hint: None };
-        GroupPlan { task: Arc::clone(&plan.task), episodes: vec![plan], spares: vec![] }
-    };
-    let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();
-    let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
-    let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
-    let options = CollectOptions::from(&Config::default());
-    let mut collector = Collector::new(Arc::new(factory), count.min(EVALUATION_DESKTOPS), options);
-    let collected = collector.collect(policy, plans, &mut |_| {})?;
-    let episodes = collected.groups.into_iter().map(|group| group.episodes);
-    Ok(applications
-        .into_iter()
-        .zip(episodes)
-        .flat_map(|(application, episodes)| {
-            episodes.into_iter().map(move |episode| (application.clone(), episode))
-        })
-        .collect())
 }

@@ -1,5 +1,6 @@
 //! A supervised run, new or resumed: learn, evaluate, save.
 
+use super::evaluation::{Counts, Evaluation, evaluate};
 use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, update};
 use crate::TrainError;
 use crate::agent::Agent;
@@ -10,7 +11,7 @@ use crate::run::stop::StopSwitch;
 use crate::run::training_state::{RestoredModel, TrainedModel, load_model, load_state};
 use crate::run::{RunFolder, Start};
 use arpo_core::config::OptimiserConfig;
-use arpo_core::statistics::{Success, success};
+use arpo_core::statistics::Success;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_model::checkpoint::{self, Weights};
@@ -31,10 +32,14 @@ use tch::{Device, Kind};
 pub struct Schedule {
     /// Updates between evaluations; the run is saved at each evaluation.
     pub every: u64,
-    /// Tasks in an evaluation.
+    /// Further tasks of the training templates in an evaluation.
     pub tasks: usize,
-    /// Stop at the first evaluation with at least this success.
+    /// Tasks of the held-out templates in an evaluation.
+    pub held_out_tasks: usize,
+    /// Stop at the first evaluation with at least this success on further tasks ...
     pub until: Option<f64>,
+    /// ... and this on held-out tasks, where both are given.
+    pub until_held_out: Option<f64>,
     /// Stop after this time.
     pub limit: Option<Duration>,
 }
@@ -82,7 +87,20 @@ pub enum SupervisedEvent {
         success: Option<Success>,
         /// The same by application.
         applications: BTreeMap<String, f64>,
+        /// On tasks of the held-out templates.
+        held_out: Option<Success>,
     },
+}
+
+impl Schedule {
+    /// Whether an evaluation is good enough to stop.
+    fn is_reached(&self, evaluation: &Evaluation) -> bool {
+        let held_out = evaluation.held_out.map(|held_out| held_out.mean);
+        let goals = [(self.until, Some(evaluation.further.mean)), (self.until_held_out, held_out)];
+        let given = goals.iter().any(|(goal, _)| goal.is_some());
+        given
+            && goals.iter().all(|(goal, mean)| goal.is_none_or(|goal| mean.is_some_and(|mean| mean >= goal)))
+    }
 }
 
 struct Run {
@@ -134,14 +152,18 @@ pub fn train(
         let evaluated =
             if updates > options.grounding_updates { Some(run.evaluate(options, schedule)?) } else { None };
         run.save(folder)?;
-        let reached =
-            evaluated.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
+        let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
+        let (success, held_out, applications) = match evaluated {
+            Some(Evaluation { further, applications, held_out }) => (Some(further), held_out, applications),
+            None => (None, None, BTreeMap::new()),
+        };
         observer(SupervisedEvent::Evaluated {
             updates,
             seconds: run.state.seconds,
             loss: crate::batch::mean(losses.drain(..)),
-            success: evaluated.as_ref().map(|(all, _)| *all),
-            applications: evaluated.map(|(_, applications)| applications).unwrap_or_default(),
+            success,
+            applications,
+            held_out,
         });
         if over || reached {
             break;
@@ -183,7 +205,7 @@ impl Run {
             let RestoredModel { config, side_files, weights, optimiser } = restored;
             (config, side_files, weights, optimiser, state)
         } else {
-            let (config, side_files) = fresh::model(options.suite, options.family)?;
+            let (config, side_files) = fresh::model(options)?;
             tch::manual_seed(options.seed as i64);
             let weights = Weights::from_scratch(&config, Kind::Float, device).with_gradients(|_| true);
             let optimiser = AdamW::new(&weights, optimiser);
@@ -204,21 +226,14 @@ impl Run {
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
-    /// Success on further tasks, in all and by application.
     fn evaluate(
         &mut self,
         options: &SupervisedOptions,
         schedule: &Schedule,
-    ) -> Result<(Success, BTreeMap<String, f64>), TrainError> {
+    ) -> Result<Evaluation, TrainError> {
         self.policy.publish(WeightUpdate::InPlace, PolicyVersion(self.state.updates))?;
-        let episodes = super::evaluate(&mut self.policy, options.suite, schedule.tasks, options.max_steps)?;
-        let mut by_application: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for (application, episode) in &episodes {
-            by_application.entry(application.clone()).or_default().push(episode.trajectory.score);
-        }
-        let all: Vec<f64> = by_application.values().flatten().copied().collect();
-        let means = by_application.into_iter().map(|(name, scores)| (name, success(&scores).mean)).collect();
-        Ok((success(&all), means))
+        let counts = Counts { further: schedule.tasks, held_out: schedule.held_out_tasks };
+        evaluate(&mut self.policy, options, counts)
     }
 
     fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {

@@ -14,13 +14,13 @@ use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::vision::pixels;
-use arpo_tokenizer::train;
+use arpo_tokenizer::train::{self, Spaces};
 use arpo_train::agent::Agent;
 use arpo_train::collect::{CollectOptions, Collector, GroupSize, Planner, Worlds};
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
-use arpo_train::supervised::{self, Family, SupervisedOptions};
+use arpo_train::supervised::{self, Family, Reading, SupervisedOptions};
 use image::RgbImage;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ use tch::{Device, Kind};
 
 fn agent(config: &ModelConfig) -> Agent {
     let texts = (0..50).map(|number| format!("Action: click(start_box='({number},7)')\nopen the mail"));
-    let mut files = train::train(texts, 400, Grammar::Uitars).unwrap();
+    let mut files = train::train(texts, 400, Grammar::Uitars, Spaces::Joined).unwrap();
     files.insert("preprocessor_config.json".into(), br#"{"min_pixels": 784}"#.to_vec());
     Agent::new(config, &files, Path::new("made"), Family::Qwen25Vl.style()).unwrap()
 }
@@ -154,6 +154,7 @@ fn imitation_reduces_the_loss_and_is_reproducible() {
             episodes: 2,
             grounding_share: 0.0,
             weights: BTreeMap::new(),
+            reading: Reading::default(),
             learning_rate: 2e-3,
             warm_up: 1,
             max_steps: 4,
