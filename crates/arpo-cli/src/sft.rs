@@ -6,12 +6,13 @@ use arpo_env::tasks::Suite;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
-use arpo_train::supervised::{Family, Reading, SupervisedOptions};
+use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+use tch::Device;
 
 /// The arguments of `arpo sft`.
 #[derive(Args)]
@@ -31,6 +32,10 @@ pub(crate) struct SftArguments {
     /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
+    /// The type to compute in: auto is bf16 for the desktop suite on a GPU, else f32. The optimiser's weights are f32 either
+    /// way
+    #[arg(long, value_enum, default_value = "auto")]
+    precision: PrecisionName,
     /// Updates of the first phase, on grounding questions only
     #[arg(long, default_value_t = 700)]
     grounding_updates: u64,
@@ -100,6 +105,13 @@ enum SuiteName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PrecisionName {
+    Auto,
+    F32,
+    Bf16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SpacesName {
     Separate,
     Joined,
@@ -155,6 +167,12 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
             reworded: arguments.reworded,
             question_steps: arguments.question_steps,
             separate_spaces: arguments.spaces == SpacesName::Separate,
+        },
+        precision: match arguments.precision {
+            // a GPU computes the pocket model in the time that it takes to launch its kernels, whatever their type
+            PrecisionName::Auto if suite == Suite::Desktop && device != Device::Cpu => Precision::Bf16,
+            PrecisionName::Auto | PrecisionName::F32 => Precision::F32,
+            PrecisionName::Bf16 => Precision::Bf16,
         },
         learning_rate: arguments.learning_rate,
         warm_up: 100,

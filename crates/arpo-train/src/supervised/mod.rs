@@ -2,39 +2,27 @@
 //! screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a model learns the form of
 //! a response but not where things are.
 
+mod batches;
 mod evaluation;
 pub mod fresh;
+mod precision;
 mod reading;
 pub mod run;
 
+pub use batches::{Batches, DemonstrationBatch, batches, makers};
+pub use precision::Precision;
 pub use reading::Reading;
 
 use crate::TrainError;
-use crate::agent::Agent;
-use crate::demonstrations::{Demonstration, Questions, episode, grounding};
-use crate::images::BatchImages;
+use crate::dialogue::Assembled;
 use crate::style_choice;
 use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
-use arpo_core::random::{Purpose, stream};
-use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Suite;
 use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{MicroBatch, SequenceInput};
-use image::RgbImage;
-use rand::RngExt;
-use rayon::prelude::*;
-use reading::{Lesson, lesson};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-
-/// Batches prepared ahead of the learner.
-const AHEAD: usize = 3;
-
-/// Demonstrations are numbered from here; evaluation uses other numbers.
-const FIRST_DEMONSTRATION: u64 = 1 << 32;
 
 /// The family of a fresh model, which also decides how it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,6 +75,8 @@ pub struct SupervisedOptions {
     pub weights: BTreeMap<String, u32>,
     /// How demonstrations are varied.
     pub reading: Reading,
+    /// The type to compute in.
+    pub precision: Precision,
     /// Learning rate after the warm-up.
     pub learning_rate: f64,
     /// Updates of the warm-up.
@@ -119,6 +109,14 @@ impl SupervisedOptions {
         toml::to_string(self).expect("options can be written as TOML")
     }
 
+    /// Tokens to whose multiple sequences are padded on a GPU: a fraction of a screenshot's.
+    fn padding_on_a_gpu(&self) -> usize {
+        match self.suite {
+            Suite::Pocket => 64,
+            Suite::Desktop => 256,
+        }
+    }
+
     /// Training templates in turn, repeated by the weight of their application.
     fn templates(&self) -> Vec<String> {
         self.repeated(self.suite.templates())
@@ -143,58 +141,6 @@ fn application(template: &str) -> &str {
     template.split('-').next().unwrap_or_default()
 }
 
-/// The demonstrations of one update.
-#[derive(Debug)]
-pub struct DemonstrationBatch {
-    /// Sorted by length, so that equally long ones are computed together.
-    demonstrations: Vec<Demonstration>,
-    images: BatchImages,
-}
-
-/// Prepares the batches of updates from `first` on, ahead of the learner, on other threads. It ends when the receiver is
-/// dropped.
-pub fn batches(
-    agent: Arc<Agent>,
-    options: SupervisedOptions,
-    first: u64,
-) -> Receiver<Result<DemonstrationBatch, TrainError>> {
-    let (sender, receiver) = sync_channel(AHEAD);
-    std::thread::spawn(move || {
-        for update in first..options.updates {
-            if sender.send(batch(&agent, &options, update)).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
-    let mut rng = stream(options.seed, Purpose::Batches, update, 0);
-    let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
-    let count = if is_grounding { options.screens } else { options.episodes } as u64;
-    // far apart, so that no two updates share demonstrations
-    let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
-        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
-        let Lesson { task, reworded } = lesson(options, number)?;
-        if is_grounding {
-            let questions = Questions { steps_before: options.reading.question_steps, reworded };
-            grounding(agent, desktop, &task, number, questions)
-        } else {
-            episode(agent, desktop, &task, number)
-        }
-    };
-    let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
-    let mut demonstrations =
-        (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
-    demonstrations.retain(|one| !one.assembled.spans.is_empty());
-    demonstrations.sort_by_key(|one| one.assembled.tokens.len());
-    let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
-    let images = BatchImages::new(&agent.processor, &screens)?;
-    Ok(DemonstrationBatch { demonstrations, images })
-}
-
 /// One update on the negative mean log-probability of the demonstrated tokens, which it returns.
 pub fn update(
     updater: &mut Updater,
@@ -204,10 +150,10 @@ pub fn update(
 ) -> Result<f64, TrainError> {
     let device = updater.learner().model().device();
     let images = batch.images.on(device);
-    let trained: Vec<Vec<bool>> = batch.demonstrations.iter().map(|one| one.assembled.trained()).collect();
+    let trained: Vec<Vec<bool>> = batch.sequences.iter().map(Assembled::trained).collect();
     let episodes: Vec<SequenceInput> = (0..trained.len())
         .map(|at| SequenceInput {
-            tokens: &batch.demonstrations[at].assembled.tokens,
+            tokens: &batch.sequences[at].tokens,
             images: batch.images.shown(at),
             trained: &trained[at],
         })

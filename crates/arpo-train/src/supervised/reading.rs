@@ -78,7 +78,7 @@ pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervised::Family;
+    use crate::supervised::{Family, Precision};
     use arpo_env::tasks::{Suite, is_same_task};
     use std::collections::BTreeMap;
 
@@ -93,6 +93,7 @@ mod tests {
             grounding_share: 0.2,
             weights: BTreeMap::new(),
             reading,
+            precision: Precision::F32,
             learning_rate: 1e-3,
             warm_up: 1,
             max_steps: 15,

@@ -1,7 +1,7 @@
 //! A supervised run, new or resumed: learn, evaluate, save.
 
 use super::evaluation::{Counts, Evaluation, evaluate};
-use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, update};
+use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, makers, update};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::policy::engine::ResponseOptions;
@@ -17,9 +17,9 @@ use arpo_engine::{Engine, EngineOptions};
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
+use arpo_model::training::LearnerOptions;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
-use arpo_model::training::{Learner, LearnerOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -133,11 +133,12 @@ pub fn train(
     });
     let began = Instant::now();
     let seconds_before = run.state.seconds;
-    let prepared = batches(Arc::clone(&agent), options.clone(), first);
+    let mut prepared = batches(&agent, options, first, makers());
     let mut losses = vec![];
     for number in first..options.updates {
-        let batch: DemonstrationBatch =
-            prepared.recv().map_err(|error| TrainError::Internal(error.to_string()))??;
+        let batch: DemonstrationBatch = prepared
+            .next()
+            .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
         let loss = update(&mut run.updater, options, number, &batch)?;
         losses.push(loss);
         let updates = number + 1;
@@ -170,7 +171,7 @@ pub fn train(
         }
     }
     // f16 for distribution: half the size, and as good
-    let weights = run.updater.learner().model().weights().to_kind(Kind::Half);
+    let weights = run.updater.masters().to_kind(Kind::Half);
     let model = folder.path().join("model");
     if model.exists() {
         std::fs::remove_dir_all(&model)
@@ -212,17 +213,20 @@ impl Run {
             (config, side_files, weights, optimiser, SupervisedState::default())
         };
         let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), options.family.style())?);
-        let policy = policy(&config, &weights, &agent, options.family.max_tokens());
+        let on_a_cpu = device == Device::Cpu;
         let learner_options = LearnerOptions {
             temperature: 1.0,
             forbidden: agent.forbidden.clone(),
-            activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
+            activation_bytes: if on_a_cpu { 2 << 30 } else { 60 << 30 },
             logit_rows: 1 << 16,
-            pad_to_multiple: 16,
+            // equally long sequences are attended to in one call: fewer lengths keep a GPU busier than padding costs
+            pad_to_multiple: if on_a_cpu { 16 } else { options.padding_on_a_gpu() },
             share_prefixes: false,
         };
-        let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
-        let updater = Updater::new(learner, optimiser, Some(folder.incidents()));
+        let incidents = Some(folder.incidents());
+        let updater = options.precision.updater(&config, weights, optimiser, learner_options, incidents);
+        let learnt = updater.learner().model().weights();
+        let policy = policy(&config, learnt, &agent, options.family.max_tokens(), device);
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
@@ -240,7 +244,7 @@ impl Run {
         let new = NewCheckpoint { step: self.state.updates, best: false, screens: &BTreeSet::new(), keep: 2 };
         let model = TrainedModel {
             config: &self.config,
-            weights: self.updater.learner().model().weights(),
+            weights: self.updater.masters(),
             side_files: &self.side_files,
             optimiser: self.updater.optimiser(),
         };
@@ -249,9 +253,16 @@ impl Run {
     }
 }
 
-fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>, max_tokens: usize) -> EnginePolicy {
+fn policy(
+    config: &ModelConfig,
+    weights: &Weights,
+    agent: &Arc<Agent>,
+    max_tokens: usize,
+    device: Device,
+) -> EnginePolicy {
     let options = EngineOptions {
-        cache_bytes: 512 << 20,
+        // 64 desktop episodes of 15 screenshots are 400 000 tokens of 4 KiB
+        cache_bytes: if device == Device::Cpu { 512 << 20 } else { 4 << 30 },
         feature_bytes: 64 << 20,
         frozen_vision: false,
         page_tokens: 16,
