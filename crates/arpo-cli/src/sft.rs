@@ -63,9 +63,10 @@ pub(crate) struct SftArguments {
     /// Fraction of demonstrations with other words in their instruction or questions
     #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().reworded)]
     reworded: f64,
-    /// Most actions of the oracle before the screen that grounding questions are about
-    #[arg(long, default_value_t = Reading::default().question_steps)]
-    question_steps: usize,
+    /// Most actions of the oracle before the screen that grounding questions are about; without it, every screen of the
+    /// oracle's episode is equally likely
+    #[arg(long)]
+    question_steps: Option<usize>,
     /// Spaces in the tokenizer: tokens of their own, or joined with the word after them
     #[arg(long, value_enum, default_value = "separate")]
     spaces: SpacesName,

@@ -19,8 +19,10 @@ pub struct Reading {
     pub auxiliary: f64,
     /// Share of demonstrations with other words in the instruction or in the questions.
     pub reworded: f64,
-    /// Most actions of the oracle before the screen that questions are about.
-    pub question_steps: usize,
+    /// Most actions of the oracle before the screen that questions are about; without a limit, every screen of its episode is
+    /// equally likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_steps: Option<usize>,
     /// A space is a token of its own: a name in an instruction then has the tokens that it is typed with. Otherwise a word
     /// includes the space before it, and how each name is copied has to be learnt by itself.
     pub separate_spaces: bool,
@@ -28,8 +30,13 @@ pub struct Reading {
 
 impl Reading {
     /// Listed names, training templates and their own words only: how the first base models were trained.
-    pub const NONE: Self =
-        Self { invented: 0.0, auxiliary: 0.0, reworded: 0.0, question_steps: 3, separate_spaces: false };
+    pub const NONE: Self = Self {
+        invented: 0.0,
+        auxiliary: 0.0,
+        reworded: 0.0,
+        question_steps: Some(3),
+        separate_spaces: false,
+    };
 
     /// An error if a share is none.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -46,7 +53,7 @@ impl Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { invented: 0.5, auxiliary: 0.4, reworded: 0.3, question_steps: 12, separate_spaces: true }
+        Self { invented: 0.5, auxiliary: 0.4, reworded: 0.3, question_steps: None, separate_spaces: true }
     }
 }
 
