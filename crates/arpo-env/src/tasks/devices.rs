@@ -211,7 +211,7 @@ fn later_alarm(builder: &mut TaskBuilder) {
 }
 
 /// A song in the library, while the player is paused.
-pub(crate) fn quiet(builder: &mut TaskBuilder) -> &'static str {
+fn quiet(builder: &mut TaskBuilder) -> &'static str {
     let [song] = builder.names(builder.words.songs);
     builder.given(&["player", "songs", song], song);
     builder.given(&["player", "playing"], false);
