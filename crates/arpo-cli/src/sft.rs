@@ -6,12 +6,13 @@ use arpo_env::tasks::Suite;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
-use arpo_train::supervised::{Family, SupervisedOptions};
+use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+use tch::Device;
 
 /// The arguments of `arpo sft`.
 #[derive(Args)]
@@ -31,6 +32,10 @@ pub(crate) struct SftArguments {
     /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
+    /// The type to compute in: auto is bf16 for the desktop suite on a GPU, else f32. The optimiser's weights are f32 either
+    /// way
+    #[arg(long, value_enum, default_value = "auto")]
+    precision: PrecisionName,
     /// Updates of the first phase, on grounding questions only
     #[arg(long, default_value_t = 700)]
     grounding_updates: u64,
@@ -49,18 +54,40 @@ pub(crate) struct SftArguments {
     /// Sampling weight of an application's tasks, such as editor=2; the default is 1. May be repeated
     #[arg(long, value_name = "APPLICATION=WEIGHT", value_parser = weight)]
     weight: Vec<(String, u32)>,
+    /// Fraction of demonstrations with invented names, which have to be read: random syllables, words that are in no list
+    #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().invented)]
+    invented_names: f64,
+    /// Fraction of demonstrations of auxiliary templates, which are neither trained on nor held out
+    #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().auxiliary)]
+    auxiliary: f64,
+    /// Fraction of demonstrations with other words in their instruction or questions
+    #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().reworded)]
+    reworded: f64,
+    /// Most actions of the oracle before the screen that grounding questions are about; without it, every screen of the
+    /// oracle's episode is equally likely
+    #[arg(long)]
+    question_steps: Option<usize>,
+    /// Spaces in the tokenizer: tokens of their own, or joined with the word after them
+    #[arg(long, value_enum, default_value = "separate")]
+    spaces: SpacesName,
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
     /// Updates between evaluations; a checkpoint is written at each
     #[arg(long, default_value_t = 50)]
     evaluate_every: u64,
-    /// Tasks per evaluation
+    /// Further tasks of the training templates per evaluation
     #[arg(long, default_value_t = 208)]
     evaluate_tasks: usize,
-    /// Stop at the first evaluation with at least this success rate
+    /// Tasks of the held-out templates per evaluation; 0 leaves them out
+    #[arg(long, default_value_t = 64)]
+    evaluate_held_out: usize,
+    /// Stop at the first evaluation with at least this success rate on further tasks
     #[arg(long)]
     until: Option<f64>,
+    /// Stop at the first evaluation with at least this success rate on held-out tasks, and that of --until if given
+    #[arg(long)]
+    until_held_out: Option<f64>,
     /// Stop after this many minutes
     #[arg(long)]
     minutes: Option<f64>,
@@ -76,6 +103,19 @@ pub(crate) struct SftArguments {
 enum SuiteName {
     Pocket,
     Desktop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PrecisionName {
+    Auto,
+    F32,
+    Bf16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SpacesName {
+    Separate,
+    Joined,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -122,6 +162,19 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         episodes: arguments.episodes,
         grounding_share: arguments.grounding_share,
         weights: arguments.weight.iter().cloned().collect(),
+        reading: Reading {
+            invented: arguments.invented_names,
+            auxiliary: arguments.auxiliary,
+            reworded: arguments.reworded,
+            question_steps: arguments.question_steps,
+            separate_spaces: arguments.spaces == SpacesName::Separate,
+        },
+        precision: match arguments.precision {
+            // a GPU computes the pocket model in the time that it takes to launch its kernels, whatever their type
+            PrecisionName::Auto if suite == Suite::Desktop && device != Device::Cpu => Precision::Bf16,
+            PrecisionName::Auto | PrecisionName::F32 => Precision::F32,
+            PrecisionName::Bf16 => Precision::Bf16,
+        },
         learning_rate: arguments.learning_rate,
         warm_up: 100,
         max_steps: 15,
@@ -133,10 +186,17 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         ));
     }
     options.check().map_err(Failure::usage)?;
+    if arguments.until_held_out.is_some() && arguments.evaluate_held_out == 0 {
+        return Err(Failure::usage(
+            "--until-held-out needs held-out tasks: expected --evaluate-held-out 1 or more",
+        ));
+    }
     let schedule = Schedule {
         every: arguments.evaluate_every,
         tasks: arguments.evaluate_tasks,
+        held_out_tasks: arguments.evaluate_held_out,
         until: arguments.until,
+        until_held_out: arguments.until_held_out,
         limit: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
     };
     let start = if arguments.resume { Start::Resume } else { Start::New };
@@ -187,11 +247,13 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
             bar.set_position(*updates);
             bar.set_message(format!("loss {loss:.3}"));
         }
-        SupervisedEvent::Evaluated { updates, seconds, loss, success, applications } => {
+        SupervisedEvent::Evaluated { updates, seconds, loss, success, applications, held_out } => {
+            let held_out =
+                held_out.map_or_else(String::new, |success| format!("  held out {:.3}", success.mean));
             let evaluation = success.map_or_else(String::new, |success| {
                 let by: Vec<String> =
                     applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
-                format!("  success {:.3}  {}", success.mean, by.join(" "))
+                format!("  success {:.3}{held_out}  {}", success.mean, by.join(" "))
             });
             bar.suspend(|| writeln!(out, "update {updates:5}  {seconds:6.1} s  loss {loss:.4}{evaluation}"))?;
         }

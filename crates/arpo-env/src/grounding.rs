@@ -4,12 +4,12 @@ use crate::layout::Widget;
 use arpo_core::action::{Action, ModelBox};
 use rand::Rng;
 use rand::RngExt;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 
 /// A grounding question about a screen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroundingQuestion {
-    /// The question: `find Save`, `read 84,47`.
+    /// The question: `find Save`, in other words `press save`, or `read 84,47`.
     pub text: String,
     /// The right answer.
     pub answer: GroundingAnswer,
@@ -27,8 +27,20 @@ pub enum GroundingAnswer {
 /// The fraction of questions that ask where a label is; the others ask for the label at a point.
 const FIND_SHARE: f64 = 0.7;
 
-/// Up to `count` questions about different widgets, all of them clickable and with a unique label.
-pub fn questions(widgets: &[Widget], count: usize, rng: &mut impl Rng) -> Vec<GroundingQuestion> {
+/// What asks where a label is; the first one unless the question is reworded.
+pub const FIND_WORDS: [&str; 4] = ["find", "click", "press", "where is"];
+
+/// How often a reworded question has the label in lower case, as the verbs of instructions are.
+const LOWER_CASE_SHARE: f64 = 0.5;
+
+/// Up to `count` questions about different widgets, all of them clickable and with a unique label. Reworded ones ask in
+/// several ways.
+pub fn questions(
+    widgets: &[Widget],
+    count: usize,
+    reworded: bool,
+    rng: &mut impl Rng,
+) -> Vec<GroundingQuestion> {
     let named = |label: &str| widgets.iter().filter(|widget| widget.label == label).count();
     let unique =
         |widget: &&Widget| widget.is_clickable() && !widget.label.is_empty() && named(&widget.label) == 1;
@@ -41,10 +53,12 @@ pub fn questions(widgets: &[Widget], count: usize, rng: &mut impl Rng) -> Vec<Gr
             let (x, y) = widget.centre();
             if rng.random_bool(FIND_SHARE) {
                 let click = Action::Click { start_box: ModelBox::point(x, y) };
-                GroundingQuestion {
-                    text: format!("find {}", widget.label),
-                    answer: GroundingAnswer::Act(click),
-                }
+                let text = if reworded {
+                    in_other_words(&widget.label, widgets, rng)
+                } else {
+                    format!("{} {}", FIND_WORDS[0], widget.label)
+                };
+                GroundingQuestion { text, answer: GroundingAnswer::Act(click) }
             } else {
                 GroundingQuestion {
                     text: format!("read {x},{y}"),
@@ -53,6 +67,15 @@ pub fn questions(widgets: &[Widget], count: usize, rng: &mut impl Rng) -> Vec<Gr
             }
         })
         .collect()
+}
+
+/// Asks for a label in one of several ways; in lower case only if that names no other widget.
+fn in_other_words(label: &str, widgets: &[Widget], rng: &mut impl Rng) -> String {
+    let words = FIND_WORDS.choose(rng).expect("there are words to ask with");
+    let lower = label.to_lowercase();
+    let named = widgets.iter().filter(|widget| widget.label.to_lowercase() == lower).count();
+    let is_lower = rng.random_bool(LOWER_CASE_SHARE) && named == 1;
+    format!("{words} {}", if is_lower { lower.as_str() } else { label })
 }
 
 /// The label of the widget at a point; of the topmost one where several overlap.

@@ -4,7 +4,8 @@ use crate::desktop::Desktop;
 use crate::environment::EnvironmentError;
 use crate::evaluator::{remove, set, to_json};
 use crate::look::{Look, seeded_hash};
-use crate::tasks::worlds;
+use crate::tasks::words::words;
+use crate::tasks::{invented, worlds};
 use crate::world::{App, World, split_path};
 use arpo_core::task::Task;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use serde_json::Value;
 pub enum Step {
     /// Starts from a world; without this step it is the one sampled for the screen's profile.
     World {
-        /// `drawn`, or `empty`.
+        /// `drawn`, `empty`, or `{"invented": N}`.
         name: WorldName,
     },
     /// Puts a value somewhere.
@@ -65,6 +66,8 @@ pub enum WorldName {
     Drawn,
     /// Nothing at all.
     Empty,
+    /// Sampled from the seed with the names of a dictionary, see [`invented::DICTIONARIES`].
+    Invented(u16),
 }
 
 /// The desktop at the start of an episode.
@@ -74,7 +77,7 @@ pub(crate) fn prepare(task: &Task, look: Look, seed: u64) -> Result<Desktop, Env
         Value::Null => Vec::new(),
         setup => serde_json::from_value(setup.clone()).map_err(|error| bad(format!("config: {error}")))?,
     };
-    let world = worlds::sample(look.pocket(), seed);
+    let world = worlds::sample(look.pocket(), words(look.pocket()), seed);
     let mut desktop = Desktop::new(world, look);
     for step in steps {
         apply(&mut desktop, step, seed).map_err(|error| bad(format!("config: {error}")))?;
@@ -84,8 +87,16 @@ pub(crate) fn prepare(task: &Task, look: Look, seed: u64) -> Result<Desktop, Env
 
 fn apply(desktop: &mut Desktop, step: Step, seed: u64) -> Result<(), String> {
     match step {
-        Step::World { name: WorldName::Drawn } => desktop.world = worlds::sample(desktop.look.pocket(), seed),
-        Step::World { name: WorldName::Empty } => desktop.world = World::default(),
+        Step::World { name } => {
+            let pocket = desktop.look.pocket();
+            desktop.world = match name {
+                WorldName::Drawn => worlds::sample(pocket, words(pocket), seed),
+                WorldName::Empty => World::default(),
+                WorldName::Invented(number) => {
+                    worlds::sample(pocket, invented::dictionary(pocket, number)?, seed)
+                }
+            };
+        }
         Step::Set { path, value } => edit(desktop, |world| set(world, &path, value))?,
         Step::Remove { path } => edit(desktop, |world| {
             remove(world, &path);

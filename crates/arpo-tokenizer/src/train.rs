@@ -26,9 +26,11 @@ pub const SPECIAL_TOKENS: [&str; 9] = [
     "<|vision_end|>",
 ];
 
-/// Text pieces that may become one token.
-const PIECES: &str =
-    r" ?[a-z_]+\((?:[a-z_]+='\(?)?|\)'(?:, [a-z_]+='\(?)?\)?|'\)|\d| ?[\p{L}_]+:?|\s|[^\s\p{L}\p{N}]";
+/// Text pieces that may become one token: the fixed parts of actions, and digits ...
+const ACTION_PIECES: &str = r" ?[a-z_]+\((?:[a-z_]+='\(?)?|\)'(?:, [a-z_]+='\(?)?\)?|'\)|\d|";
+
+/// ... and words, after which everything is by itself.
+const WORD_PIECES: &str = r"[\p{L}_]+:?|\s|[^\s\p{L}\p{N}]";
 
 /// The same for tool calls; everything else is as above.
 const CALL_PIECES: &str = r#"<tool_call>\n\{"name": "computer_use", "arguments": \{"action": "[a-z_]+"(?:, "[a-z]+": (?:\["?|"|(?=[-\d])))?|["\]]*\}\}\n</tool_call>"#;
@@ -41,20 +43,35 @@ const CHAT_TEMPLATE: &str = "\
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}";
 
+/// Where the space before a word goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spaces {
+    /// Into the token of the word: fewer tokens, but a word has others in the middle of a sentence than in quotes.
+    Joined,
+    /// Into a token of its own: a word has the same tokens wherever it stands.
+    Separate,
+}
+
 /// Trains a vocabulary of at most `size` tokens on texts, and returns the tokenizer's files by name.
 pub fn train(
     texts: impl Iterator<Item = String> + Send,
     size: usize,
     grammar: Grammar,
+    spaces: Spaces,
 ) -> Result<BTreeMap<String, Vec<u8>>, TokenizerError> {
     let failed = |error: &dyn std::fmt::Display| {
         TokenizerError::Input(format!("the tokenizer cannot be trained: {error}"))
     };
     let special: Vec<AddedToken> =
         SPECIAL_TOKENS.iter().map(|&token| AddedToken::from(token, true)).collect();
+    let before_words = match spaces {
+        Spaces::Joined => " ?",
+        Spaces::Separate => "",
+    };
+    let pieces = [ACTION_PIECES, before_words, WORD_PIECES].concat();
     let pieces = match grammar {
-        Grammar::Uitars => PIECES.to_owned(),
-        Grammar::ComputerUse => format!("{CALL_PIECES}|{PIECES}"),
+        Grammar::Uitars => pieces,
+        Grammar::ComputerUse => format!("{CALL_PIECES}|{pieces}"),
     };
     let pieces = Split::new(SplitPattern::Regex(pieces), SplitDelimiterBehavior::Isolated, false)
         .map_err(|error| failed(&error))?;
@@ -104,7 +121,7 @@ mod tests {
     fn fixed_parts_are_one_token_and_any_text_round_trips() {
         let text =
             |number: usize| format!("Open Settings\nAction: click(start_box='({number},{})')", number + 7);
-        let files = train((0..200).map(text), 400, Grammar::Uitars).unwrap();
+        let files = train((0..200).map(text), 400, Grammar::Uitars, Spaces::Joined).unwrap();
         let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
         let tokens = tokenizer.encode("Action: click(start_box='(12,34)')<|im_end|>").unwrap();
         // Action: · click(start_box='( · 1 2 , 3 4 · )') · end
@@ -116,6 +133,22 @@ mod tests {
         for text in ["größe 七 🙂", "type(content='it''s')", "", "\n\n x", "a  b"] {
             assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap(), false).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn with_separate_spaces_a_name_is_typed_with_the_tokens_it_is_read_with() {
+        let text = |number: usize| format!("rename zuvo to kalin{number}\nAction: type(content='kalin')");
+        let files = train((0..50).map(text), 500, Grammar::Uitars, Spaces::Separate).unwrap();
+        let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
+        let name = tokenizer.encode("kalin").unwrap();
+        for text in ["rename zuvo to kalin", "Action: type(content='kalin')"] {
+            let tokens = tokenizer.encode(text).unwrap();
+            assert!(tokens.windows(name.len()).any(|part| part == name), "{text}: {tokens:?}");
+            assert_eq!(tokenizer.decode(&tokens, false).unwrap(), text);
+        }
+        // the fixed part of an action keeps its space: Action: · type(content=' · kalin · ')
+        let typed = tokenizer.encode("Action: type(content='kalin')").unwrap();
+        assert_eq!(typed.len(), 3 + name.len());
     }
 
     #[test]
@@ -133,7 +166,7 @@ mod tests {
             call(r#""action": "terminate", "status": "success""#),
         ];
         let texts: Vec<String> = (0..200).map(click).chain(others.clone()).chain(others.clone()).collect();
-        let files = train(texts.into_iter(), 800, Grammar::ComputerUse).unwrap();
+        let files = train(texts.into_iter(), 800, Grammar::ComputerUse, Spaces::Joined).unwrap();
         let tokenizer = Tokenizer::new(&files, Path::new("made")).unwrap();
         // <tool_call> ... [ · 1 2 3 · , · (space) · 7 · ]}} ... </tool_call>
         assert_eq!(tokenizer.encode(&click(123)).unwrap().len(), 8);

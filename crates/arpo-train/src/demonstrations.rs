@@ -12,23 +12,30 @@ use arpo_core::random::{Purpose, stream};
 use arpo_core::task::Task;
 use arpo_core::trajectory::ImageRef;
 use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::environment::Environment;
+use arpo_env::environment::{Environment, Screen, ends_episode};
 use arpo_env::grounding::{GroundingAnswer, questions};
+use arpo_env::layout::Widget;
 use arpo_env::oracle::Oracle;
-use arpo_env::tasks::Suite;
 use image::RgbImage;
-use rand::RngExt;
+use rand::{Rng, RngExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most questions about one screen.
-const QUESTIONS: usize = 8;
-
-/// Most oracle actions before the screen that questions are about.
-const STEPS_BEFORE_QUESTIONS: usize = 3;
+pub(crate) const MAX_QUESTIONS: usize = 8;
 
 /// Most actions of a demonstrated episode; the oracle needs 12.
 const LONGEST_EPISODE: usize = 16;
+
+/// Which questions are asked about a task's screens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Questions {
+    /// Most oracle actions before the screen that they are about; without a limit, every screen of the oracle's episode is
+    /// equally likely.
+    pub steps_before: Option<usize>,
+    /// They ask in several ways.
+    pub reworded: bool,
+}
 
 /// A conversation to train on.
 #[derive(Debug, Clone)]
@@ -66,15 +73,6 @@ pub struct OracleEpisode {
     pub screens: Vec<Arc<RgbImage>>,
     /// In order.
     pub actions: Vec<Action>,
-}
-
-/// The oracle's episode on a further task of the suite.
-pub fn oracle_episode(
-    desktop: &mut EmbeddedDesktop,
-    suite: Suite,
-    number: u64,
-) -> Result<OracleEpisode, TrainError> {
-    oracle_episode_of(desktop, &suite.further_task(number), number)
 }
 
 /// The oracle's episode on a task, in the world of this number.
@@ -125,23 +123,16 @@ pub fn grounding(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
+    asked: Questions,
 ) -> Result<Demonstration, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
-    let mut screen = desktop.reset(task, number, deadline())?;
-    let mut oracle = Oracle::new();
-    for _ in 0..rng.random_range(0..=STEPS_BEFORE_QUESTIONS) {
-        let action = oracle.next_action(desktop);
-        if arpo_env::environment::ends_episode(&action) {
-            break;
-        }
-        screen = desktop.step(&action, deadline())?.screen;
-    }
+    let (screen, widgets) = screen_on_the_way(desktop, task, number, asked.steps_before, &mut rng)?;
     let pixels = screen.image()?;
     let mut messages = vec![
         Message::text(Role::System, agent.style.system.clone()),
         Message::image(Role::User, reference(&pixels)),
     ];
-    for question in questions(&desktop.widgets(), QUESTIONS, &mut rng) {
+    for question in questions(&widgets, MAX_QUESTIONS, asked.reworded, &mut rng) {
         messages.push(Message::text(Role::User, question.text));
         let answer = match question.answer {
             GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
@@ -150,6 +141,32 @@ pub fn grounding(
         messages.push(Message::text(Role::Assistant, answer));
     }
     demonstration(agent, &messages, vec![pixels])
+}
+
+/// A random screen of the oracle's episode, and its widgets.
+fn screen_on_the_way(
+    desktop: &mut EmbeddedDesktop,
+    task: &Task,
+    number: u64,
+    steps_before: Option<usize>,
+    rng: &mut impl Rng,
+) -> Result<(Screen, Vec<Widget>), TrainError> {
+    let mut oracle = Oracle::new();
+    let screen = desktop.reset(task, number, deadline())?;
+    let mut chosen = (screen, desktop.widgets());
+    let steps = steps_before.map_or(LONGEST_EPISODE, |most| rng.random_range(0..=most));
+    for step in 1..=steps {
+        let action = oracle.next_action(desktop);
+        if ends_episode(&action) {
+            break;
+        }
+        let screen = desktop.step(&action, deadline())?.screen;
+        // with a limit the last one; without, each of the screens so far has the same chance
+        if steps_before.is_some() || rng.random_range(0..=step) == 0 {
+            chosen = (screen, desktop.widgets());
+        }
+    }
+    Ok(chosen)
 }
 
 fn demonstration(
@@ -180,4 +197,28 @@ fn size(screen: &RgbImage) -> Size {
 /// Stands for a screen in a conversation. Screens are matched by their order, so no digest is needed.
 pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
     ImageRef { digest: String::new(), width: screen.width(), height: screen.height() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arpo_env::tasks::Suite;
+
+    /// Ways of delivery are only on the last page of an order.
+    #[test]
+    fn questions_reach_the_last_page_of_an_order_unless_limited() {
+        let reached = |steps_before: Option<usize>| {
+            let mut desktop = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+            let is_last_page = |number: &u64| {
+                let task = Suite::Pocket.further_task_of("shop-order", *number).unwrap();
+                let mut rng = stream(*number, Purpose::Environment, 4, 0);
+                let chosen = screen_on_the_way(&mut desktop, &task, *number, steps_before, &mut rng);
+                chosen.unwrap().1.iter().any(|widget| widget.label == "Bike")
+            };
+            (0..120).filter(is_last_page).count()
+        };
+        assert_eq!(reached(Some(3)), 0);
+        let any = reached(None);
+        assert!((3..60).contains(&any), "{any} of 120");
+    }
 }

@@ -323,11 +323,12 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
         command.args(["sft", "--out"]).arg(scratch.join(name));
         command.args(["--grounding-updates", "2", "--updates", "5", "--screens", "4", "--episodes", "2"]);
-        command.args(["--evaluate-every", "1", "--evaluate-tasks", "2"]);
+        command.args(["--evaluate-every", "1", "--evaluate-tasks", "2", "--evaluate-held-out", "2"]);
         command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    finished(&mut sft("whole"));
+    let output = finished(&mut sft("whole"));
+    assert!(output.contains("  held out "), "{output}");
     let mut child = sft("broken").spawn().unwrap();
     let deadline = Instant::now() + Duration::from_mins(3);
     while !scratch.join("broken/checkpoints/step-000003").exists() {

@@ -1,8 +1,9 @@
 //! The builder that templates make tasks with: random draws, set-up steps, conditions and the instruction.
 
 use crate::evaluator::{Condition, Evaluator, pointer};
-use crate::setup::Step;
+use crate::setup::{Step, WorldName};
 use crate::tasks::words::{Words, words};
+use crate::tasks::{invented, wordings};
 use crate::world::App;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::{Task, TaskId};
@@ -18,6 +19,7 @@ pub(crate) struct TaskBuilder {
     pub(crate) words: &'static Words,
     pub(crate) pocket: bool,
     held_out: bool,
+    variation: Variation,
     setup: Vec<Step>,
     evaluator: Evaluator,
     instruction: String,
@@ -31,18 +33,42 @@ pub(crate) struct Template {
     pub(crate) make: fn(&mut TaskBuilder),
 }
 
+/// What supervised training varies of a task besides its seed. The default is a task as listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Variation {
+    /// The dictionary of invented names in place of the suite's lists, below [`DICTIONARIES`](invented::DICTIONARIES).
+    pub dictionary: Option<u16>,
+    /// Other words in the instruction, where the suite has one phrase for it.
+    pub reworded: bool,
+}
+
 impl TaskBuilder {
-    fn new(pocket: bool, held_out: bool, seed: u64) -> Self {
+    fn new(pocket: bool, held_out: bool, seed: u64, variation: Variation) -> Self {
         let rng = stream(seed, Purpose::Tasks, u64::from(pocket), u64::from(held_out));
+        let words = match variation.dictionary {
+            Some(number) => invented::dictionary(pocket, number).expect("numbers are below DICTIONARIES"),
+            None => words(pocket),
+        };
         let (setup, evaluator, instruction) = (Vec::new(), Evaluator::default(), String::new());
-        Self { rng, words: words(pocket), pocket, held_out, setup, evaluator, instruction }
+        Self { rng, words, pocket, held_out, variation, setup, evaluator, instruction }
     }
 
     /// The task of a template and a seed.
-    pub(crate) fn build(template: &Template, pocket: bool, held_out: bool, seed: u64, id: String) -> Task {
-        let mut builder = Self::new(pocket, held_out, seed);
+    pub(crate) fn build(
+        template: &Template,
+        pocket: bool,
+        held_out: bool,
+        seed: u64,
+        id: String,
+        variation: Variation,
+    ) -> Task {
+        let mut builder = Self::new(pocket, held_out, seed, variation);
         (template.make)(&mut builder);
         builder.initial_windows(template.app);
+        if let Some(number) = variation.dictionary {
+            // first, because it replaces the world that the other steps change
+            builder.setup.insert(0, Step::World { name: WorldName::Invented(number) });
+        }
         Task {
             id: TaskId::new(id),
             instruction: builder.instruction,
@@ -90,10 +116,16 @@ impl TaskBuilder {
         std::array::from_fn(|index| names[index])
     }
 
-    /// Sets the instruction, with `{0}`, `{1}`, ... replaced; in the desktop suite one of several phrasings.
+    /// Sets the instruction, with `{0}`, `{1}`, ... replaced; in the desktop suite one of several phrasings, in a reworded
+    /// pocket task the phrase in other words.
     pub(crate) fn instruct(&mut self, pocket: &str, desktop: &[&str], with: &[&str]) {
-        let phrase = if self.pocket { pocket } else { self.any(desktop) };
-        let mut instruction = phrase.to_owned();
+        let mut instruction = if self.pocket && self.variation.reworded {
+            wordings::reword(pocket, &mut self.rng)
+        } else if self.pocket {
+            pocket.to_owned()
+        } else {
+            self.any(desktop).to_owned()
+        };
         for (index, word) in with.iter().enumerate() {
             instruction = instruction.replace(&format!("{{{index}}}"), word);
         }

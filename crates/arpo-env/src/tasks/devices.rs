@@ -62,7 +62,7 @@ fn open_mail(builder: &mut TaskBuilder) {
 }
 
 /// A switch that starts in the other position.
-fn flip(builder: &mut TaskBuilder, name: &str) -> &'static str {
+pub(crate) fn flip(builder: &mut TaskBuilder, name: &str) -> &'static str {
     let on = builder.rng.random_bool(0.5);
     builder.given(&["settings", name, "on"], !on);
     builder.goal(&["settings", name, "on"], on);
@@ -70,7 +70,7 @@ fn flip(builder: &mut TaskBuilder, name: &str) -> &'static str {
 }
 
 /// A level that starts at another value.
-fn adjust(builder: &mut TaskBuilder, name: &str, max: u32) -> String {
+pub(crate) fn adjust(builder: &mut TaskBuilder, name: &str, max: u32) -> String {
     let wanted = builder.rng.random_range(0..=max);
     let first = (wanted + builder.rng.random_range(1..=max)) % (max + 1);
     builder.given(&["settings", name, "value"], first);
@@ -79,7 +79,7 @@ fn adjust(builder: &mut TaskBuilder, name: &str, max: u32) -> String {
 }
 
 /// A choice that starts at another option.
-fn choose(builder: &mut TaskBuilder, name: &str, options: &[&'static str]) -> &'static str {
+pub(crate) fn choose(builder: &mut TaskBuilder, name: &str, options: &[&'static str]) -> &'static str {
     let wanted = builder.rng.random_range(0..options.len());
     let first = (wanted + builder.rng.random_range(1..options.len())) % options.len();
     builder.given(&["settings", name, "value"], options[first]);
@@ -156,7 +156,7 @@ fn two_choices(builder: &mut TaskBuilder) {
 }
 
 /// A time that takes few button presses.
-fn near_time(builder: &mut TaskBuilder) -> String {
+pub(crate) fn near_time(builder: &mut TaskBuilder) -> String {
     let hour = START.0 + builder.rng.random_range(0..=2) - 1;
     let minute = builder.rng.random_range(0..4) * MINUTE_STEP;
     time(hour, minute)
@@ -226,7 +226,7 @@ fn play(builder: &mut TaskBuilder) {
 }
 
 /// A volume that starts at another level.
-fn louder(builder: &mut TaskBuilder) -> String {
+pub(crate) fn louder(builder: &mut TaskBuilder) -> String {
     let wanted = builder.rng.random_range(0..=MAX_VOLUME);
     let first = (wanted + builder.rng.random_range(1..=MAX_VOLUME)) % (MAX_VOLUME + 1);
     builder.given(&["player", "volume"], first);

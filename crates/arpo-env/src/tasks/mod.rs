@@ -1,17 +1,21 @@
 //! Tasks: templates with seeds, the listed suites, and the worlds they run in.
 
+mod auxiliary;
 mod builder;
 pub mod custom;
 mod devices;
 mod files;
 pub mod generated;
+pub mod invented;
 mod office;
 pub mod vocabulary;
+mod wordings;
 pub(crate) mod words;
 pub(crate) mod worlds;
 
 use crate::look::ScreenOptions;
 use arpo_core::task::Task;
+pub use builder::Variation;
 use builder::{TaskBuilder, Template};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -148,7 +152,8 @@ impl Suite {
     }
 
     fn make(self, template: &Template, split: Split, seed: u64, id: String) -> Task {
-        TaskBuilder::build(template, self == Self::Pocket, split == Split::HeldOut, seed, id)
+        let held_out = split == Split::HeldOut;
+        TaskBuilder::build(template, self == Self::Pocket, held_out, seed, id, Variation::default())
     }
 
     /// Names of the training templates: `files-rename`.

@@ -37,7 +37,7 @@ pub(crate) const HELD_OUT: &[Template] = &[
 ];
 
 /// A table of distinct random numbers: what the sheet holds at the start.
-fn table(builder: &mut TaskBuilder, columns: usize, rows: usize) -> BTreeMap<String, String> {
+pub(crate) fn table(builder: &mut TaskBuilder, columns: usize, rows: usize) -> BTreeMap<String, String> {
     let mut numbers: Vec<u32> = (1..60).collect();
     numbers.shuffle(&mut builder.rng);
     let names = (0..rows).flat_map(|row| (0..columns).map(move |column| cell_name(column, row)));
@@ -47,7 +47,7 @@ fn table(builder: &mut TaskBuilder, columns: usize, rows: usize) -> BTreeMap<Str
     cells
 }
 
-fn size(builder: &TaskBuilder) -> (usize, usize) {
+pub(crate) fn size(builder: &TaskBuilder) -> (usize, usize) {
     if builder.pocket { (2, 3) } else { (4, 5) }
 }
 
@@ -137,12 +137,12 @@ fn sort_other(builder: &mut TaskBuilder) {
 }
 
 /// A message in the inbox: (subject, person).
-fn letter(builder: &mut TaskBuilder) -> (&'static str, &'static str) {
+pub(crate) fn letter(builder: &mut TaskBuilder) -> (&'static str, &'static str) {
     let [subject] = builder.names(builder.words.subjects);
     received(builder, subject)
 }
 
-fn received(builder: &mut TaskBuilder, subject: &'static str) -> (&'static str, &'static str) {
+pub(crate) fn received(builder: &mut TaskBuilder, subject: &'static str) -> (&'static str, &'static str) {
     let [person] = builder.names(builder.words.people);
     let [text] = builder.names(builder.words.texts);
     builder.given(&["mail", subject], json!({"folder": "Inbox", "person": person, "text": text}));
@@ -187,7 +187,7 @@ fn delete(builder: &mut TaskBuilder) {
     );
 }
 
-fn answer(builder: &mut TaskBuilder, subject: &str, person: &str) -> &'static str {
+pub(crate) fn answer(builder: &mut TaskBuilder, subject: &str, person: &str) -> &'static str {
     let [text] = builder.names(builder.words.texts);
     let key = reply_subject(subject);
     builder.without(&["mail", &key]);
@@ -251,7 +251,11 @@ fn reply_missing(builder: &mut TaskBuilder) {
 }
 
 /// An order: (product, name, code).
-fn placed(builder: &mut TaskBuilder, quantity: u32, delivery: &str) -> (&'static str, String, String) {
+pub(crate) fn placed(
+    builder: &mut TaskBuilder,
+    quantity: u32,
+    delivery: &str,
+) -> (&'static str, String, String) {
     let [product] = builder.names(builder.words.products);
     let [person] = builder.names(builder.words.people);
     let name: String = person.split('@').next().unwrap_or(person).to_owned();

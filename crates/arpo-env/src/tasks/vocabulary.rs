@@ -2,7 +2,7 @@
 //!
 //! A word is a run of letters; digits and signs stand for themselves, one by one.
 
-use crate::tasks::builder::{TaskBuilder, Template};
+use crate::tasks::builder::{TaskBuilder, Template, Variation};
 use crate::tasks::words::POCKET;
 use crate::tasks::{devices, files, office};
 use crate::world::App;
@@ -62,7 +62,9 @@ pub fn pocket_words() -> Vec<String> {
     let held_out = [devices::HELD_OUT, files::HELD_OUT, office::HELD_OUT].into_iter().flatten();
     let mut add_instructions = |template: &Template, held_out: bool| {
         for seed in 0..DRAWS {
-            add(&TaskBuilder::build(template, true, held_out, seed, String::new()).instruction);
+            let task =
+                TaskBuilder::build(template, true, held_out, seed, String::new(), Variation::default());
+            add(&task.instruction);
         }
     };
     training.for_each(|template| add_instructions(template, false));

@@ -2,16 +2,15 @@
 //! task.
 
 use crate::apps::alarms::{MINUTE_STEP, time};
-use crate::tasks::words::words;
+use crate::tasks::words::Words;
 use crate::world::{Alarm, MAX_VOLUME, Message, Player, Setting, World, join_path};
 use arpo_core::random::{Purpose, stream};
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 
-/// The world of a seed.
-pub(crate) fn sample(pocket: bool, seed: u64) -> World {
+/// The world of a seed with names from these lists.
+pub(crate) fn sample(pocket: bool, words: &Words, seed: u64) -> World {
     let mut rng = stream(seed, Purpose::Environment, 0, 0);
-    let words = words(pocket);
     let mut world = World::default();
     for (page, name) in words.switches {
         let setting = Setting::Switch { page: (*page).into(), on: rng.random_bool(0.5) };

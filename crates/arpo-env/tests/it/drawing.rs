@@ -4,12 +4,13 @@ use crate::{later, scene, started};
 use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{GroundingAnswer, label_at, questions};
+use arpo_env::grounding::{FIND_WORDS, GroundingAnswer, label_at, questions};
 use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
 use arpo_env::view::Role;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Runs pocket tasks and passes every screen to a check.
 fn on_pocket_screens(check: impl Fn(&EmbeddedDesktop)) {
@@ -151,7 +152,7 @@ fn grounding_questions_have_the_right_answers() {
             environment.reset(task, seed as u64, later()).unwrap();
             let widgets = environment.widgets();
             let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
-            for question in questions(&widgets, 8, &mut rng) {
+            for question in questions(&widgets, 8, false, &mut rng) {
                 match (question.text.split_once(' ').unwrap(), question.answer) {
                     (
                         ("find", label),
@@ -172,4 +173,28 @@ fn grounding_questions_have_the_right_answers() {
         }
         assert!(kinds.0 > kinds.1 && kinds.1 > 10, "{kinds:?}");
     }
+}
+
+#[test]
+fn reworded_questions_ask_for_the_same() {
+    let mut environment = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+    let mut asked = BTreeSet::new();
+    let mut lower = 0;
+    for (seed, task) in Suite::Pocket.all_tasks().enumerate().step_by(3) {
+        environment.reset(task, seed as u64, later()).unwrap();
+        let widgets = environment.widgets();
+        let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
+        for question in questions(&widgets, 8, true, &mut rng) {
+            let GroundingAnswer::Act(arpo_core::action::Action::Click { start_box }) = question.answer else {
+                continue;
+            };
+            let words = FIND_WORDS.into_iter().find(|words| question.text.starts_with(words)).unwrap();
+            let label = &question.text[words.len() + 1..];
+            let shown = label_at(&widgets, start_box.x1, start_box.y1).unwrap();
+            assert_eq!(label.to_lowercase(), shown.to_lowercase());
+            lower += usize::from(label != shown);
+            asked.insert(words);
+        }
+    }
+    assert!(asked.len() == FIND_WORDS.len() && lower > 10, "{asked:?} {lower}");
 }

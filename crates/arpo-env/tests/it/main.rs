@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod auxiliary;
 mod documented_scores;
 mod drawing;
 mod embedded_contract;

@@ -7,10 +7,11 @@ use super::incident::{self, Evidence};
 use super::ranks::HostTensors;
 use super::{Learner, MicroBatch, TokenScores};
 use crate::ModelError;
+use crate::checkpoint::Weights;
 use arpo_ranks::{Collectives, Group};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use tch::Tensor;
+use tch::{Tensor, no_grad};
 
 /// A loss and its gradient with respect to the log-probabilities (see `arpo_core::loss`).
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,8 @@ impl<T: Collectives<Tensor>> HasRanks for T {
 pub struct Updater {
     learner: Learner,
     optimiser: AdamW,
+    /// What the optimiser updates, if not the learner's own weights.
+    masters: Option<Weights>,
     /// This rank's part of the gradients, if they are summed over the ranks after every micro-batch.
     gradients: Option<GradientShards>,
     /// The folder for records of skipped updates, if any.
@@ -85,7 +88,20 @@ impl Updater {
         let weights = learner.model().weights();
         let gradients =
             weights.shares_gradient_buffers().then(|| GradientShards::new(weights, optimiser.shard));
-        Self { learner, optimiser, gradients, incidents, skipped: 0 }
+        Self { learner, optimiser, masters: None, gradients, incidents, skipped: 0 }
+    }
+
+    /// With master weights: the optimiser, which has to be theirs, updates them, and the learner's weights are rounded from them
+    /// after every update. With masters in f32, a learner in bf16 takes every step as f32 does. One rank only; the masters
+    /// have gradients of the parameters that the learner trains.
+    #[must_use]
+    pub fn with_masters(self, masters: Weights) -> Self {
+        Self { masters: Some(masters), ..self }
+    }
+
+    /// What the optimiser updates: the master weights, or the learner's own.
+    pub fn masters(&self) -> &Weights {
+        self.masters.as_ref().unwrap_or_else(|| self.learner.model().weights())
     }
 
     /// Continues the count of skipped updates of a resumed run.
@@ -133,6 +149,21 @@ impl Updater {
             update.add(batch, |scores| loss(index, scores))?;
         }
         update.finish(learning_rate)
+    }
+
+    /// One step of the optimiser from the accumulated gradients, which are zeroed.
+    fn apply(&mut self, learning_rate: f64) -> Result<Update, ModelError> {
+        let weights = self.learner.model().weights();
+        let Some(masters) = &self.masters else { return Ok(self.optimiser.update(weights, learning_rate)) };
+        no_grad(|| {
+            for ((_, _, theirs), (_, _, own)) in masters.trained().zip(weights.trained()) {
+                theirs.shallow_clone().copy_(own);
+            }
+        });
+        weights.zero_gradients();
+        let update = self.optimiser.update(masters, learning_rate);
+        weights.copy_from(masters)?;
+        Ok(update)
     }
 }
 
@@ -227,7 +258,7 @@ impl UpdateInProgress<'_> {
         let updater = &mut *self.updater;
         let (gradient_norm, incident) = match skipped_update {
             Some(SkippedUpdate { gradient_norm, incident }) => (gradient_norm, incident),
-            None => match updater.optimiser.update(updater.learner.model().weights(), learning_rate) {
+            None => match updater.apply(learning_rate)? {
                 Update::Applied { gradient_norm } => (Some(gradient_norm), None),
                 Update::Skipped { .. } => {
                     return Err(ModelError::Input(
@@ -250,6 +281,9 @@ impl UpdateInProgress<'_> {
         learning_rate: f64,
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<UpdateReport, ModelError> {
+        if self.updater.masters.is_some() {
+            return Err(ModelError::Input("master weights are those of one rank".into()));
+        }
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
         let own = self.skipped_update.take();
         let skipping = ranks.sums(&[f64::from(u8::from(own.is_some()))])?[0];

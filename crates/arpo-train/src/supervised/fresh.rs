@@ -1,23 +1,25 @@
 //! An untrained model: its dimensions, a tokenizer trained on the oracle's prompts and responses, and an image processor.
 
-use super::Family;
+use super::reading::{Lesson, lesson};
+use super::{Family, SupervisedOptions};
 use crate::TrainError;
-use crate::demonstrations::{oracle_episode, response_text};
+use crate::demonstrations::{MAX_QUESTIONS, oracle_episode_of, response_text};
 use arpo_agent::geometry::Size;
-use arpo_agent::style::AgentStyle;
+use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::grounding::questions;
 use arpo_env::tasks::Suite;
 use arpo_model::config::{self, ModelConfig};
-use arpo_tokenizer::train;
+use arpo_tokenizer::train::{self, Spaces};
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Oracle episodes whose text the tokenizer is trained on.
 const TOKENIZER_EPISODES: u64 = 3000;
 
-/// The dimensions and side files of a fresh model of a family for a suite.
-pub fn model(suite: Suite, family: Family) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
-    let config = match (suite, family) {
+/// The dimensions and side files of a fresh model.
+pub fn model(options: &SupervisedOptions) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
+    let config = match (options.suite, options.family) {
         (Suite::Pocket, Family::Qwen25Vl) => config::pocket(),
         (Suite::Desktop, Family::Qwen25Vl) => config::desktop(),
         (Suite::Pocket, Family::Qwen3Vl) => config::pocket_qwen3(),
@@ -27,27 +29,38 @@ pub fn model(suite: Suite, family: Family) -> Result<(ModelConfig, BTreeMap<Stri
             ));
         }
     };
-    let side_files = side_files(suite, &config, &family.style())?;
+    let side_files = side_files(options, &config)?;
     Ok((config, side_files))
 }
 
 fn side_files(
-    suite: Suite,
+    options: &SupervisedOptions,
     config: &ModelConfig,
-    style: &AgentStyle,
 ) -> Result<BTreeMap<String, Vec<u8>>, TrainError> {
-    let screen = Size { width: suite.screen().width, height: suite.screen().height };
-    let mut desktop = EmbeddedDesktop::new(suite.screen())?;
+    // all applications: a vocabulary that lacks one could not be taught it later
+    let options = SupervisedOptions { weights: BTreeMap::new(), ..options.clone() };
+    let style = options.family.style();
+    let look = options.suite.screen();
+    let screen = Size { width: look.width, height: look.height };
+    let mut desktop = EmbeddedDesktop::new(look)?;
     let mut texts = Vec::new();
     for number in 0..TOKENIZER_EPISODES {
-        let episode = oracle_episode(&mut desktop, suite, number)?;
+        let Lesson { task, reworded } = lesson(&options, number)?;
+        let episode = oracle_episode_of(&mut desktop, &task, number)?;
         texts.push(format!("{}\n{}", style.system, episode.instruction));
+        if reworded {
+            let mut rng = stream(number, Purpose::Environment, 4, 0);
+            let asked = questions(&desktop.widgets(), MAX_QUESTIONS, reworded, &mut rng);
+            texts.extend(asked.into_iter().map(|question| question.text));
+        }
         texts.extend(
             desktop.widgets().iter().map(|widget| format!("find {}\n{}", widget.label, widget.label)),
         );
         texts.extend(episode.actions.iter().map(|action| response_text(style.format, action, screen)));
     }
-    let mut files = train::train(texts.into_iter(), config.text.vocabulary as usize, style.format.grammar)?;
+    let spaces = if options.reading.separate_spaces { Spaces::Separate } else { Spaces::Joined };
+    let size = config.text.vocabulary as usize;
+    let mut files = train::train(texts.into_iter(), size, style.format.grammar, spaces)?;
     let processor_class = match config.architecture.model_type() {
         "qwen3_vl" => "Qwen3VLProcessor",
         _ => "Qwen2_5_VLProcessor",

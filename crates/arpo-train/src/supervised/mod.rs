@@ -2,40 +2,27 @@
 //! screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a model learns the form of
 //! a response but not where things are.
 
+mod batches;
+mod evaluation;
 pub mod fresh;
+mod precision;
+mod reading;
 pub mod run;
 
+pub use batches::{Batches, DemonstrationBatch, batches, makers};
+pub use precision::Precision;
+pub use reading::Reading;
+
 use crate::TrainError;
-use crate::agent::Agent;
-use crate::collect::{CollectOptions, Collector, GroupPlan};
-use crate::demonstrations::{Demonstration, episode, grounding};
-use crate::episode::{CompletedEpisode, EpisodePlan};
-use crate::images::BatchImages;
-use crate::policy::EnginePolicy;
+use crate::dialogue::Assembled;
 use crate::style_choice;
 use arpo_agent::style::AgentStyle;
 use arpo_agent::window::ScreenshotWindow;
-use arpo_core::config::Config;
-use arpo_core::random::{Purpose, stream};
-use arpo_core::trajectory::EpisodeId;
-use arpo_env::embedded::EmbeddedDesktop;
-use arpo_env::environment::Environment;
 use arpo_env::tasks::Suite;
 use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{MicroBatch, SequenceInput};
-use image::RgbImage;
-use rand::RngExt;
-use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-
-/// Batches prepared ahead of the learner.
-const AHEAD: usize = 3;
-
-/// Demonstrations are numbered from here; evaluation uses other numbers.
-const FIRST_DEMONSTRATION: u64 = 1 << 32;
 
 /// The family of a fresh model, which also decides how it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -86,6 +73,10 @@ pub struct SupervisedOptions {
     pub grounding_share: f64,
     /// Weights of applications, 1 by default: how often their tasks are shown; 0 leaves an application out.
     pub weights: BTreeMap<String, u32>,
+    /// How demonstrations are varied.
+    pub reading: Reading,
+    /// The type to compute in.
+    pub precision: Precision,
     /// Learning rate after the warm-up.
     pub learning_rate: f64,
     /// Updates of the warm-up.
@@ -110,7 +101,7 @@ impl SupervisedOptions {
         if !(0.0..=1.0).contains(&self.grounding_share) {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
         }
-        Ok(())
+        self.reading.check()
     }
 
     /// As TOML, for the run folder.
@@ -118,74 +109,37 @@ impl SupervisedOptions {
         toml::to_string(self).expect("options can be written as TOML")
     }
 
-    /// Templates in turn, repeated by the weight of their application.
+    /// Tokens to whose multiple sequences are padded on a GPU, so that a batch has about ten lengths. A screenshot is 30 tokens in
+    /// the pocket suite and 391 in the desktop suite.
+    fn padding_on_a_gpu(&self) -> usize {
+        match self.suite {
+            Suite::Pocket => 64,
+            Suite::Desktop => 256,
+        }
+    }
+
+    /// Training templates in turn, repeated by the weight of their application.
     fn templates(&self) -> Vec<String> {
+        self.repeated(self.suite.templates())
+    }
+
+    /// The same of the auxiliary templates.
+    fn auxiliary_templates(&self) -> Vec<String> {
+        self.repeated(self.suite.auxiliary_templates())
+    }
+
+    fn repeated(&self, templates: Vec<String>) -> Vec<String> {
         let repeated = |name: String| {
             let times = self.weights.get(application(&name)).copied().unwrap_or(1);
             std::iter::repeat_n(name, times as usize)
         };
-        self.suite.templates().into_iter().flat_map(repeated).collect()
+        templates.into_iter().flat_map(repeated).collect()
     }
 }
 
 /// A template's name begins with its application.
 fn application(template: &str) -> &str {
     template.split('-').next().unwrap_or_default()
-}
-
-/// The demonstrations of one update.
-#[derive(Debug)]
-pub struct DemonstrationBatch {
-    /// Sorted by length, so that equally long ones are computed together.
-    demonstrations: Vec<Demonstration>,
-    images: BatchImages,
-}
-
-/// Prepares the batches of updates from `first` on, ahead of the learner, on other threads. It ends when the receiver is
-/// dropped.
-pub fn batches(
-    agent: Arc<Agent>,
-    options: SupervisedOptions,
-    first: u64,
-) -> Receiver<Result<DemonstrationBatch, TrainError>> {
-    let (sender, receiver) = sync_channel(AHEAD);
-    std::thread::spawn(move || {
-        for update in first..options.updates {
-            if sender.send(batch(&agent, &options, update)).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
-    let mut rng = stream(options.seed, Purpose::Batches, update, 0);
-    let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
-    let count = if is_grounding { options.screens } else { options.episodes } as u64;
-    // far apart, so that no two updates share demonstrations
-    let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let templates = options.templates();
-    let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
-        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
-        let template = &templates[(number % templates.len() as u64) as usize];
-        let task = options.suite.further_task_of(template, number);
-        let task =
-            task.ok_or_else(|| TrainError::Configuration(format!("no template is called {template}")))?;
-        if is_grounding {
-            grounding(agent, desktop, &task, number)
-        } else {
-            episode(agent, desktop, &task, number)
-        }
-    };
-    let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
-    let mut demonstrations =
-        (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
-    demonstrations.retain(|one| !one.assembled.spans.is_empty());
-    demonstrations.sort_by_key(|one| one.assembled.tokens.len());
-    let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
-    let images = BatchImages::new(&agent.processor, &screens)?;
-    Ok(DemonstrationBatch { demonstrations, images })
 }
 
 /// One update on the negative mean log-probability of the demonstrated tokens, which it returns.
@@ -197,10 +151,10 @@ pub fn update(
 ) -> Result<f64, TrainError> {
     let device = updater.learner().model().device();
     let images = batch.images.on(device);
-    let trained: Vec<Vec<bool>> = batch.demonstrations.iter().map(|one| one.assembled.trained()).collect();
+    let trained: Vec<Vec<bool>> = batch.sequences.iter().map(Assembled::trained).collect();
     let episodes: Vec<SequenceInput> = (0..trained.len())
         .map(|at| SequenceInput {
-            tokens: &batch.demonstrations[at].assembled.tokens,
+            tokens: &batch.sequences[at].tokens,
             images: batch.images.shown(at),
             trained: &trained[at],
         })
@@ -214,36 +168,4 @@ pub fn update(
         LossGradient { value: -mean, coefficients }
     })?;
     Ok(report.loss)
-}
-
-/// Most desktops of an evaluation.
-const EVALUATION_DESKTOPS: usize = 64;
-
-/// Evaluates the agent on further tasks of the suite that are in no demonstration.
-pub fn evaluate(
-    policy: &mut EnginePolicy,
-    suite: Suite,
-    count: usize,
-    max_steps: usize,
-) -> Result<Vec<(String, CompletedEpisode)>, TrainError> {
-    let plan = |number: u64| {
-        let task = Arc::new(suite.further_task(number));
-        let id = EpisodeId::new(0, &task.id, 0);
-        let plan = EpisodePlan { id, task, world_seed: number, sampling_seed: number, max_steps, hint: None };
-        GroupPlan { task: Arc::clone(&plan.task), episodes: vec![plan], spares: vec![] }
-    };
-    let plans: Vec<GroupPlan> = (0..count as u64).map(plan).collect();
-    let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
-    let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
-    let options = CollectOptions::from(&Config::default());
-    let mut collector = Collector::new(Arc::new(factory), count.min(EVALUATION_DESKTOPS), options);
-    let collected = collector.collect(policy, plans, &mut |_| {})?;
-    let episodes = collected.groups.into_iter().map(|group| group.episodes);
-    Ok(applications
-        .into_iter()
-        .zip(episodes)
-        .flat_map(|(application, episodes)| {
-            episodes.into_iter().map(move |episode| (application.clone(), episode))
-        })
-        .collect())
 }

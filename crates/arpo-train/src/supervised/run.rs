@@ -1,6 +1,7 @@
 //! A supervised run, new or resumed: learn, evaluate, save.
 
-use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, update};
+use super::evaluation::{Counts, Evaluation, evaluate};
+use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, makers, update};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::policy::engine::ResponseOptions;
@@ -10,15 +11,15 @@ use crate::run::stop::StopSwitch;
 use crate::run::training_state::{RestoredModel, TrainedModel, load_model, load_state};
 use crate::run::{RunFolder, Start};
 use arpo_core::config::OptimiserConfig;
-use arpo_core::statistics::{Success, success};
+use arpo_core::statistics::Success;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_engine::{Engine, EngineOptions};
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
+use arpo_model::training::LearnerOptions;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
-use arpo_model::training::{Learner, LearnerOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,10 +32,14 @@ use tch::{Device, Kind};
 pub struct Schedule {
     /// Updates between evaluations; the run is saved at each evaluation.
     pub every: u64,
-    /// Tasks in an evaluation.
+    /// Further tasks of the training templates in an evaluation.
     pub tasks: usize,
-    /// Stop at the first evaluation with at least this success.
+    /// Tasks of the held-out templates in an evaluation.
+    pub held_out_tasks: usize,
+    /// Stop at the first evaluation with at least this success on further tasks ...
     pub until: Option<f64>,
+    /// ... and this on held-out tasks, where both are given.
+    pub until_held_out: Option<f64>,
     /// Stop after this time.
     pub limit: Option<Duration>,
 }
@@ -82,7 +87,20 @@ pub enum SupervisedEvent {
         success: Option<Success>,
         /// The same by application.
         applications: BTreeMap<String, f64>,
+        /// On tasks of the held-out templates.
+        held_out: Option<Success>,
     },
+}
+
+impl Schedule {
+    /// Whether an evaluation is good enough to stop.
+    fn is_reached(&self, evaluation: &Evaluation) -> bool {
+        let held_out = evaluation.held_out.map(|held_out| held_out.mean);
+        let goals = [(self.until, Some(evaluation.further.mean)), (self.until_held_out, held_out)];
+        let given = goals.iter().any(|(goal, _)| goal.is_some());
+        given
+            && goals.iter().all(|(goal, mean)| goal.is_none_or(|goal| mean.is_some_and(|mean| mean >= goal)))
+    }
 }
 
 struct Run {
@@ -115,11 +133,12 @@ pub fn train(
     });
     let began = Instant::now();
     let seconds_before = run.state.seconds;
-    let prepared = batches(Arc::clone(&agent), options.clone(), first);
+    let mut prepared = batches(&agent, options, first, makers());
     let mut losses = vec![];
     for number in first..options.updates {
-        let batch: DemonstrationBatch =
-            prepared.recv().map_err(|error| TrainError::Internal(error.to_string()))??;
+        let batch: DemonstrationBatch = prepared
+            .next()
+            .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
         let loss = update(&mut run.updater, options, number, &batch)?;
         losses.push(loss);
         let updates = number + 1;
@@ -134,21 +153,25 @@ pub fn train(
         let evaluated =
             if updates > options.grounding_updates { Some(run.evaluate(options, schedule)?) } else { None };
         run.save(folder)?;
-        let reached =
-            evaluated.as_ref().zip(schedule.until).is_some_and(|((all, _), until)| all.mean >= until);
+        let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
+        let (success, held_out, applications) = match evaluated {
+            Some(Evaluation { further, applications, held_out }) => (Some(further), held_out, applications),
+            None => (None, None, BTreeMap::new()),
+        };
         observer(SupervisedEvent::Evaluated {
             updates,
             seconds: run.state.seconds,
             loss: crate::batch::mean(losses.drain(..)),
-            success: evaluated.as_ref().map(|(all, _)| *all),
-            applications: evaluated.map(|(_, applications)| applications).unwrap_or_default(),
+            success,
+            applications,
+            held_out,
         });
         if over || reached {
             break;
         }
     }
     // f16 for distribution: half the size, and as good
-    let weights = run.updater.learner().model().weights().to_kind(Kind::Half);
+    let weights = run.updater.masters().to_kind(Kind::Half);
     let model = folder.path().join("model");
     if model.exists() {
         std::fs::remove_dir_all(&model)
@@ -183,49 +206,45 @@ impl Run {
             let RestoredModel { config, side_files, weights, optimiser } = restored;
             (config, side_files, weights, optimiser, state)
         } else {
-            let (config, side_files) = fresh::model(options.suite, options.family)?;
+            let (config, side_files) = fresh::model(options)?;
             tch::manual_seed(options.seed as i64);
             let weights = Weights::from_scratch(&config, Kind::Float, device).with_gradients(|_| true);
             let optimiser = AdamW::new(&weights, optimiser);
             (config, side_files, weights, optimiser, SupervisedState::default())
         };
         let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), options.family.style())?);
-        let policy = policy(&config, &weights, &agent, options.family.max_tokens());
+        let on_a_cpu = device == Device::Cpu;
         let learner_options = LearnerOptions {
             temperature: 1.0,
             forbidden: agent.forbidden.clone(),
-            activation_bytes: if device == Device::Cpu { 2 << 30 } else { 60 << 30 },
+            activation_bytes: if on_a_cpu { 2 << 30 } else { 60 << 30 },
             logit_rows: 1 << 16,
-            pad_to_multiple: 16,
+            // equally long sequences are attended to in one call: fewer lengths keep a GPU busier than padding costs
+            pad_to_multiple: if on_a_cpu { 16 } else { options.padding_on_a_gpu() },
             share_prefixes: false,
         };
-        let learner = Learner::new(Model::new(config.clone(), weights), learner_options);
-        let updater = Updater::new(learner, optimiser, Some(folder.incidents()));
+        let incidents = Some(folder.incidents());
+        let updater = options.precision.updater(&config, weights, optimiser, learner_options, incidents);
+        let learnt = updater.learner().model().weights();
+        let policy = policy(&config, learnt, &agent, options.family.max_tokens(), device);
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
-    /// Success on further tasks, in all and by application.
     fn evaluate(
         &mut self,
         options: &SupervisedOptions,
         schedule: &Schedule,
-    ) -> Result<(Success, BTreeMap<String, f64>), TrainError> {
+    ) -> Result<Evaluation, TrainError> {
         self.policy.publish(WeightUpdate::InPlace, PolicyVersion(self.state.updates))?;
-        let episodes = super::evaluate(&mut self.policy, options.suite, schedule.tasks, options.max_steps)?;
-        let mut by_application: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for (application, episode) in &episodes {
-            by_application.entry(application.clone()).or_default().push(episode.trajectory.score);
-        }
-        let all: Vec<f64> = by_application.values().flatten().copied().collect();
-        let means = by_application.into_iter().map(|(name, scores)| (name, success(&scores).mean)).collect();
-        Ok((success(&all), means))
+        let counts = Counts { further: schedule.tasks, held_out: schedule.held_out_tasks };
+        evaluate(&mut self.policy, options, counts)
     }
 
     fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {
         let new = NewCheckpoint { step: self.state.updates, best: false, screens: &BTreeSet::new(), keep: 2 };
         let model = TrainedModel {
             config: &self.config,
-            weights: self.updater.learner().model().weights(),
+            weights: self.updater.masters(),
             side_files: &self.side_files,
             optimiser: self.updater.optimiser(),
         };
@@ -234,9 +253,16 @@ impl Run {
     }
 }
 
-fn policy(config: &ModelConfig, weights: &Weights, agent: &Arc<Agent>, max_tokens: usize) -> EnginePolicy {
+fn policy(
+    config: &ModelConfig,
+    weights: &Weights,
+    agent: &Arc<Agent>,
+    max_tokens: usize,
+    device: Device,
+) -> EnginePolicy {
     let options = EngineOptions {
-        cache_bytes: 512 << 20,
+        // 64 desktop episodes of 15 screenshots are 400 000 tokens of 4 KiB
+        cache_bytes: if device == Device::Cpu { 512 << 20 } else { 4 << 30 },
         feature_bytes: 64 << 20,
         frozen_vision: false,
         page_tokens: 16,

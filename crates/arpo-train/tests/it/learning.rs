@@ -14,13 +14,13 @@ use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::vision::pixels;
-use arpo_tokenizer::train;
+use arpo_tokenizer::train::{self, Spaces};
 use arpo_train::agent::Agent;
 use arpo_train::collect::{CollectOptions, Collector, GroupSize, Planner, Worlds};
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::engine::ResponseOptions;
 use arpo_train::policy::{EnginePolicy, RolloutPolicy, WeightUpdate};
-use arpo_train::supervised::{self, Family, SupervisedOptions};
+use arpo_train::supervised::{self, Family, Precision, Reading, SupervisedOptions};
 use image::RgbImage;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ use tch::{Device, Kind};
 
 fn agent(config: &ModelConfig) -> Agent {
     let texts = (0..50).map(|number| format!("Action: click(start_box='({number},7)')\nopen the mail"));
-    let mut files = train::train(texts, 400, Grammar::Uitars).unwrap();
+    let mut files = train::train(texts, 400, Grammar::Uitars, Spaces::Joined).unwrap();
     files.insert("preprocessor_config.json".into(), br#"{"min_pixels": 784}"#.to_vec());
     Agent::new(config, &files, Path::new("made"), Family::Qwen25Vl.style()).unwrap()
 }
@@ -52,16 +52,19 @@ fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
     )
 }
 
-fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
-    let options = LearnerOptions {
+fn learner_options(agent: &Agent) -> LearnerOptions {
+    LearnerOptions {
         temperature: 1.0,
         forbidden: agent.forbidden.clone(),
         activation_bytes: u64::MAX,
         logit_rows: 4096,
         pad_to_multiple: 8,
         share_prefixes: false,
-    };
-    Learner::new(Model::new(config, weights), options)
+    }
+}
+
+fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
+    Learner::new(Model::new(config, weights), learner_options(agent))
 }
 
 fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
@@ -137,36 +140,61 @@ fn rounds_of_the_engine_are_bit_identical() {
 
 #[test]
 fn imitation_reduces_the_loss_and_is_reproducible() {
-    let learn = || {
-        tch::manual_seed(1);
-        let config = config::pocket();
-        let agent = Arc::new(agent(&config));
-        let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
-        let learner = learner(config, weights, &agent);
-        let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
-        let mut updater = Updater::new(learner, optimiser, None);
-        let options = SupervisedOptions {
-            suite: Suite::Pocket,
-            family: Family::Qwen25Vl,
-            grounding_updates: 3,
-            updates: 6,
-            screens: 2,
-            episodes: 2,
-            grounding_share: 0.0,
-            weights: BTreeMap::new(),
-            learning_rate: 2e-3,
-            warm_up: 1,
-            max_steps: 4,
-            seed: 3,
-        };
-        let batches = supervised::batches(Arc::clone(&agent), options.clone(), 0);
-        let losses = batches.iter().enumerate().map(|(number, batch)| {
-            supervised::update(&mut updater, &options, number as u64, &batch.unwrap()).unwrap()
-        });
-        losses.collect::<Vec<f64>>()
-    };
-    let losses = learn();
+    let losses = imitate(Precision::F32, 1).0;
     assert_eq!(losses.len(), 6);
     assert!(losses[2] < losses[0] && losses[5] < losses[3], "{losses:?}");
-    assert_eq!(losses, learn());
+    // also with batches that are made at the same time
+    assert_eq!(losses, imitate(Precision::F32, 4).0);
+}
+
+/// The learner computes in bf16 with weights that are rounded from the masters, which are f32.
+#[test]
+fn imitation_in_bf16_reduces_the_loss_and_keeps_masters_in_f32() {
+    let (losses, updater) = imitate(Precision::Bf16, 1);
+    assert!(losses[2] < losses[0] && losses[5] < losses[3], "{losses:?}");
+    let exact = imitate(Precision::F32, 1).0;
+    assert!((losses[0] - exact[0]).abs() < 0.05 * exact[0], "{losses:?} instead of {exact:?}");
+    let (masters, rounded) = (updater.masters(), updater.learner().model().weights());
+    assert_eq!((masters.kind(), rounded.kind()), (Kind::Float, Kind::BFloat16));
+    let mut finer = 0;
+    for ((layout, master), (_, value)) in masters.iter().zip(rounded.iter()) {
+        assert!(master.to_kind(Kind::BFloat16).equal(value), "{} is not rounded", layout.name);
+        finer += usize::from(!value.to_kind(Kind::Float).equal(master));
+    }
+    assert!(finer > 0, "the masters are no finer than bf16");
+    assert!(rounded.trained().all(|(_, _, gradient)| gradient.abs().max().double_value(&[]) < 1e-30));
+}
+
+/// Three updates on questions and three on episodes: their losses, and the updater after them.
+fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
+    tch::manual_seed(1);
+    let config = config::pocket();
+    let agent = Arc::new(agent(&config));
+    let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
+    let optimiser = AdamW::new(&weights, OptimiserConfig::default());
+    let mut updater = precision.updater(&config, weights, optimiser, learner_options(&agent), None);
+    let options = SupervisedOptions {
+        suite: Suite::Pocket,
+        family: Family::Qwen25Vl,
+        grounding_updates: 3,
+        updates: 6,
+        screens: 2,
+        episodes: 2,
+        grounding_share: 0.0,
+        weights: BTreeMap::new(),
+        reading: Reading::NONE,
+        precision,
+        learning_rate: 2e-3,
+        warm_up: 1,
+        max_steps: 4,
+        seed: 3,
+    };
+    let batches = supervised::batches(&agent, &options, 0, makers);
+    let losses = batches
+        .enumerate()
+        .map(|(number, batch)| {
+            supervised::update(&mut updater, &options, number as u64, &batch.unwrap()).unwrap()
+        })
+        .collect();
+    (losses, updater)
 }

@@ -1,0 +1,148 @@
+//! Tasks for supervised training: auxiliary templates, invented names, other wordings. All can be solved, and none is a
+//! task that an agent is judged by.
+
+use crate::{later, scene};
+use arpo_core::task::Task;
+use arpo_env::embedded::EmbeddedDesktop;
+use arpo_env::environment::Environment;
+use arpo_env::policies::{Scripted, run_episode};
+use arpo_env::tasks::invented::DICTIONARIES;
+use arpo_env::tasks::vocabulary::{pocket_words, words_of};
+use arpo_env::tasks::{Split, Suite, Variation};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+const MAX_STEPS: usize = 40;
+
+/// As many actions as a demonstration holds.
+const LONGEST_DEMONSTRATION: usize = 16;
+
+/// A variation of every kind.
+fn variation(index: u64) -> Variation {
+    Variation {
+        dictionary: (!index.is_multiple_of(3)).then_some((index * 7 % u64::from(DICTIONARIES)) as u16),
+        reworded: index % 2 == 1,
+    }
+}
+
+/// Tasks of each of these templates in variations.
+fn tasks(suite: Suite, templates: Vec<String>, count: u64) -> impl Iterator<Item = (u64, Task)> {
+    templates.into_iter().flat_map(move |template| {
+        (0..count).map(move |index| {
+            (index, suite.varied_task_of(&template, index, variation(index)).expect("a template's own name"))
+        })
+    })
+}
+
+fn all_templates(suite: Suite) -> Vec<String> {
+    [suite.templates(), suite.auxiliary_templates()].concat()
+}
+
+#[test]
+fn the_oracle_solves_every_template_with_listed_and_invented_names() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        for (index, task) in tasks(suite, all_templates(suite), 12) {
+            let result =
+                run_episode(&mut environment, &task, index, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+            assert!(result.score > 0.999, "{} {}: {:#?}", task.id, task.instruction, result.actions);
+            let length = result.actions.len();
+            assert!(length <= LONGEST_DEMONSTRATION, "{} takes {length} actions", task.id);
+        }
+    }
+}
+
+#[test]
+fn no_auxiliary_task_is_done_at_the_start() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        for (index, task) in tasks(suite, suite.auxiliary_templates(), 4) {
+            environment.reset(&task, index, later()).unwrap();
+            let score = environment.evaluate(later()).unwrap();
+            assert!(score < 0.001, "{}: {score}", task.id);
+        }
+    }
+}
+
+#[test]
+fn auxiliary_tasks_are_none_that_an_agent_is_judged_by() {
+    for suite in Suite::ALL {
+        let listed: BTreeSet<&str> = suite.all_tasks().map(|task| task.instruction.as_str()).collect();
+        let goals: BTreeSet<String> = suite
+            .all_tasks()
+            .filter(|task| task.evaluator.get("infeasible").is_none())
+            .map(|task| task.evaluator.to_string())
+            .collect();
+        for (_, task) in tasks(suite, suite.auxiliary_templates(), 60) {
+            assert!(!listed.contains(task.instruction.as_str()), "{}: {}", task.id, task.instruction);
+            assert!(!goals.contains(&task.evaluator.to_string()), "{} has a listed goal", task.id);
+        }
+        let held_out: BTreeSet<&str> =
+            suite.tasks(Split::HeldOut).iter().map(|task| task.instruction.as_str()).collect();
+        for (_, task) in tasks(suite, suite.templates(), 60) {
+            assert!(!held_out.contains(task.instruction.as_str()), "{}: {}", task.id, task.instruction);
+        }
+    }
+}
+
+#[test]
+fn reworded_instructions_keep_their_names() {
+    let suite = Suite::Pocket;
+    for template in all_templates(suite) {
+        for index in 0..20 {
+            let [plain, reworded] = [false, true].map(|reworded| {
+                let variation = Variation { dictionary: None, reworded };
+                suite.varied_task_of(&template, index, variation).unwrap()
+            });
+            assert!(!reworded.instruction.contains(['{', '}']), "{}", reworded.instruction);
+            if plain.evaluator == reworded.evaluator {
+                let named = |text: &str| -> Vec<String> {
+                    let is_name = |word: &&str| word.starts_with(|first: char| !first.is_lowercase());
+                    text.split(' ').filter(is_name).map(str::to_owned).collect()
+                };
+                assert_eq!(named(&plain.instruction), named(&reworded.instruction));
+            }
+        }
+    }
+}
+
+/// With invented names, no name of the task or of the world around it is one of the lists.
+#[test]
+fn invented_worlds_have_no_listed_names() {
+    let suite = Suite::Pocket;
+    let known: BTreeSet<String> = pocket_words().into_iter().collect();
+    let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+    for number in [0, 100, DICTIONARIES - 1] {
+        let variation = Variation { dictionary: Some(number), reworded: false };
+        let task = suite.varied_task_of("files-rename", 3, variation).unwrap();
+        environment.reset(&task, 5, later()).unwrap();
+        let world = &environment.desktop().unwrap().world;
+        let names = world.files.keys().chain(&world.folders).chain(world.mail.keys()).chain(&world.products);
+        let mut count = 0;
+        for word in names.flat_map(|name| words_of(name)) {
+            assert!(!known.contains(word), "{word} is listed");
+            count += 1;
+        }
+        assert!(count > 10, "{count} names");
+    }
+}
+
+#[test]
+fn without_a_variation_a_training_template_makes_its_further_tasks() {
+    for suite in Suite::ALL {
+        for template in suite.templates() {
+            let further = suite.further_task_of(&template, 77).unwrap();
+            let varied = suite.varied_task_of(&template, 77, Variation::default()).unwrap();
+            assert!(arpo_env::tasks::is_same_task(&further, &varied), "{template}");
+        }
+        assert!(suite.varied_task_of("files-open", 0, Variation::default()).is_none());
+    }
+}
+
+#[test]
+fn an_unknown_dictionary_is_an_error_of_the_task() {
+    let mut environment = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+    let task = scene(json!([{"type": "world", "name": {"invented": DICTIONARIES}}]));
+    let error = environment.reset(&task, 0, later()).unwrap_err().to_string();
+    assert!(error.contains("there is no dictionary 256: expected 0 to 255"), "{error}");
+}

@@ -1,0 +1,108 @@
+//! The demonstrations of each update, made ahead of the learner on other threads, so that it never waits for them.
+
+use super::SupervisedOptions;
+use super::reading::{Lesson, lesson};
+use crate::TrainError;
+use crate::agent::Agent;
+use crate::demonstrations::{Demonstration, Questions, episode, grounding};
+use crate::dialogue::Assembled;
+use crate::images::BatchImages;
+use arpo_core::random::{Purpose, stream};
+use arpo_env::embedded::EmbeddedDesktop;
+use image::RgbImage;
+use rand::RngExt;
+use rayon::prelude::*;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Demonstrations are numbered from here; evaluation uses other numbers.
+const FIRST_DEMONSTRATION: u64 = 1 << 32;
+
+/// Most batches that are made at the same time. Demonstrations are made on all cores, but the screenshots of a batch, hundreds
+/// of megabytes on large screens, are compared with each other on one.
+const MOST_MAKERS: usize = 4;
+
+/// Cores for each batch that is made.
+const CORES_PER_MAKER: usize = 4;
+
+/// Batches that each maker has ready, beside the one it makes.
+const AHEAD: usize = 2;
+
+/// The demonstrations of one update.
+#[derive(Debug)]
+pub struct DemonstrationBatch {
+    /// Sorted by length, so that equally long ones are computed together.
+    pub(super) sequences: Vec<Assembled>,
+    pub(super) images: BatchImages,
+}
+
+/// The batches of updates, in order. They do not depend on the number of threads.
+#[derive(Debug)]
+pub struct Batches {
+    /// Updates take turns: each maker makes every n-th batch. They end when this is dropped.
+    makers: Vec<Receiver<Result<DemonstrationBatch, TrainError>>>,
+    turn: usize,
+}
+
+/// As many makers as pay off on this machine.
+pub fn makers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / CORES_PER_MAKER).clamp(1, MOST_MAKERS)
+}
+
+/// Prepares the batches of updates from `first` on, `count` of them at the same time.
+pub fn batches(agent: &Arc<Agent>, options: &SupervisedOptions, first: u64, count: usize) -> Batches {
+    let count = count.max(1);
+    let maker = |number: usize| {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let (agent, options) = (Arc::clone(agent), options.clone());
+        std::thread::spawn(move || {
+            for update in (first + number as u64..options.updates).step_by(count) {
+                if sender.send(batch(&agent, &options, update)).is_err() {
+                    return;
+                }
+            }
+        });
+        receiver
+    };
+    Batches { makers: (0..count).map(maker).collect(), turn: 0 }
+}
+
+impl Iterator for Batches {
+    type Item = Result<DemonstrationBatch, TrainError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.makers[self.turn].recv().ok()?;
+        self.turn = (self.turn + 1) % self.makers.len();
+        Some(batch)
+    }
+}
+
+fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
+    let mut rng = stream(options.seed, Purpose::Batches, update, 0);
+    let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
+    let count = if is_grounding { options.screens } else { options.episodes } as u64;
+    // far apart, so that no two updates share demonstrations
+    let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
+    let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
+        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
+        let Lesson { task, reworded } = lesson(options, number)?;
+        if is_grounding {
+            let questions = Questions { steps_before: options.reading.question_steps, reworded };
+            grounding(agent, desktop, &task, number, questions)
+        } else {
+            episode(agent, desktop, &task, number)
+        }
+    };
+    let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
+    let mut demonstrations =
+        (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
+    demonstrations.retain(|one| !one.assembled.spans.is_empty());
+    demonstrations.sort_by_key(|one| one.assembled.tokens.len());
+    let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
+    let images = BatchImages::new(&agent.processor, &screens)?;
+    Ok(DemonstrationBatch {
+        sequences: demonstrations.into_iter().map(|one| one.assembled).collect(),
+        images,
+    })
+}

@@ -1,0 +1,167 @@
+//! What makes a base model read instead of knowing the suite by heart: invented names, auxiliary templates, other wordings,
+//! questions about screens deep inside an episode, and a tokenizer that writes a name the same way wherever it stands.
+
+use super::SupervisedOptions;
+use crate::TrainError;
+use arpo_core::random::{Purpose, stream};
+use arpo_core::task::Task;
+use arpo_env::tasks::Variation;
+use arpo_env::tasks::invented::DICTIONARIES;
+use rand::RngExt;
+use serde::Serialize;
+
+/// How demonstrations are varied.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reading {
+    /// Share of demonstrations with invented names.
+    pub invented: f64,
+    /// Share of demonstrations of auxiliary templates.
+    pub auxiliary: f64,
+    /// Share of demonstrations with other words in the instruction or in the questions.
+    pub reworded: f64,
+    /// Most actions of the oracle before the screen that questions are about; without a limit, every screen of its episode is
+    /// equally likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_steps: Option<usize>,
+    /// A space is a token of its own: a name in an instruction then has the tokens that it is typed with. Otherwise a word
+    /// includes the space before it, and how each name is copied has to be learnt by itself.
+    pub separate_spaces: bool,
+}
+
+impl Reading {
+    /// Listed names, training templates and their own words only: how the first base models were trained.
+    pub const NONE: Self = Self {
+        invented: 0.0,
+        auxiliary: 0.0,
+        reworded: 0.0,
+        question_steps: Some(3),
+        separate_spaces: false,
+    };
+
+    /// An error if a share is none.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (name, share) in
+            [("invented-names", self.invented), ("auxiliary", self.auxiliary), ("reworded", self.reworded)]
+        {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(format!("--{name} {share}: expected a number from 0 to 1"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { invented: 0.5, auxiliary: 0.4, reworded: 0.3, question_steps: None, separate_spaces: true }
+    }
+}
+
+/// A task to demonstrate.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Lesson {
+    pub(crate) task: Task,
+    /// Whether questions about its screens are in other words, too.
+    pub(crate) reworded: bool,
+}
+
+/// The lesson of a number: templates in turn, varied at random.
+pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson, TrainError> {
+    let Reading { invented, auxiliary, reworded, .. } = options.reading;
+    // one draw for each, so that a share changes nothing but what it is about
+    let mut rng = stream(number, Purpose::Tasks, 3, options.seed);
+    let mut is_drawn = |share: f64| rng.random_range(0.0..1.0) < share;
+    let (is_invented, is_auxiliary, is_reworded) =
+        (is_drawn(invented), is_drawn(auxiliary), is_drawn(reworded));
+    let dictionary = rng.random_range(0..DICTIONARIES);
+    let templates = if is_auxiliary { options.auxiliary_templates() } else { options.templates() };
+    let template = &templates[(number % templates.len() as u64) as usize];
+    let variation = Variation { dictionary: is_invented.then_some(dictionary), reworded: is_reworded };
+    let task = options.suite.varied_task_of(template, number, variation);
+    let task = task.ok_or_else(|| TrainError::Configuration(format!("no template is called {template}")))?;
+    Ok(Lesson { task, reworded: is_reworded })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervised::{Family, Precision};
+    use arpo_env::tasks::{Suite, is_same_task};
+    use std::collections::BTreeMap;
+
+    fn options(reading: Reading) -> SupervisedOptions {
+        SupervisedOptions {
+            suite: Suite::Pocket,
+            family: Family::Qwen25Vl,
+            grounding_updates: 1,
+            updates: 2,
+            screens: 1,
+            episodes: 1,
+            grounding_share: 0.2,
+            weights: BTreeMap::new(),
+            reading,
+            precision: Precision::F32,
+            learning_rate: 1e-3,
+            warm_up: 1,
+            max_steps: 15,
+            seed: 0,
+        }
+    }
+
+    fn lessons(reading: Reading) -> Vec<Lesson> {
+        let options = options(reading);
+        (0..400).map(|number| lesson(&options, number).unwrap()).collect()
+    }
+
+    fn is_invented(lesson: &Lesson) -> bool {
+        lesson.task.setup.to_string().contains("invented")
+    }
+
+    #[test]
+    fn without_reading_they_are_the_further_tasks_of_the_templates_in_turn() {
+        let templates = Suite::Pocket.templates();
+        for (number, lesson) in lessons(Reading::NONE).into_iter().enumerate() {
+            let template = &templates[number % templates.len()];
+            let further = Suite::Pocket.further_task_of(template, number as u64).unwrap();
+            assert!(is_same_task(&further, &lesson.task) && !lesson.reworded, "{number}");
+        }
+    }
+
+    #[test]
+    fn shares_are_kept() {
+        let lessons = lessons(Reading::default());
+        let auxiliary = Suite::Pocket.auxiliary_templates();
+        let is_auxiliary = |lesson: &Lesson| {
+            auxiliary.iter().any(|name| lesson.task.id.as_str().contains(&format!("{name}-varied")))
+        };
+        let share = |is: &dyn Fn(&Lesson) -> bool| {
+            lessons.iter().filter(|lesson| is(lesson)).count() as f64 / lessons.len() as f64
+        };
+        let Reading { invented, auxiliary, reworded, .. } = Reading::default();
+        for (actual, wanted) in [
+            (share(&is_invented), invented),
+            (share(&is_auxiliary), auxiliary),
+            (share(&|lesson| lesson.reworded), reworded),
+        ] {
+            assert!((actual - wanted).abs() < 0.08, "{actual} instead of {wanted}");
+        }
+    }
+
+    #[test]
+    fn applications_that_are_left_out_are_left_out_of_auxiliary_templates() {
+        let options = SupervisedOptions {
+            weights: [("files".to_owned(), 0), ("mail".to_owned(), 2)].into(),
+            ..options(Reading::default())
+        };
+        let auxiliary = options.auxiliary_templates();
+        assert!(auxiliary.iter().all(|name| !name.starts_with("files-")));
+        assert_eq!(auxiliary.iter().filter(|name| *name == "mail-delete-sent").count(), 2);
+    }
+
+    #[test]
+    fn a_share_is_a_share() {
+        let reading = Reading { auxiliary: 1.5, ..Reading::default() };
+        assert_eq!(reading.check(), Err("--auxiliary 1.5: expected a number from 0 to 1".into()));
+        assert_eq!(Reading::default().check(), Ok(()));
+    }
+}
