@@ -38,3 +38,4 @@ pub mod task;
 pub mod text;
 pub mod video;
 pub mod word;
+pub mod xml;
