@@ -12,8 +12,10 @@ use std::time::Duration;
 
 /// Decoding may take so long.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Every decoded frame once, in order, whatever its time: none is repeated or left out for a constant rate.
-const EVERY_FRAME: &str = "settb=1/25,setpts=N";
+/// Every decoded frame once, in order, whatever its time: at one frame in a thousand seconds none lasts long enough to be repeated,
+/// and none comes early enough to be left out.
+const EVERY_FRAME: &str = "settb=1,setpts=N*1000";
+const RATE: &str = "1/1000";
 
 /// The arguments that write the first frames as PNG files, numbered from 1.
 fn arguments<'a>(video: &'a str, frames: &'a str, pattern: &'a str) -> Vec<&'a str> {
@@ -29,7 +31,7 @@ fn arguments<'a>(video: &'a str, frames: &'a str, pattern: &'a str) -> Vec<&'a s
         "-vf",
         EVERY_FRAME,
         "-r",
-        "25",
+        RATE,
         "-frames:v",
         frames,
         "-pix_fmt",
