@@ -16,6 +16,11 @@ pub(crate) fn cases() -> Vec<(Case, Value)> {
     cases_of("cases.json")
 }
 
+/// Pages, books, YAML, PDF images, videos.
+pub(crate) fn media_cases() -> Vec<(Case, Value)> {
+    cases_of("media_cases.json")
+}
+
 fn cases_of(file: &str) -> Vec<(Case, Value)> {
     let text = std::fs::read_to_string(folder().join(file)).unwrap();
     let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -36,8 +41,7 @@ fn scores_are_osworld_s() {
     let mut compared = 0;
     for (generation, key) in [(Generation::ArpoEra, "arpo_era"), (Generation::Verified, "verified")] {
         let settings = Settings { generation, sandbox: Some(&MotionJpeg) };
-        let further = ["more_cases.json", "media_cases.json"].into_iter().flat_map(cases_of);
-        for (case, wanted) in cases().into_iter().chain(further) {
+        for (case, wanted) in cases().into_iter().chain(cases_of("more_cases.json")).chain(media_cases()) {
             let scored = score_case(&case, &folder(), &settings);
             let agrees = match &wanted[key] {
                 Value::Null => continue,
@@ -58,8 +62,7 @@ fn scores_are_osworld_s() {
 fn the_cases_hold_both_outcomes_of_a_metric() {
     let mut outcomes: BTreeMap<String, (bool, bool)> = BTreeMap::new();
     // OSWorld's reader of images is a model: it is not run where cases are made
-    let media =
-        cases_of("media_cases.json").into_iter().filter(|(case, _)| case.func != "compare_image_text");
+    let media = media_cases().into_iter().filter(|(case, _)| case.func != "compare_image_text");
     for (case, wanted) in cases().into_iter().chain(media) {
         let entry = outcomes.entry(case.func).or_default();
         for score in wanted.as_object().unwrap().values().filter_map(Value::as_f64) {
