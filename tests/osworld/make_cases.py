@@ -640,12 +640,16 @@ def applications():
         case(f"pdf {name}", "compare_pdfs", file, gold)
 
 
+# Packages that need models or system libraries.
+EMPTY = ["easyocr", "acoustid", "borb", "borb.pdf"]
+
+
 def metrics_of(root):
     for name in [name for name in sys.modules if name.startswith("desktop_env")]:
         del sys.modules[name]
     sys.path[:] = [path for path in sys.path if path not in (str(OLD), str(NEW))]
     sys.path.insert(0, str(root))
-    for name in ["easyocr", "acoustid", "borb", "borb.pdf"]:
+    for name in EMPTY:
         empty = types.ModuleType(name)
         empty.Document = empty.PDF = object
         sys.modules[name] = empty

@@ -1,10 +1,12 @@
-//! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented.
+//! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented, and the programs of this
+//! host that metrics run are installed.
 
 use crate::error::TaskError;
+use crate::host::{Program, TESSERACT};
 use crate::metrics::INFEASIBLE;
 use crate::needs::{self, Need, TaskNeeds};
+use crate::task::TaskFile;
 use crate::task::suite::{self, SuiteTask};
-use crate::task::{Check, TaskFile};
 use crate::{getters, metrics, setup};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +22,7 @@ pub struct Coverage {
     pub total: usize,
     /// By domain.
     pub domains: BTreeMap<String, DomainCoverage>,
-    /// What is missing, as `metric NAME`, `getter NAME` or `step NAME`, with how many tasks need it.
+    /// What is missing, as `metric NAME`, `getter NAME`, `step NAME` or `program NAME`, with how many tasks need it.
     pub missing: BTreeMap<String, usize>,
     /// What every task needs, by `domain/id`.
     pub tasks: BTreeMap<String, TaskNeeds>,
@@ -83,8 +85,21 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     Ok(tasks)
 }
 
-/// What a task needs that is missing.
+/// What a task needs that is missing: in this program or on this host.
 pub fn missing(task: &TaskFile) -> BTreeSet<String> {
+    let absent = programs(task).filter(|program| !program.is_installed());
+    let absent =
+        absent.map(|program| format!("program {} (of the package {})", program.name, program.package));
+    unimplemented(task).into_iter().chain(absent).collect()
+}
+
+/// The programs of this host that a task's metrics run.
+pub fn programs(task: &TaskFile) -> impl Iterator<Item = Program> + '_ {
+    task.evaluator.checks.iter().filter(|check| check.func == "compare_image_text").map(|_| TESSERACT).take(1)
+}
+
+/// What a task needs that is not implemented.
+pub fn unimplemented(task: &TaskFile) -> BTreeSet<String> {
     let steps = task.config.iter().chain(&task.evaluator.postconfig);
     let mut missing: BTreeSet<String> = steps
         .filter(|step| !setup::STEPS.contains(&step.kind.as_str()))
@@ -94,21 +109,11 @@ pub fn missing(task: &TaskFile) -> BTreeSet<String> {
         if check.func != INFEASIBLE && metrics::find(&check.func).is_none() {
             missing.insert(format!("metric {}", check.func));
         }
-        missing.extend(missing_rules(check));
         for getter in check.result.iter().chain(&check.expected) {
             if getters::find(&getter.kind).is_none() {
                 missing.insert(format!("getter {}", getter.kind));
             }
         }
-    }
-    missing
-}
-
-/// Parts of metrics that options ask for and that are missing.
-fn missing_rules(check: &Check) -> Vec<String> {
-    let mut missing = Vec::new();
-    if check.func == "check_json" && check.options.get("is_yaml").is_some_and(crate::text::python::truthy) {
-        missing.push("metric check_json: YAML".into());
     }
     missing
 }
@@ -126,6 +131,7 @@ impl fmt::Display for Coverage {
             (Need::Internet, "needs internet"),
             (Need::VirtualMachine, "needs the virtual machine, or a further application"),
             (Need::Credentials, "needs credentials"),
+            (Need::Program, "needs a program on this host"),
             (Need::NotImplemented, "not implemented"),
         ];
         for (need, words) in parts {

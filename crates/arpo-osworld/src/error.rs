@@ -21,12 +21,12 @@ pub enum TaskError {
         /// What is wrong, and where.
         problem: String,
     },
-    /// A task names functions that are not implemented.
-    #[error("task {task} needs what is not implemented: {}", missing.join(", "))]
+    /// A task names functions that are not implemented, or a program that is not installed.
+    #[error("task {task} needs what is missing here: {}", missing.join(", "))]
     Missing {
         /// The task.
         task: String,
-        /// What it needs, as `metric NAME`, `getter NAME` or `step NAME`.
+        /// What it needs, as `metric NAME`, `getter NAME`, `step NAME` or `program NAME`.
         missing: Vec<String>,
     },
 }
@@ -46,6 +46,17 @@ pub enum MetricError {
     /// The call to the guest failed, for the metric that runs in it.
     #[error(transparent)]
     Guest(#[from] GuestError),
+    /// A program of this host that the metric runs is not installed.
+    #[error("{program} is not installed on this host; on Debian: apt-get install {package}")]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// A program of this host failed, or had no place for its files.
+    #[error("{0}")]
+    Host(String),
 }
 
 impl MetricError {

@@ -1,7 +1,9 @@
-//! What a task needs besides this program: a network while it is played, an account, an application, the virtual machine.
+//! What a task needs besides this program: a network while it is played, an account, an application, the virtual machine, another
+//! program on this host.
 
-use crate::coverage::missing;
+use crate::coverage::{programs, unimplemented};
 use crate::fetch;
+use crate::host::Program;
 use crate::task::suite::SuiteTask;
 use crate::task::{Getter, Step};
 use serde::Serialize;
@@ -19,6 +21,8 @@ pub enum Need {
     VirtualMachine,
     /// With an account of one's own.
     Credentials,
+    /// With a program that is not installed on this host.
+    Program,
     /// With something that is not implemented.
     NotImplemented,
 }
@@ -43,13 +47,20 @@ const PAGES: [&str; 5] = [
     "active_tab_html_parse",
 ];
 
-/// What a task needs.
+/// What a task needs on this host.
 pub fn of(task: &SuiteTask) -> TaskNeeds {
+    of_on(task, Program::is_installed)
+}
+
+/// What a task needs on a host with some programs.
+pub fn of_on(task: &SuiteTask, is_installed: impl Fn(Program) -> bool) -> TaskNeeds {
     let files = fetch::needed(&task.task).len();
     let (need, why) = if let Some(why) = account(task) {
         (Need::Credentials, why)
-    } else if let lacking @ [_, ..] = &missing(&task.task).into_iter().collect::<Vec<_>>()[..] {
+    } else if let lacking @ [_, ..] = &unimplemented(&task.task).into_iter().collect::<Vec<_>>()[..] {
         (Need::NotImplemented, lacking.join(", "))
+    } else if let Some(program) = programs(&task.task).find(|program| !is_installed(*program)) {
+        (Need::Program, program.missing().to_string())
     } else if let Some(why) = application(task) {
         (Need::VirtualMachine, why)
     } else if let Some(why) = page(task) {
@@ -71,7 +82,7 @@ fn getters(task: &SuiteTask) -> impl Iterator<Item = &Getter> {
 fn account(task: &SuiteTask) -> Option<String> {
     let by_step = steps(task).any(|step| matches!(step.kind.as_str(), "googledrive" | "login"));
     let by_getter = getters(task).any(|getter| getter.kind == "googledrive_file");
-    (by_step || by_getter).then(|| "a Google account, which is not implemented".to_owned())
+    (by_step || by_getter).then(|| "a Google account, whose steps and getter are not implemented".to_owned())
 }
 
 fn application(task: &SuiteTask) -> Option<String> {

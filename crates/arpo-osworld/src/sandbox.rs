@@ -14,10 +14,18 @@ use crate::state::FileState;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
-/// Runs Python code that is not trusted.
+/// Where untrusted files are opened and untrusted code runs.
 pub trait Sandbox {
     /// The result of a function of a test file, from 0 to 1, run beside other files.
     fn run_test(&self, test: &FileState, files: &[&FileState], function: &str) -> Result<f64, MetricError>;
+
+    /// Passes the first frames of a video on, as PNG files.
+    fn video_frames(
+        &self,
+        video: &FileState,
+        limit: usize,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), MetricError>,
+    ) -> Result<(), MetricError>;
 }
 
 /// The guest itself as a sandbox.
@@ -93,10 +101,19 @@ impl Sandbox for GuestSandbox<'_> {
         let score = result.strip_prefix("score ").and_then(|score| score.parse().ok());
         score.ok_or_else(|| raises(result))
     }
+
+    fn video_frames(
+        &self,
+        video: &FileState,
+        limit: usize,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), MetricError>,
+    ) -> Result<(), MetricError> {
+        crate::video::frames_by_guest(self.guest, video, limit, each)
+    }
 }
 
 /// A name that nobody can guess.
-fn random_name() -> String {
+pub(crate) fn random_name() -> String {
     let number = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", number(), number())
 }

@@ -121,6 +121,7 @@ fn inspect() -> Report {
         within_deadline(torch::CUDA, torch::cuda),
         within_deadline(docker::NAME, docker::engine),
         within_deadline(programs::RAY, programs::ray),
+        within_deadline(programs::TESSERACT, programs::tesseract),
     ];
     Report { version: env!("CARGO_PKG_VERSION"), ready, findings, memory: None }
 }

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
-/// Name of the finding.
+/// Names of the findings.
 pub(super) const RAY: &str = "Ray";
+pub(super) const TESSERACT: &str = "tesseract";
 
 /// Cores and memory.
 pub(super) fn processor() -> Finding {
@@ -25,6 +26,17 @@ pub(super) fn ray() -> Finding {
         VersionCheck::Absent => Finding::missing(name, "no ray on the PATH", needed_for, command),
         VersionCheck::Version(version) => Finding::usable(name, version),
         VersionCheck::Broken(problem) => Finding::broken(name, problem, needed_for, command),
+    }
+}
+
+/// The reader of images.
+pub(super) fn tesseract() -> Finding {
+    let needed_for = "judging the OSWorld task that reads the text of an image";
+    let command = format!("sudo apt-get install {}", arpo_osworld::host::TESSERACT.package);
+    match version(arpo_osworld::host::TESSERACT.name) {
+        VersionCheck::Absent => Finding::missing(TESSERACT, "no tesseract on the PATH", needed_for, &command),
+        VersionCheck::Version(version) => Finding::usable(TESSERACT, version),
+        VersionCheck::Broken(problem) => Finding::broken(TESSERACT, problem, needed_for, &command),
     }
 }
 

@@ -89,7 +89,7 @@ fn doctor_finds_the_default_preset_ready() {
     assert_eq!(json["ready"], true);
     let findings = json["findings"].as_array().unwrap();
     let names: Vec<&str> = findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["libtorch", "processor", "CUDA", "Docker", "Ray"]);
+    assert_eq!(names, ["libtorch", "processor", "CUDA", "Docker", "Ray", "tesseract"]);
     for finding in findings {
         let there = finding["status"] == "usable";
         assert!(there || !finding["detail"].as_str().unwrap().is_empty(), "{finding}");

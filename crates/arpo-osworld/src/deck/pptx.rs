@@ -1,9 +1,10 @@
 //! A presentation: its slides with their shapes, notes, backgrounds and bullets.
 
-use super::shape::{A, Frame, P, Placeholder, Shape, child, plain_color, shapes};
+use super::shape::{A, Frame, P, Placeholder, Shape, plain_color, shapes};
 use crate::error::MetricError;
-use crate::package::{Package, parse};
+use crate::package::Package;
 use crate::state::Bytes;
+use crate::xml::{child_in, parse};
 use roxmltree::{Document, Node};
 
 /// The size of python-pptx's default presentation, which it loads where there is no file.
@@ -79,7 +80,7 @@ impl Deck {
         let root = document.root_element();
         let relations = package.relations(&main)?;
         let mut slides = Vec::new();
-        for node in child(root, P, "sldIdLst").into_iter().flat_map(|list| list.children()) {
+        for node in child_in(root, P, "sldIdLst").into_iter().flat_map(|list| list.children()) {
             let link = node.attributes().find(|one| one.name() == "id" && one.namespace().is_some());
             if let Some(link) = link {
                 let relation = relations
@@ -88,7 +89,7 @@ impl Deck {
                 slides.push(slide(&package, &relation.target)?);
             }
         }
-        let side = |name: &str| child(root, P, "sldSz")?.attribute(name)?.parse().ok();
+        let side = |name: &str| child_in(root, P, "sldSz")?.attribute(name)?.parse().ok();
         let size_emu = side("cx").zip(side("cy")).unwrap_or(DEFAULT_SIZE_EMU);
         Ok(Self { slides, size_emu })
     }
@@ -135,7 +136,7 @@ fn slide(package: &Package, part: &str) -> Result<Slide, MetricError> {
 }
 
 fn tree_shapes(document: &Document<'_>) -> Vec<Shape> {
-    let tree = child(document.root_element(), P, "cSld").and_then(|data| child(data, P, "spTree"));
+    let tree = child_in(document.root_element(), P, "cSld").and_then(|data| child_in(data, P, "spTree"));
     tree.map(shapes).unwrap_or_default()
 }
 
@@ -167,8 +168,8 @@ fn notes_text(text: &str) -> Result<Option<String>, MetricError> {
 }
 
 fn background(document: &Document<'_>) -> Background {
-    let data = child(document.root_element(), P, "cSld");
-    let own = data.and_then(|data| child(data, P, "bg")).and_then(|node| child(node, P, "bgPr"));
+    let data = child_in(document.root_element(), P, "cSld");
+    let own = data.and_then(|data| child_in(data, P, "bg")).and_then(|node| child_in(node, P, "bgPr"));
     // A background by reference to the theme is replaced by none, as python-pptx does when asked for it.
     let Some(own) = own else { return Background::Inherited };
     let is_fill = |node: &Node| {
@@ -191,10 +192,11 @@ fn bullets(document: &Document<'_>) -> Vec<Bullet> {
 }
 
 fn bullet(paragraph: Node) -> Bullet {
-    let properties = child(paragraph, A, "pPr");
-    let letter = properties.and_then(|node| child(node, A, "buChar")).and_then(|node| node.attribute("char"));
+    let properties = child_in(paragraph, A, "pPr");
+    let letter =
+        properties.and_then(|node| child_in(node, A, "buChar")).and_then(|node| node.attribute("char"));
     let color =
-        properties.and_then(|node| child(node, A, "buClr")).and_then(|node| child(node, A, "srgbClr"));
+        properties.and_then(|node| child_in(node, A, "buClr")).and_then(|node| child_in(node, A, "srgbClr"));
     let parts = paragraph.descendants().filter(|node| node.has_tag_name((A, "t"))).map(|node| node.text());
     Bullet {
         level: properties

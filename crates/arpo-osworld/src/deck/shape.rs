@@ -1,6 +1,7 @@
 //! The shapes of a slide: kind, position, text and formatting.
 
 use crate::error::MetricError;
+use crate::xml::child_in;
 use roxmltree::Node;
 
 /// Drawing elements.
@@ -133,22 +134,17 @@ impl Shape {
     }
 }
 
-/// A child element.
-pub fn child<'a, 'input>(node: Node<'a, 'input>, space: &str, name: &str) -> Option<Node<'a, 'input>> {
-    node.children().find(|child| child.has_tag_name((space, name)))
-}
-
 /// The shapes of a tree or a group.
 pub fn shapes(tree: Node) -> Vec<Shape> {
     tree.children().filter(|node| node.tag_name().namespace() == Some(P)).filter_map(shape).collect()
 }
 
 fn shape(node: Node) -> Option<Shape> {
-    let properties = child(node, P, "spPr");
+    let properties = child_in(node, P, "spPr");
     let placeholder = placeholder(node);
     let mut out = Shape {
         kind: Kind::Other,
-        frame: properties.and_then(|node| child(node, A, "xfrm")).map_or([None; 4], frame),
+        frame: properties.and_then(|node| child_in(node, A, "xfrm")).map_or([None; 4], frame),
         paragraphs: None,
         table: None,
         members: Vec::new(),
@@ -158,7 +154,7 @@ fn shape(node: Node) -> Option<Shape> {
     match node.tag_name().name() {
         "sp" => {
             out.kind = kind_of_sp(node, &out);
-            let body = child(node, P, "txBody");
+            let body = child_in(node, P, "txBody");
             // Asked for its text, python-pptx gives a shape without one an empty paragraph.
             out.paragraphs = Some(body.map_or_else(|| vec![Paragraph::default()], paragraphs));
         }
@@ -172,12 +168,13 @@ fn shape(node: Node) -> Option<Shape> {
         }
         "grpSp" => {
             out.kind = Kind::Group;
-            out.frame =
-                child(node, P, "grpSpPr").and_then(|node| child(node, A, "xfrm")).map_or([None; 4], frame);
+            out.frame = child_in(node, P, "grpSpPr")
+                .and_then(|node| child_in(node, A, "xfrm"))
+                .map_or([None; 4], frame);
             out.members = shapes(node);
         }
         "graphicFrame" => {
-            out.frame = child(node, P, "xfrm").map_or([None; 4], frame);
+            out.frame = child_in(node, P, "xfrm").map_or([None; 4], frame);
             let data = node.descendants().find(|one| one.has_tag_name((A, "graphicData")));
             match data
                 .and_then(|data| data.attribute("uri"))
@@ -199,9 +196,9 @@ fn shape(node: Node) -> Option<Shape> {
 }
 
 fn kind_of_sp(node: Node, shape: &Shape) -> Kind {
-    let properties = child(node, P, "spPr");
-    let has = |name: &str| properties.is_some_and(|node| child(node, A, name).is_some());
-    let own = child(node, P, "nvSpPr").and_then(|node| child(node, P, "cNvSpPr"));
+    let properties = child_in(node, P, "spPr");
+    let has = |name: &str| properties.is_some_and(|node| child_in(node, A, name).is_some());
+    let own = child_in(node, P, "nvSpPr").and_then(|node| child_in(node, P, "cNvSpPr"));
     let is_box = own.and_then(|node| node.attribute("txBox")).is_some_and(is_true);
     match () {
         () if shape.placeholder.is_some() => Kind::Placeholder,
@@ -214,23 +211,23 @@ fn kind_of_sp(node: Node, shape: &Shape) -> Kind {
 
 fn placeholder(node: Node) -> Option<Placeholder> {
     let names = node.children().find(|child| child.tag_name().name().starts_with("nv"))?;
-    let node = child(child(names, P, "nvPr")?, P, "ph")?;
+    let node = child_in(child_in(names, P, "nvPr")?, P, "ph")?;
     let attribute = |name: &str, default: &str| node.attribute(name).unwrap_or(default).to_owned();
     Some(Placeholder { kind: attribute("type", "obj"), index: attribute("idx", "0") })
 }
 
 fn frame(node: Node) -> Frame {
-    let number = |element: &str, name: &str| child(node, A, element)?.attribute(name)?.parse().ok();
+    let number = |element: &str, name: &str| child_in(node, A, element)?.attribute(name)?.parse().ok();
     [number("off", "x"), number("off", "y"), number("ext", "cx"), number("ext", "cy")]
 }
 
 fn table(node: Node) -> Table {
-    let columns = child(node, A, "tblGrid")
+    let columns = child_in(node, A, "tblGrid")
         .map_or(0, |grid| grid.children().filter(|one| one.has_tag_name((A, "gridCol"))).count());
     let cells = |row: Node| {
         let cells = row.children().filter(|cell| cell.has_tag_name((A, "tc")));
         cells
-            .map(|cell| child(cell, A, "txBody").map_or_else(|| vec![Paragraph::default()], paragraphs))
+            .map(|cell| child_in(cell, A, "txBody").map_or_else(|| vec![Paragraph::default()], paragraphs))
             .collect()
     };
     Table { columns, rows: node.children().filter(|row| row.has_tag_name((A, "tr"))).map(cells).collect() }
@@ -251,7 +248,9 @@ fn paragraph(node: Node) -> Paragraph {
                 out.runs.push(run);
             }
             "br" => out.text.push('\u{b}'),
-            "fld" => out.text.push_str(child(inner, A, "t").and_then(|node| node.text()).unwrap_or_default()),
+            "fld" => {
+                out.text.push_str(child_in(inner, A, "t").and_then(|node| node.text()).unwrap_or_default());
+            }
             "pPr" => {
                 out.alignment = inner.attribute("algn").map(str::to_owned);
                 out.level = inner.attribute("lvl").and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -263,23 +262,24 @@ fn paragraph(node: Node) -> Paragraph {
 }
 
 fn run(node: Node) -> Run {
-    let text = child(node, A, "t").and_then(|node| node.text()).unwrap_or_default().to_owned();
+    let text = child_in(node, A, "t").and_then(|node| node.text()).unwrap_or_default().to_owned();
     let mut out = Run { text, strike: "noStrike".into(), ..Run::default() };
-    let Some(properties) = child(node, A, "rPr") else { return out };
+    let Some(properties) = child_in(node, A, "rPr") else { return out };
     let attribute = |name: &str| properties.attribute(name).map(str::to_owned);
-    out.font = child(properties, A, "latin").and_then(|node| node.attribute("typeface")).map(str::to_owned);
+    out.font =
+        child_in(properties, A, "latin").and_then(|node| node.attribute("typeface")).map(str::to_owned);
     out.size = attribute("sz");
     out.bold = properties.attribute("b").map(is_true);
     out.italic = properties.attribute("i").map(is_true);
     out.underline = attribute("u");
-    out.color = child(properties, A, "solidFill").and_then(|fill| plain_color(fill));
+    out.color = child_in(properties, A, "solidFill").and_then(|fill| plain_color(fill));
     out.strike = attribute("strike").unwrap_or(out.strike);
     out
 }
 
 /// The colour of a solid fill, if it is plain.
 pub fn plain_color(fill: Node) -> Option<String> {
-    child(fill, A, "srgbClr").and_then(|node| node.attribute("val")).map(str::to_uppercase)
+    child_in(fill, A, "srgbClr").and_then(|node| node.attribute("val")).map(str::to_uppercase)
 }
 
 fn is_true(text: &str) -> bool {

@@ -3,11 +3,12 @@
 use super::fields::Fields;
 use super::{Context, GetterEntry, getter};
 use crate::error::{GetterError, MetricError};
-use crate::package::{Package, parse, resolved};
+use crate::package::{Package, resolved};
 use crate::sheet::book::Book;
 use crate::sheet::frame::Frame;
 use crate::state::{Bytes, FileState, State};
 use crate::task::Generation;
+use crate::xml::{descendants, parse};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -185,7 +186,7 @@ fn background_image_in_slide(context: &Context<'_>, fields: &Fields<'_>) -> Resu
     }
     let text = package.xml(&name).map_err(|error| raised(&error))?;
     let document = parse(&text).map_err(|error| raised(&error))?;
-    let backgrounds = document.descendants().filter(|node| node.tag_name().name() == "bgPr");
+    let backgrounds = descendants(document.root(), "bgPr");
     let mut images =
         backgrounds.flat_map(|node| node.descendants()).filter(|node| node.tag_name().name() == "blip");
     let id = images.find_map(|node| {

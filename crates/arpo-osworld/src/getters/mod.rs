@@ -10,6 +10,7 @@ mod files;
 mod pages;
 mod recreation;
 mod tabs;
+mod website;
 
 use crate::download::Cache;
 use crate::error::GetterError;

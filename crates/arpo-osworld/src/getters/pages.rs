@@ -3,6 +3,7 @@
 use super::fields::Fields;
 use super::recreation::goto_recreation_page_and_get_html_content;
 use super::tabs::{active_url, connected};
+use super::website::info_from_website;
 use super::{Context, GetterEntry, getter};
 use crate::error::GetterError;
 use crate::guest::{Browser, Tab};
@@ -16,6 +17,7 @@ pub(super) const GETTERS: &[GetterEntry] = &[
     getter("active_tab_html_parse", active_tab_html_parse),
     getter("active_tab_info", active_tab_info),
     getter("gotoRecreationPage_and_get_html_content", goto_recreation_page_and_get_html_content),
+    getter("info_from_website", info_from_website),
     getter("page_info", page_info),
     getter("pdf_from_url", pdf_from_url),
 ];

@@ -4,9 +4,9 @@ use super::fields::Fields;
 use super::{Context, GetterEntry, getter};
 use crate::error::GetterError;
 use crate::guest::{Browser, Command, Tab};
-use crate::package::parse;
 use crate::state::State;
 use crate::text::url::{Address, unquote};
+use crate::xml::parse;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

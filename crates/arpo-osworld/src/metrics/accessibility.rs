@@ -3,9 +3,9 @@
 use super::call::text;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
-use crate::package::parse;
 use crate::selector::{Namespaces, by_css, by_xpath};
 use crate::text::{python, similarity};
+use crate::xml::parse;
 use serde_json::Value;
 
 pub(super) const METRICS: &[Metric] = &[metric("check_accessibility_tree", check_accessibility_tree)];

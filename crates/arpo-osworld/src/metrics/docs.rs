@@ -3,11 +3,11 @@
 use super::call::{text, yes};
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
-use crate::package::{parse, xml_text};
 use crate::state::{FileState, State};
 use crate::text::{python, similarity};
 use crate::word::docx::{Document, Run};
 use crate::word::odt;
+use crate::xml::{parse, xml_text};
 use serde_json::Value;
 
 pub(super) const METRICS: &[Metric] = &[

@@ -4,8 +4,9 @@
 use super::call::yes;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
+use crate::ocr;
 use crate::pillow::ssim::{similarity, similarity_of_columns};
-use crate::pillow::{Mode, PillowImage, mean};
+use crate::pillow::{Mode, PillowImage, mean, xwd};
 use crate::state::State;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric("check_textbox_on_leftside", check_textbox_on_leftside),
     metric("check_triangle_position", check_triangle_position),
     metric("compare_image_list", compare_image_list),
+    metric("compare_image_text", compare_image_text),
     metric("compare_images", compare_images),
 ];
 
@@ -336,6 +338,33 @@ fn compare_image_list(call: &Call<'_>) -> Score {
         }
     }
     Ok(1.0)
+}
+
+/// A text is in the image.
+///
+/// Verified: a dump of the screen counts as an image, and whatever cannot be read scores 0; in the ARPO era it raises.
+fn compare_image_text(call: &Call<'_>) -> Score {
+    let is_missing = matches!(call.result, State::Absent(_)) && !call.is_arpo_era();
+    if call.result.is_falsy() || is_missing {
+        return Ok(0.0);
+    }
+    let found = || -> Score {
+        let bytes = &call.result.file()?.bytes;
+        let image = if !call.is_arpo_era() && xwd::is_dump(bytes) {
+            xwd::decode(bytes)?
+        } else {
+            PillowImage::decode(bytes)?
+        };
+        let kind = call.rule_text("type")?;
+        if kind != "text" {
+            return Err(MetricError::raises(format!("no such type of rule: {kind}")));
+        }
+        Ok(yes(ocr::holds(&ocr::words(&image)?, call.rule_text("text")?)))
+    };
+    match found() {
+        Err(MetricError::Raises(_)) if !call.is_arpo_era() => Ok(0.0),
+        other => other,
+    }
 }
 
 /// Similarity of the grey images at the smaller size, "smaller" being Python's order of (width, height).

@@ -4,7 +4,7 @@ use super::call::{text, yes};
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
 use crate::state::State;
-use crate::text::{python, value_rule};
+use crate::text::{python, value_rule, yaml};
 use serde_json::{Map, Value};
 
 pub(super) const METRICS: &[Metric] = &[
@@ -82,17 +82,17 @@ fn same_unordered(expected: &Map<String, Value>, result: &Map<String, Value>) ->
     })
 }
 
-/// Values at paths of a JSON file meet their rules, those under `unexpect` do not.
+/// Values at paths of a JSON or YAML file meet their rules, those under `unexpect` do not.
 ///
-/// ARPO era: a file that cannot be read raises; Verified: it scores 0.
+/// ARPO era: a file that cannot be read raises; Verified: it scores 0, and so does an empty one of YAML.
 fn check_json(call: &Call<'_>) -> Score {
     if call.result.is_none() {
         return Ok(0.0);
     }
-    if call.flag("is_yaml", false) {
-        return Err(MetricError::Unsupported("check_json of a YAML file".into()));
-    }
-    let data = match call.result.text().and_then(|text| python::parse_json(&text)) {
+    let is_yaml = call.flag("is_yaml", false);
+    let parse = if is_yaml { yaml::parse } else { python::parse_json };
+    let data = match call.result.text().and_then(|text| parse(&text)) {
+        Ok(Value::Null) if is_yaml && !call.is_arpo_era() => return Ok(0.0),
         Ok(data) => data,
         Err(_) if !call.is_arpo_era() => return Ok(0.0),
         Err(error) => return Err(error),

@@ -13,6 +13,7 @@ mod deck_compare;
 mod docs;
 mod general;
 mod gimp;
+mod html;
 mod image;
 mod json;
 mod lines;
@@ -22,6 +23,7 @@ mod registry;
 mod slides;
 mod table;
 mod thunderbird;
+mod video;
 mod vlc;
 mod vscode;
 
@@ -53,6 +55,7 @@ pub const TABLES: &[(&str, &[Metric])] = &[
     ("docs", docs::METRICS),
     ("general", general::METRICS),
     ("gimp", gimp::METRICS),
+    ("html", html::METRICS),
     ("image", image::METRICS),
     ("json", json::METRICS),
     ("lines", lines::METRICS),
@@ -61,6 +64,7 @@ pub const TABLES: &[(&str, &[Metric])] = &[
     ("slides", slides::METRICS),
     ("table", table::METRICS),
     ("thunderbird", thunderbird::METRICS),
+    ("video", video::METRICS),
     ("vlc", vlc::METRICS),
     ("vscode", vscode::METRICS),
 ];

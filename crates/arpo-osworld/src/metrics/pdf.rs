@@ -4,11 +4,15 @@ use super::call::yes;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
 use crate::pdf::Pdf;
+use crate::pillow::phash::{distance, perceptual_hash};
 use crate::state::State;
 use crate::text::{python, similarity};
 
-pub(super) const METRICS: &[Metric] =
-    &[metric("check_pdf_pages", check_pdf_pages), metric("compare_pdfs", compare_pdfs)];
+pub(super) const METRICS: &[Metric] = &[
+    metric("check_pdf_pages", check_pdf_pages),
+    metric("compare_pdf_images", compare_pdf_images),
+    metric("compare_pdfs", compare_pdfs),
+];
 
 /// The number of pages in relation to the rule's number.
 fn check_pdf_pages(call: &Call<'_>) -> Score {
@@ -29,6 +33,40 @@ fn check_pdf_pages(call: &Call<'_>) -> Score {
         other => Err(MetricError::raises(format!("no such relation: {other}"))),
     }
 }
+
+/// ARPO era: all pages look alike. Verified: the part of the images that look alike, of as many images.
+fn compare_pdf_images(call: &Call<'_>) -> Score {
+    if call.lacks_a_file()? {
+        return Ok(0.0);
+    }
+    let open = |state: &State| Pdf::open(&state.file()?.bytes);
+    if call.is_arpo_era() {
+        return Ok(yes(open(call.result)?.drawings() == open(call.expected()?)?.drawings()));
+    }
+    let hashes = |state: &State| -> Result<Vec<u64>, MetricError> {
+        Ok(open(state)?.images()?.iter().map(perceptual_hash).collect())
+    };
+    if [call.result, call.expected()?].iter().any(|state| matches!(state, State::Absent(_))) {
+        return Ok(0.0);
+    }
+    let wanted = hashes(call.expected()?)?;
+    let found = match hashes(call.result) {
+        // a kind of image that the expected document has not
+        Err(MetricError::Unsupported(_)) => return Ok(0.0),
+        other => other?,
+    };
+    if found.len() != wanted.len() {
+        return Ok(0.0);
+    }
+    if found.is_empty() {
+        return Ok(1.0);
+    }
+    let alike = found.iter().zip(&wanted).filter(|(a, b)| distance(**a, **b) <= HASH_LIMIT).count();
+    Ok(alike as f64 / found.len() as f64)
+}
+
+/// Images whose hashes differ in more bits are different.
+const HASH_LIMIT: u32 = 5;
 
 /// How alike the texts are, the mean over the expected documents. A document that cannot be read adds 0; a missing
 /// result is an empty document.

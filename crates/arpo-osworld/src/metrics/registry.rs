@@ -1,5 +1,6 @@
 //! `LibreOffice`'s settings file, `registrymodifications.xcu`: items by path, properties by name.
 
+use crate::xml::child;
 use roxmltree::Document;
 
 const OOR: &str = "http://openoffice.org/2001/registry";
@@ -12,7 +13,6 @@ pub(super) fn setting(document: &Document<'_>, path: &str, property: &str) -> Op
     let properties = items
         .flat_map(|item| item.descendants())
         .filter(|node| node.tag_name().name() == "prop" && node.attribute((OOR, "name")) == Some(property));
-    let values =
-        properties.filter_map(|node| node.children().find(|child| child.tag_name().name() == "value"));
+    let values = properties.filter_map(|node| child(node, "value"));
     values.map(|node| node.text().unwrap_or_default().to_owned()).next_back()
 }

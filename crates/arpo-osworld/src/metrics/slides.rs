@@ -6,7 +6,8 @@ use super::{Call, Metric, Score, metric};
 use crate::deck::pptx::{Background, Deck, Slide};
 use crate::deck::shape::{A, Kind, P, Shape};
 use crate::error::MetricError;
-use crate::package::{Package, parse, xml_text};
+use crate::package::Package;
+use crate::xml::{parse, xml_text};
 use serde_json::Value;
 
 pub(super) const METRICS: &[Metric] = &[

@@ -3,8 +3,8 @@
 use super::call::yes;
 use super::{Call, Metric, Score, metric};
 use crate::error::MetricError;
-use crate::package::{parse, xml_text};
 use crate::text::url::Address;
+use crate::xml::{child, children, parse, xml_text};
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) const METRICS: &[Metric] = &[
 fn is_vlc_playing(call: &Call<'_>) -> Score {
     let content = xml_text(&call.result.file()?.bytes)?;
     let document = parse(&content)?;
-    let state = document.root_element().children().find(|node| node.tag_name().name() == "state");
+    let state = child(document.root_element(), "state");
     let state = state.ok_or_else(|| MetricError::raises("no state"))?;
     if state.text() != Some("playing") {
         return Ok(0.0);
@@ -64,7 +64,7 @@ fn information(document: &Document<'_>, category: &str, names: &[&str]) -> Optio
         node.tag_name().name() == tag && node.attribute("name") == Some(name)
     };
     let entry = |name: &&str| {
-        let lists = document.root_element().children().filter(|node| node.tag_name().name() == "information");
+        let lists = children(document.root_element(), "information");
         let categories =
             lists.flat_map(|list| list.children()).filter(|node| named(node, "category", category));
         let mut entries = categories.flat_map(|one| one.children()).filter(|node| named(node, "info", name));

@@ -1,7 +1,9 @@
 //! Images as Pillow holds them: a mode, a size, bytes by pixel; and Pillow's conversions between modes.
 
+pub mod phash;
 pub mod resize;
 pub mod ssim;
+pub mod xwd;
 
 use crate::error::MetricError;
 use image::{ColorType, DynamicImage, ImageReader, Limits};

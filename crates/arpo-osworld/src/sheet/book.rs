@@ -1,13 +1,14 @@
 //! A workbook: its worksheets by name, shared texts, styles, and what rules ask of a sheet besides its data.
 
 use crate::error::MetricError;
-use crate::package::{Package, Relation, parse};
+use crate::package::{Package, Relation};
 use crate::sheet::cell::RawCell;
 use crate::sheet::condition::{self, Condition};
 use crate::sheet::filter;
 use crate::sheet::range::{CellPosition, CellRange};
 use crate::sheet::styles::Styles;
 use crate::state::Bytes;
+use crate::xml::{child, children, descendants, parse};
 use roxmltree::Node;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -74,7 +75,7 @@ impl Book {
         let root = document.root_element();
         let relations = package.relations(&main)?;
         let mut sheets = Vec::new();
-        for node in root.descendants().filter(|node| node.tag_name().name() == "sheet") {
+        for node in descendants(root, "sheet") {
             let link = node.attributes().find(|one| one.name() == "id" && one.namespace().is_some());
             let Some(relation) = link.and_then(|link| relations.get(link.value())) else { continue };
             if relation.is("worksheet") {
@@ -92,7 +93,7 @@ impl Book {
             .then(|| package.xml(LONE_SHARED_PART).and_then(|text| lone_shared_texts(&text)).ok().flatten())
             .flatten();
         let styles = Styles::read(&package, relations.target("styles").unwrap_or("xl/styles.xml"))?;
-        let properties = root.children().find(|node| node.tag_name().name() == "workbookPr");
+        let properties = child(root, "workbookPr");
         let since_1904 = properties.and_then(|node| node.attribute("date1904")).is_some_and(is_true);
         Ok(Self { package, sheets, shared, lone_shared, styles, since_1904 })
     }
@@ -132,16 +133,16 @@ fn main_part(package: &Package) -> Result<String, MetricError> {
 /// Each entry's text: its own `t` and those of its runs, without the reading help of Asian scripts.
 fn shared_texts(text: &str) -> Result<Vec<String>, MetricError> {
     let document = parse(text)?;
-    let entries = document.root_element().children().filter(|node| node.tag_name().name() == "si");
+    let entries = children(document.root_element(), "si");
     Ok(entries.map(|entry| rich_text(entry).replace("x005F_", "")).collect())
 }
 
 /// Each entry's text with every `t` in it; none if one of them is empty.
 fn lone_shared_texts(text: &str) -> Result<Option<Vec<String>>, MetricError> {
     let document = parse(text)?;
-    let entries = document.root_element().children().filter(|node| node.tag_name().name() == "si");
+    let entries = children(document.root_element(), "si");
     let joined = |entry: Node| {
-        let texts = entry.descendants().filter(|node| node.tag_name().name() == "t").map(|node| node.text());
+        let texts = descendants(entry, "t").map(|node| node.text());
         texts.collect::<Option<Vec<&str>>>().map(|texts| texts.concat())
     };
     Ok(entries.map(joined).collect())
@@ -154,7 +155,7 @@ pub fn rich_text(node: Node) -> String {
         match child.tag_name().name() {
             "t" => text.push_str(child.text().unwrap_or_default()),
             "r" => {
-                for part in child.children().filter(|part| part.tag_name().name() == "t") {
+                for part in children(child, "t") {
                     text.push_str(part.text().unwrap_or_default());
                 }
             }
@@ -186,8 +187,7 @@ impl Sheet {
                 "sheetViews" => sheet.read_view(section),
                 "cols" => sheet.read_columns(section),
                 "dataValidations" => {
-                    let entries =
-                        section.children().filter(|node| node.tag_name().name() == "dataValidation");
+                    let entries = children(section, "dataValidation");
                     sheet.validations.extend(entries.map(validation));
                 }
                 "hyperlinks" => {
@@ -210,10 +210,10 @@ impl Sheet {
 
     fn read_rows(&mut self, section: Node) {
         let mut row = 0;
-        for node in section.children().filter(|node| node.tag_name().name() == "row") {
+        for node in children(section, "row") {
             row = node.attribute("r").and_then(|text| text.parse().ok()).unwrap_or(row + 1);
             let mut column = 0;
-            for cell in node.children().filter(|node| node.tag_name().name() == "c") {
+            for cell in children(node, "c") {
                 let position = cell
                     .attribute("r")
                     .and_then(CellPosition::parse)
@@ -241,12 +241,12 @@ impl Sheet {
     fn read_view(&mut self, section: Node) {
         let Some(view) = section.children().find(Node::is_element) else { return };
         self.zoom = view.attribute("zoomScale").and_then(|text| text.parse().ok());
-        let pane = view.children().find(|node| node.tag_name().name() == "pane");
+        let pane = child(view, "pane");
         self.freeze = pane.and_then(|pane| pane.attribute("topLeftCell")).map(str::to_owned);
     }
 
     fn read_columns(&mut self, section: Node) {
-        for node in section.children().filter(|node| node.tag_name().name() == "col") {
+        for node in children(section, "col") {
             let number = |name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok());
             let flag = |name: &str| json!(node.attribute(name).is_some_and(is_true));
             let Some(first) = number("min") else { continue };
@@ -285,7 +285,7 @@ fn validation(node: Node) -> Map<String, Value> {
     let text = |name: &str| node.attribute(name).map_or(Value::Null, |text| json!(text));
     let flag = |name: &str| json!(node.attribute(name).is_some_and(is_true));
     let child = |name: &str| {
-        let child = node.children().find(|child| child.tag_name().name() == name);
+        let child = child(node, name);
         child.and_then(|child| child.text()).map_or(Value::Null, |text| json!(text))
     };
     let mut fields = Map::new();

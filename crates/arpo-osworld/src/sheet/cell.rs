@@ -1,12 +1,12 @@
 //! One cell, and the three ways the original's libraries read its value.
 
 use crate::error::MetricError;
-use crate::package::parse;
 use crate::sheet::book::{Book, rich_text};
 use crate::sheet::dates::{Moment, moment};
 use crate::sheet::range::CellPosition;
 use crate::task::Generation;
 use crate::text::python;
+use crate::xml::{child, descendants, parse};
 use roxmltree::Node;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -120,7 +120,7 @@ pub fn lone_values(book: &Book, sheet: &str, generation: Generation) -> Result<L
     let mut values = LoneValues::new();
     let Some(text) = lone_part(book, sheet, generation)? else { return Ok(values) };
     let document = parse(&text)?;
-    for cell in document.descendants().filter(|node| node.tag_name().name() == "c") {
+    for cell in descendants(document.root(), "c") {
         let name = cell.attribute("r").unwrap_or_default();
         // `a1` and `$A$1` are never asked for
         if let Some(position) = CellPosition::parse(name).filter(|position| position.name() == name) {
@@ -169,10 +169,6 @@ fn value_of(cell: Node<'_, '_>, book: &Book, generation: Generation) -> Result<V
         }
         _ => Value::Null,
     })
-}
-
-fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
-    node.children().find(|child| child.tag_name().name() == name)
 }
 
 /// An element's text without blanks around it; none if nothing is left.

@@ -1,9 +1,9 @@
 //! The charts of a sheet, as openpyxl reads them: by the cells they show.
 
 use crate::error::MetricError;
-use crate::package::parse;
 use crate::sheet::Described;
 use crate::sheet::book::Book;
+use crate::xml::{child, children, descendants, parse};
 use roxmltree::{Document, Node};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -32,16 +32,8 @@ pub fn charts(book: &Book, sheet: &str, properties: &[&str]) -> Result<Described
     Ok(charts)
 }
 
-fn children<'a, 'input>(node: Node<'a, 'input>, name: &str) -> impl Iterator<Item = Node<'a, 'input>> {
-    node.children().filter(move |child| child.tag_name().name() == name)
-}
-
-fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
-    children(node, name).next()
-}
-
 fn area<'a, 'input>(document: &'a Document<'input>) -> Option<Node<'a, 'input>> {
-    document.descendants().find(|node| node.tag_name().name() == "plotArea")
+    descendants(document.root(), "plotArea").next()
 }
 
 fn first_group<'a, 'input>(document: &'a Document<'input>) -> Option<Node<'a, 'input>> {
@@ -56,7 +48,7 @@ fn cells(series: Node, part: &str) -> String {
 }
 
 fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, MetricError> {
-    let chart = document.descendants().find(|node| node.tag_name().name() == "chart");
+    let chart = descendants(document.root(), "chart").next();
     Ok(match name {
         "title" => title(chart),
         "legend" => {
@@ -86,7 +78,7 @@ fn property(document: &Document<'_>, group: Node, name: &str) -> Result<Value, M
 fn anchor(drawing: &str, chart: &str) -> Result<Value, MetricError> {
     let document = parse(drawing)?;
     let shows = |node: &Node| {
-        let links = node.descendants().filter(|node| node.tag_name().name() == "chart");
+        let links = descendants(*node, "chart");
         links.flat_map(|node| node.attributes()).any(|one| one.name() == "id" && one.value() == chart)
     };
     let found = document.root_element().children().filter(Node::is_element).find(shows);

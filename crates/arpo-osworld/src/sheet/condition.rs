@@ -6,6 +6,7 @@ use crate::sheet::cell::{RawCell, lone_values, style_value};
 use crate::sheet::formula::{Formula, Operand};
 use crate::sheet::range::{CellPosition, Ranges};
 use crate::task::Generation;
+use crate::xml::children;
 use roxmltree::Node;
 use serde_json::{Value, json};
 
@@ -42,9 +43,9 @@ const CELLS_LIMIT: u64 = 2_000_000;
 /// The rules of a `conditionalFormatting` element.
 pub fn read(section: Node) -> Vec<Condition> {
     let ranges = section.attribute("sqref").unwrap_or_default();
-    let rules = section.children().filter(|node| node.tag_name().name() == "cfRule");
+    let rules = children(section, "cfRule");
     let rule = |node: Node| {
-        let formulas = node.children().filter(|child| child.tag_name().name() == "formula");
+        let formulas = children(node, "formula");
         Condition {
             kind: node.attribute("type").unwrap_or_default().to_owned(),
             operator: node.attribute("operator").unwrap_or_default().to_owned(),

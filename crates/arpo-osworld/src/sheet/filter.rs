@@ -1,6 +1,7 @@
 //! The filter of a sheet, as OSWorld describes openpyxl's reading of it.
 
 use crate::sheet::book::is_true;
+use crate::xml::{child, children};
 use roxmltree::Node;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -21,14 +22,10 @@ pub fn described(node: Node) -> Map<String, Value> {
     columns.sort_by_key(|(number, _)| *number);
     let columns: Vec<Value> = columns.into_iter().map(|(_, column)| column).collect();
     let mut described = described_with(node.attribute("ref"), &columns);
-    if let Some(sort) = children(node, "sortState").next() {
+    if let Some(sort) = child(node, "sortState") {
         described.insert("sort_state".into(), sort_state(sort));
     }
     described
-}
-
-fn children<'a, 'input>(node: Node<'a, 'input>, name: &str) -> impl Iterator<Item = Node<'a, 'input>> {
-    node.children().filter(move |child| child.tag_name().name() == name)
 }
 
 fn flag(node: Node, name: &str, default: bool) -> bool {
@@ -42,13 +39,13 @@ fn column(node: Node) -> (i64, Value) {
         "hidden_button": flag(node, "hiddenButton", false),
         "show_button": flag(node, "showButton", true),
     });
-    if let Some(filters) = children(node, "filters").next() {
+    if let Some(filters) = child(node, "filters") {
         let shown: BTreeSet<&str> =
             children(filters, "filter").filter_map(|filter| filter.attribute("val")).collect();
         column["filters_blank"] = json!(flag(filters, "blank", false));
         column["filters"] = json!(shown);
     }
-    if let Some(custom) = children(node, "customFilters").next() {
+    if let Some(custom) = child(node, "customFilters") {
         let conditions: BTreeSet<(&str, Option<&str>)> = children(custom, "customFilter")
             .map(|filter| (filter.attribute("operator").unwrap_or("equal"), filter.attribute("val")))
             .collect();

@@ -1,10 +1,10 @@
 //! The pivot tables of a sheet: what they count, and how.
 
 use crate::error::MetricError;
-use crate::package::parse;
 use crate::sheet::Described;
 use crate::sheet::book::{Book, is_true};
 use crate::sheet::range::CellPosition;
+use crate::xml::{child, descendants, parse};
 use roxmltree::Node;
 use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ pub fn pivot_tables(book: &Book, sheet: &str, properties: &[&str]) -> Result<Des
                 "show_empty_row" => json!(root.attribute("showEmptyRow").is_some_and(is_true)),
                 "show_empty_col" => json!(root.attribute("showEmptyCol").is_some_and(is_true)),
                 "location" => {
-                    let place = root.children().find(|node| node.tag_name().name() == "location");
+                    let place = child(root, "location");
                     let attributes = place.into_iter().flat_map(|node| node.attributes());
                     json!(attributes.map(|one| (one.name(), one.value())).collect::<BTreeMap<_, _>>())
                 }
@@ -82,7 +82,7 @@ pub fn pivot_tables(book: &Book, sheet: &str, properties: &[&str]) -> Result<Des
 }
 
 fn listed<'a, 'input>(root: Node<'a, 'input>, name: &str) -> impl Iterator<Item = Node<'a, 'input>> {
-    let list = root.children().find(|node| node.tag_name().name() == name);
+    let list = child(root, name);
     list.into_iter().flat_map(|node| node.children()).filter(Node::is_element)
 }
 
@@ -112,7 +112,7 @@ fn data_field(node: Node, left: usize, with_name: bool) -> String {
 
 fn source(text: &str, left: i64, right: i64) -> Result<String, MetricError> {
     let document = parse(text)?;
-    let find = |name: &str| document.descendants().find(|node| node.tag_name().name() == name);
+    let find = |name: &str| descendants(document.root(), name).next();
     let missing = || MetricError::raises("a pivot table whose source is not a range");
     let sheet = find("worksheetSource").ok_or_else(missing)?;
     let (from, to) = sheet.attribute("ref").and_then(|range| range.split_once(':')).ok_or_else(missing)?;

@@ -1,8 +1,8 @@
 //! The sparklines of a sheet: the cells they show, by the cell they are in.
 
 use crate::error::MetricError;
-use crate::package::parse;
 use crate::sheet::book::Book;
+use crate::xml::{child, descendants, parse};
 use std::collections::BTreeMap;
 
 /// Sparklines by their cells. As with a single cell, the part is looked for by the sheet's number.
@@ -11,9 +11,9 @@ pub fn sparklines(book: &Book, sheet: &str) -> Result<BTreeMap<String, String>, 
     let text = book.package.xml(&format!("xl/worksheets/sheet{}.xml", entry.id))?;
     let document = parse(&text)?;
     let mut sparklines = BTreeMap::new();
-    for node in document.descendants().filter(|node| node.tag_name().name() == "sparkline") {
+    for node in descendants(document.root(), "sparkline") {
         let part = |name: &str| {
-            let child = node.children().find(|child| child.tag_name().name() == name);
+            let child = child(node, name);
             let child = child.ok_or_else(|| MetricError::raises(format!("a sparkline without {name}")))?;
             Ok::<_, MetricError>(child.text().unwrap_or_default().trim().to_owned())
         };

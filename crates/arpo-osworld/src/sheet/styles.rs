@@ -1,8 +1,9 @@
 //! The styles of a workbook: number formats, fonts and fills of its cells.
 
 use crate::error::MetricError;
-use crate::package::{Package, parse};
+use crate::package::Package;
 use crate::sheet::dates::{self, builtin_format};
+use crate::xml::{child, children, parse};
 use roxmltree::Node;
 use serde_json::{Value, json};
 
@@ -123,8 +124,8 @@ impl Styles {
                         .next()
                         .and_then(|node| node.attribute("formatCode"))
                         .map(str::to_owned),
-                    font: children(node, "font").next().map(font),
-                    fill: children(node, "fill").next().map(fill),
+                    font: child(node, "font").map(font),
+                    fill: child(node, "fill").map(fill),
                 })
                 .collect(),
         })
@@ -139,12 +140,8 @@ impl Styles {
     }
 }
 
-fn children<'a, 'input>(node: Node<'a, 'input>, name: &str) -> impl Iterator<Item = Node<'a, 'input>> {
-    node.children().filter(move |child| child.tag_name().name() == name)
-}
-
 fn font(node: Node) -> Font {
-    let child = |name: &str| children(node, name).next();
+    let child = |name: &str| child(node, name);
     let text = |name: &str| {
         child(name).and_then(|node| node.attribute("val")).map_or(Value::Null, |text| json!(text))
     };
@@ -170,8 +167,8 @@ fn fill(node: Node) -> Fill {
     let Some(kind) = node.children().find(Node::is_element) else { return Fill::default() };
     Fill {
         tag: kind.tag_name().name().to_owned(),
-        front: color(children(kind, "fgColor").next()),
-        back: color(children(kind, "bgColor").next()),
+        front: color(child(kind, "fgColor")),
+        back: color(child(kind, "bgColor")),
     }
 }
 

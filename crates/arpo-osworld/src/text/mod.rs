@@ -6,3 +6,4 @@ pub mod python;
 pub mod similarity;
 pub mod url;
 pub mod value_rule;
+pub mod yaml;

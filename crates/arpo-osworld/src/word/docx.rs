@@ -3,8 +3,9 @@
 //! Only a run's or a paragraph's own formatting counts; what it inherits from a style does not, as in python-docx.
 
 use crate::error::MetricError;
-use crate::package::{Package, parse};
+use crate::package::Package;
 use crate::state::Bytes;
+use crate::xml::{child_in, parse};
 use roxmltree::Node;
 
 const W: &str = "http://schemas.openxmlformats.org/wordprocessingml/2006/main";
@@ -151,10 +152,6 @@ fn is(node: Node, name: &str) -> bool {
     node.has_tag_name((W, name))
 }
 
-fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
-    node.children().find(|child| is(*child, name))
-}
-
 fn value_of<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     node.attribute((W, name))
 }
@@ -181,15 +178,15 @@ fn length_emu(text: &str) -> Option<f64> {
 }
 
 fn text_width(section: Node) -> Option<f64> {
-    let page = value_of(child(section, "pgSz")?, "w").and_then(length_emu)?;
-    let margins = child(section, "pgMar")?;
+    let page = value_of(child_in(section, W, "pgSz")?, "w").and_then(length_emu)?;
+    let margins = child_in(section, W, "pgMar")?;
     let margin = |name: &str| value_of(margins, name).and_then(length_emu);
     Some(page - margin("left")? - margin("right")?)
 }
 
 fn first_paragraph(text: &str) -> Result<String, MetricError> {
     let document = parse(text)?;
-    let first = child(document.root_element(), "p");
+    let first = child_in(document.root_element(), W, "p");
     Ok(first.map(|node| paragraph(node).text).unwrap_or_default())
 }
 
@@ -204,16 +201,18 @@ fn paragraph(node: Node) -> Paragraph {
             out.text.extend(inner.children().filter(|child| is(*child, "r")).map(|child| run_text(child)));
         }
     }
-    let Some(properties) = child(node, "pPr") else { return out };
-    out.alignment = child(properties, "jc").and_then(|jc| value_of(jc, "val")).map(str::to_owned);
-    if let Some(spacing) = child(properties, "spacing")
+    let Some(properties) = child_in(node, W, "pPr") else { return out };
+    out.alignment = child_in(properties, W, "jc").and_then(|jc| value_of(jc, "val")).map(str::to_owned);
+    if let Some(spacing) = child_in(properties, W, "spacing")
         && let Some(line) = value_of(spacing, "line").and_then(length_emu)
     {
         let is_height = matches!(value_of(spacing, "lineRule"), Some("exact" | "atLeast"));
         out.line_spacing = Some(if is_height { line } else { line / EMU_PER_LINE });
     }
-    for tab in
-        child(properties, "tabs").into_iter().flat_map(|tabs| tabs.children()).filter(|tab| is(*tab, "tab"))
+    for tab in child_in(properties, W, "tabs")
+        .into_iter()
+        .flat_map(|tabs| tabs.children())
+        .filter(|tab| is(*tab, "tab"))
     {
         let alignment = value_of(tab, "val").unwrap_or("left").to_owned();
         let position_emu = value_of(tab, "pos").and_then(length_emu).unwrap_or(0.0);
@@ -247,29 +246,31 @@ fn run(node: Node) -> Run {
         has_object: has("object"),
         ..Run::default()
     };
-    let Some(properties) = child(node, "rPr") else { return out };
-    let value = |name: &str| child(properties, name).and_then(|node| value_of(node, "val"));
-    out.font = child(properties, "rFonts").and_then(|fonts| value_of(fonts, "ascii")).map(str::to_owned);
+    let Some(properties) = child_in(node, W, "rPr") else { return out };
+    let value = |name: &str| child_in(properties, W, name).and_then(|node| value_of(node, "val"));
+    out.font =
+        child_in(properties, W, "rFonts").and_then(|fonts| value_of(fonts, "ascii")).map(str::to_owned);
     out.size_pt = value("sz").and_then(|half| half.parse::<f64>().ok()).map(|half| half / 2.0);
-    out.italic = child(properties, "i").map(on_off);
-    out.strike = child(properties, "strike").map(on_off);
+    out.italic = child_in(properties, W, "i").map(on_off);
+    out.strike = child_in(properties, W, "strike").map(on_off);
     out.subscript = value("vertAlign").map(|align| align == "subscript");
     out.color = value("color").filter(|color| *color != "auto").map(str::to_owned);
     out
 }
 
 fn table(node: Node) -> Table {
-    let columns =
-        child(node, "tblGrid").map_or(0, |grid| grid.children().filter(|one| is(*one, "gridCol")).count());
+    let columns = child_in(node, W, "tblGrid")
+        .map_or(0, |grid| grid.children().filter(|one| is(*one, "gridCol")).count());
     let mut out = Table { columns, ..Table::default() };
     for row in node.children().filter(|row| is(*row, "tr")) {
         out.rows += 1;
         for cell in row.children().filter(|cell| is(*cell, "tc")) {
-            let properties = child(cell, "tcPr");
-            let span =
-                properties.and_then(|node| child(node, "gridSpan")).and_then(|node| value_of(node, "val"));
+            let properties = child_in(cell, W, "tcPr");
+            let span = properties
+                .and_then(|node| child_in(node, W, "gridSpan"))
+                .and_then(|node| value_of(node, "val"));
             let span: usize = span.and_then(|span| span.parse().ok()).unwrap_or(1).min(1000);
-            let merge = properties.and_then(|node| child(node, "vMerge"));
+            let merge = properties.and_then(|node| child_in(node, W, "vMerge"));
             let continues =
                 merge.is_some_and(|node| value_of(node, "val").unwrap_or("continue") == "continue");
             let own: Vec<Paragraph> =

@@ -1,8 +1,9 @@
 //! An odt document as odfpy shows it: its paragraphs, and which spans have which style.
 
 use crate::error::MetricError;
-use crate::package::{Package, parse};
+use crate::package::Package;
 use crate::state::Bytes;
+use crate::xml::parse;
 use roxmltree::{Document as Xml, Node};
 
 const TEXT: &str = "urn:oasis:names:tc:opendocument:xmlns:text:1.0";

@@ -75,6 +75,18 @@ fn every_task_says_what_it_needs() {
     assert_eq!(of(drive, &plain).need, Need::Credentials);
     let odd = of(json!([]), &json!({"func": "no_such", "result": {"type": "rule", "rules": {}}}));
     assert_eq!((odd.need, odd.why.as_str()), (Need::NotImplemented, "metric no_such"));
+    let page = json!({"func": "literal_match", "result": {"type": "rule", "rules": {}}, "expected": {"type": "info_from_website", "url": "https://a.org"}});
+    let read = of(json!([]), &page);
+    assert_eq!(
+        (read.need, read.why.as_str()),
+        (Need::Internet, "its evaluator reads a page (info_from_website)")
+    );
+    let image = json!({"func": "compare_image_text", "result": {"type": "rule", "rules": {}}, "expected": {"type": "rule", "rules": {}}});
+    let image = task(&json!({"id": "t", "instruction": "do", "evaluator": image}));
+    assert_eq!(needs::of_on(&image, |_| true).need, Need::Nothing);
+    let without = needs::of_on(&image, |_| false);
+    let why = "tesseract is not installed on this host; on Debian: apt-get install tesseract-ocr";
+    assert_eq!((without.need, without.why.as_str()), (Need::Program, why));
     let code = json!({"id": "t", "instruction": "do", "related_apps": ["vscode"], "evaluator": plain});
     assert_eq!(needs::of(&task(&code)).need, Need::VirtualMachine);
 }

@@ -157,6 +157,35 @@ fn pages_are_asked_for_their_texts() {
 }
 
 #[test]
+fn a_page_is_asked_or_what_it_said_when_the_task_was_written() {
+    let fields = json!({
+        "url": "https://a.org/",
+        "infos": [
+            {"action": "inner_text", "selector": "#name"},
+            {"action": "click_and_attribute", "selector": ["#link", "#paper"], "attribute": "href"}
+        ],
+        "backups": ["Old Name", "https://a.org/old"]
+    });
+    let mut guest = FakeGuest::default();
+    guest.pages.insert("location.href".into(), json!("https://a.org/"));
+    guest.pages.insert("#name".into(), json!({"value": "New Name"}));
+    guest.pages.insert("#link".into(), json!({"value": true}));
+    guest.pages.insert("readyState".into(), json!(true));
+    // the last element is not there: nothing of what was found counts
+    assert_eq!(json_of(&get(&guest, "info_from_website", fields.clone())), fields["backups"]);
+    assert!(guest.log().iter().filter(|call| *call == "pause 0.5").count() >= 10);
+    guest.pages.insert("#paper".into(), json!({"value": "https://a.org/new"}));
+    let found = get(&guest, "info_from_website", fields.clone());
+    assert_eq!(json_of(&found), json!(["New Name", "https://a.org/new"]));
+    let without = FakeGuest { refuses: vec!["open tab"], ..FakeGuest::default() };
+    assert_eq!(
+        json_of(&get(&without, "info_from_website", fields)),
+        json!(["Old Name", "https://a.org/old"])
+    );
+    assert_eq!(get(&without, "info_from_website", json!({"url": "https://a.org/"})), State::Null);
+}
+
+#[test]
 fn dates_are_relative_to_now() {
     let rules =
         json!({"rules": {"relativeTime": {"from": "this month"}, "expected": {"time": "{month}-weather"}}});

@@ -1,6 +1,6 @@
 //! Damaged and hostile input is an error or a low score: no panic, no hang, no flood of memory.
 
-use crate::golden::{cases, folder};
+use crate::golden::{cases, folder, media_cases};
 use arpo_osworld::error::MetricError;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::state::{FileState, State};
@@ -20,7 +20,7 @@ type Sample = (String, String, Vec<u8>, Value, Map<String, Value>);
 /// One case of each metric with a file, as something to damage.
 fn samples() -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
-    for (case, _) in cases() {
+    for (case, _) in cases().into_iter().chain(media_cases()) {
         let Some(name) = case.result.get("file").and_then(Value::as_str) else { continue };
         let Ok(bytes) = std::fs::read(folder().join(name)) else { continue };
         if !samples.iter().any(|(func, ..)| *func == case.func) {

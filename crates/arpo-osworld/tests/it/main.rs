@@ -17,3 +17,4 @@ mod server;
 mod setup;
 mod sounds;
 mod suites;
+mod videos;

@@ -44,7 +44,7 @@ fn a_suite_with_an_unknown_metric_does_not_load() {
     let error = coverage::load_runnable(folder.path(), None).unwrap_err().to_string();
     assert_eq!(
         error,
-        "task vlc/odd needs what is not implemented: getter no_such_getter, metric no_such_metric"
+        "task vlc/odd needs what is missing here: getter no_such_getter, metric no_such_metric"
     );
     let list = folder.path().join("list.json");
     fs::write(&list, r#"{"os": ["hopeless", "good"]}"#).unwrap();

@@ -1,8 +1,13 @@
-//! The text and the pages of a PDF.
+//! PDF documents: their pages, their text, and in `images` and `drawing` what else they show.
 //!
 //! The original reads text with `PyMuPDF`. Here text runs are taken in the order of the page's content, a new line
 //! where the baseline moves: both sides of a comparison are read alike, so that equal documents score 1; the
 //! similarity of unequal ones may differ from the original's in the last digits.
+
+mod drawing;
+mod images;
+
+pub use drawing::Drawing;
 
 use crate::error::MetricError;
 use lopdf::content::Content;
@@ -133,6 +138,14 @@ struct Pen {
 
 const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
+/// Where a page is drawn inside another.
+fn matrix_of(form: &Stream) -> [f64; 6] {
+    let parts = form.dict.get(b"Matrix").and_then(Object::as_array).ok();
+    let numbers: Option<Vec<f64>> =
+        parts.and_then(|parts| parts.iter().map(|part| part.as_float().ok().map(f64::from)).collect());
+    numbers.and_then(|numbers| numbers.try_into().ok()).unwrap_or(IDENTITY)
+}
+
 /// The product of two transformations, the first applied first.
 fn multiply(first: [f64; 6], second: [f64; 6]) -> [f64; 6] {
     std::array::from_fn(|at| {
@@ -242,14 +255,7 @@ impl<'a> TextReader<'a> {
             Some((name.clone(), self.document.dereference(object).ok()?.1.as_dict().ok()?))
         });
         let (fonts, forms) = (fonts.collect(), self.forms(resources));
-        let matrix: Option<Vec<f64>> = form
-            .dict
-            .get(b"Matrix")
-            .and_then(Object::as_array)
-            .ok()
-            .and_then(|parts| parts.iter().map(|part| part.as_float().ok().map(f64::from)).collect());
-        let matrix = matrix.and_then(|parts| parts.try_into().ok()).unwrap_or(IDENTITY);
-        self.read(&content, &fonts, &forms, multiply(matrix, drawing), depth + 1);
+        self.read(&content, &fonts, &forms, multiply(matrix_of(form), drawing), depth + 1);
     }
 
     fn move_to(&mut self, baseline: f64) {

@@ -1,0 +1,137 @@
+//! Programs of this host that metrics use where the guest has none: found on the `PATH`, run with a deadline.
+
+use crate::error::MetricError;
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a program may print.
+const OUTPUT_LIMIT_BYTES: u64 = 16 << 20;
+const POLL: Duration = Duration::from_millis(20);
+
+/// A program that metrics use, and the package of Debian that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its name on the `PATH`.
+    pub name: &'static str,
+    /// The package.
+    pub package: &'static str,
+}
+
+/// Reads the text of images.
+pub const TESSERACT: Program = Program { name: "tesseract", package: "tesseract-ocr" };
+/// Decodes videos.
+pub const FFMPEG: Program = Program { name: "ffmpeg", package: "ffmpeg" };
+
+impl Program {
+    /// Whether it is on the `PATH`.
+    pub fn is_installed(self) -> bool {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).any(|folder| folder.join(self.name).is_file())
+    }
+
+    /// That it is missing, and how to get it.
+    pub fn missing(self) -> MetricError {
+        MetricError::NoProgram { program: self.name, package: self.package }
+    }
+
+    /// Runs it on some input: whether it succeeded, and what it printed. It is killed at the limit.
+    pub fn run(
+        self,
+        arguments: &[&OsStr],
+        input: &[u8],
+        limit: Duration,
+    ) -> Result<(bool, Vec<u8>), MetricError> {
+        run(Path::new(self.name), arguments, input, limit).map_err(|problem| match problem {
+            Problem::Absent => self.missing(),
+            Problem::Other(why) => MetricError::Host(format!("{}: {why}", self.name)),
+        })
+    }
+}
+
+enum Problem {
+    Absent,
+    Other(String),
+}
+
+fn run(
+    program: &Path,
+    arguments: &[&OsStr],
+    input: &[u8],
+    limit: Duration,
+) -> Result<(bool, Vec<u8>), Problem> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Problem::Absent,
+        _ => Problem::Other(error.to_string()),
+    })?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    thread::scope(|scope| {
+        // a program that ends early closes its input: what it printed counts
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        let printed = scope.spawn(move || {
+            let mut printed = Vec::new();
+            let read = stdout.map(|stdout| stdout.take(OUTPUT_LIMIT_BYTES).read_to_end(&mut printed));
+            read.transpose().map(|_| printed)
+        });
+        let succeeded = wait(&mut child, limit)?;
+        let printed = printed.join().map_err(|_| Problem::Other("its output cannot be read".into()))?;
+        Ok((succeeded, printed.map_err(|error| Problem::Other(error.to_string()))?))
+    })
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Result<bool, Problem> {
+    let end = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.success()),
+            Ok(None) if Instant::now() < end => thread::sleep(POLL),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Problem::Other(format!("not done after {} s", limit.as_secs())));
+            }
+            Err(error) => return Err(Problem::Other(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(script: &str, input: &[u8], limit: Duration) -> Result<(bool, Vec<u8>), String> {
+        let arguments = ["-c", script].map(OsStr::new);
+        run(Path::new("sh"), &arguments, input, limit).map_err(|problem| match problem {
+            Problem::Absent => "absent".to_owned(),
+            Problem::Other(why) => why,
+        })
+    }
+
+    #[test]
+    fn a_program_reads_prints_and_ends() {
+        let large = vec![b'a'; 1 << 20];
+        assert_eq!(printed("cat", &large, Duration::from_secs(20)).unwrap(), (true, large.clone()));
+        assert_eq!(
+            printed("echo no; exit 3", &large, Duration::from_secs(20)).unwrap(),
+            (false, b"no\n".to_vec())
+        );
+        let error = printed("exec sleep 60", b"", Duration::from_millis(50)).unwrap_err();
+        assert!(error.starts_with("not done after"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_its_package() {
+        let none = Program { name: "no-such-program", package: "some-package" };
+        assert!(!none.is_installed());
+        let error = none.run(&[], b"", Duration::from_secs(1)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no-such-program is not installed on this host; on Debian: apt-get install some-package"
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! The text of an image, read by this host's `tesseract`.
+//!
+//! The original reads it with a neural network of its own, whose mistakes no other reader makes: its tasks expect " Ls" where
+//! the screen shows " ls". So texts are compared as a reader sees them: without case, and with l, I, 1 and | as one letter.
+
+use crate::error::MetricError;
+use crate::host::TESSERACT;
+use crate::pillow::PillowImage;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// Reading may take so long.
+const LIMIT: Duration = Duration::from_mins(1);
+/// Tesseract's mode for text that is anywhere, in no order.
+const SPARSE: &str = "11";
+
+/// The words of an image with one blank between them.
+pub fn words(image: &PillowImage) -> Result<String, MetricError> {
+    // Only pixels are passed on, in the plainest format: the image's file was an agent's.
+    let rgb = image.to_rgb();
+    let mut portable = format!("P6\n{} {}\n255\n", rgb.width, rgb.height).into_bytes();
+    portable.extend_from_slice(&rgb.pixels);
+    let arguments = ["stdin", "stdout", "-l", "eng", "--psm", SPARSE].map(OsStr::new);
+    // what keeps it from reading is the image's fault, which an agent made
+    let read = TESSERACT.run(&arguments, &portable, LIMIT).map_err(|error| match error {
+        MetricError::Host(why) => MetricError::raises(why),
+        other => other,
+    });
+    match read? {
+        (true, text) => Ok(crate::text::python::collapse_space(&String::from_utf8_lossy(&text))),
+        (false, _) => Err(MetricError::raises("tesseract cannot read the image, or has no English data")),
+    }
+}
+
+/// Whether a text holds another, as far as a reader can tell.
+pub fn holds(text: &str, part: &str) -> bool {
+    as_seen(text).contains(&as_seen(part))
+}
+
+fn as_seen(text: &str) -> String {
+    let seen = |letter: char| match letter {
+        'I' | 'i' | 'L' | '1' | '|' => 'l',
+        other => other,
+    };
+    text.chars().map(seen).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_that_look_alike_are_one() {
+        for seen in ["user@vm:~$ ls Desktop", "user@vm:~$ Ls", "$ 1s", "$ Is"] {
+            assert!(holds(seen, " Ls") && holds(seen, "1s"), "{seen}");
+        }
+        assert!(!holds("user@vm:~$ cd", " Ls") && !holds("files", " Ls"));
+    }
+}
