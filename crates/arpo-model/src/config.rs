@@ -195,7 +195,13 @@ pub fn qwen2_5_vl_7b() -> ModelConfig {
         "intermediate_size": 18944, "vocab_size": 152_064, "rms_norm_eps": 1e-6,
         "rope_parameters": {"mrope_section": [16, 24, 24], "rope_theta": 1e6, "rope_type": "default"},
     });
-    parse(json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": {}}))
+    // in full: transformers' default is another hidden size
+    let vision = json!({
+        "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584,
+        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112,
+        "fullatt_block_indexes": [7, 15, 23, 31],
+    });
+    parse(json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision}))
         .expect("a published model")
 }
 
@@ -208,7 +214,12 @@ pub fn qwen3_vl_8b() -> ModelConfig {
             "mrope_section": [24, 20, 20], "mrope_interleaved": true, "rope_theta": 5e6, "rope_type": "default",
         },
     });
-    parse(json!({"model_type": "qwen3_vl", "text_config": text, "vision_config": {}}))
+    let vision = json!({
+        "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "out_hidden_size": 4096,
+        "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 2304,
+        "deepstack_visual_indexes": [8, 16, 24],
+    });
+    parse(json!({"model_type": "qwen3_vl", "text_config": text, "vision_config": vision}))
         .expect("a published model")
 }
 
