@@ -11,6 +11,9 @@ use super::{FURTHER_SEEDS, Split, Suite, TaskBuilder, Template, Variation, templ
 use crate::world::App;
 use arpo_core::task::Task;
 
+/// Seeds that are tried for a task that is not listed.
+const RETRIES: u64 = 64;
+
 const fn template(name: &'static str, app: App, make: fn(&mut TaskBuilder)) -> Template {
     Template { name, app, make }
 }
@@ -26,14 +29,14 @@ impl Suite {
     }
 
     /// The `index`-th task of a training or an auxiliary template for supervised training; none if there is no template of
-    /// that name. It is no listed task, and one of an auxiliary template has neither instruction nor goal of a listed one.
+    /// that name, or if it makes listed tasks only. It is no listed task, and one of an auxiliary template has neither instruction nor goal of a listed one.
     pub fn varied_task_of(self, name: &str, index: u64, variation: Variation) -> Option<Task> {
         let named = |template: &&Template| template_name(template) == name;
         let training = Split::Train.templates().into_iter().find(named);
         let template = training.or_else(|| templates().find(named))?;
         let id = format!("{}-{name}-varied-{index}", self.key());
         let make = |retry: u64| {
-            let seed = FURTHER_SEEDS + index.wrapping_mul(64) + retry;
+            let seed = FURTHER_SEEDS + index.wrapping_mul(RETRIES) + retry;
             let seed = template_seed(template, seed);
             TaskBuilder::build(template, self == Self::Pocket, false, seed, id.clone(), variation)
         };
@@ -41,7 +44,7 @@ impl Suite {
             Some(_) => self.is_listed(task),
             None => self.all_tasks().any(|listed| asks_the_same(listed, task)),
         };
-        (0..).map(make).find(|task| !is_known(task))
+        (0..RETRIES).map(make).find(|task| !is_known(task))
     }
 }
 
