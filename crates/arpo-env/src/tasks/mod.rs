@@ -72,6 +72,9 @@ impl Split {
 /// Seeds of tasks beyond the listed ones start here.
 const FURTHER_SEEDS: u64 = 1 << 32;
 
+/// From the first seed of a further task to that of the next.
+const FURTHER_SEEDS_APART: u64 = 64;
+
 impl Suite {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Pocket, Self::Desktop];
@@ -178,7 +181,7 @@ impl Suite {
     fn further(self, template: &Template, index: u64) -> Task {
         let id = format!("{}-{}-{}-further-{index}", self.key(), template.app, template.name);
         let make = |retry: u64| {
-            let seed = FURTHER_SEEDS + index.wrapping_mul(64) + retry;
+            let seed = FURTHER_SEEDS + index.wrapping_mul(FURTHER_SEEDS_APART) + retry;
             self.make(template, Split::Train, template_seed(template, seed), id.clone())
         };
         let mut task = make(0);

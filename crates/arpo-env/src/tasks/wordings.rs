@@ -15,7 +15,6 @@ const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("play", &["hear"]),
     ("pause", &["halt"]),
     ("add", &["append"]),
-    ("swap", &["exchange"]),
     ("rename", &["relabel"]),
     ("move", &["bring", "carry"]),
     ("copy", &["duplicate"]),

@@ -78,7 +78,11 @@ pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson,
     let template = &templates[(number % templates.len() as u64) as usize];
     let variation = Variation { dictionary: is_invented.then_some(dictionary), reworded: is_reworded };
     let task = options.suite.varied_task_of(template, number, variation);
-    let task = task.ok_or_else(|| TrainError::Configuration(format!("no template is called {template}")))?;
+    let task = task.ok_or_else(|| {
+        TrainError::Configuration(format!(
+            "{template}: no template of that name has a task that is not listed"
+        ))
+    })?;
     Ok(Lesson { task, reworded: is_reworded })
 }
 

@@ -18,19 +18,19 @@ pub(super) const TEMPLATES: &[Template] = &[
     template("delete-two", App::Alarms, delete_two),
     template("volume-and-mix", App::Player, volume_and_mix),
     template("list-and-play", App::Player, list_and_play),
-    template("swap", App::Player, swap),
+    template("list-two", App::Player, list_two),
     template("pause", App::Player, pause),
 ];
 
 fn switch_and_choice(builder: &mut TaskBuilder) {
     let (_, name) = builder.any(builder.words.switches);
     let (_, other, options, _) = builder.any(builder.words.choices);
-    let state = flip(builder, name);
     let wanted = choose(builder, other, options);
+    let state = flip(builder, name);
     builder.partial();
     builder.instruct(
-        "turn {1} {0} and set {2} to {3}",
-        &["Turn {0} {1} and set {2} to {3}.", "In the settings I want {0} {1} and {3} for {2}."],
+        "set {2} to {3} and turn {1} {0}",
+        &["Set {2} to {3} and turn {0} {1}.", "In the settings I want {3} for {2} and {0} {1}."],
         &[name, state, other, wanted],
     );
 }
@@ -42,7 +42,7 @@ fn level_and_choice(builder: &mut TaskBuilder) {
     let wanted = choose(builder, other, options);
     builder.partial();
     builder.instruct(
-        "set {0} to {1} and set {2} to {3}",
+        "set {0} {1} and {2} to {3}",
         &["Set {0} to {1} and choose {3} for {2}.", "{0} should be at {1}, and {2} should be {3}."],
         &[name, &level, other, wanted],
     );
@@ -55,8 +55,11 @@ fn two_levels(builder: &mut TaskBuilder) {
     let wanted = (adjust(builder, one, max), adjust(builder, other, other_max));
     builder.partial();
     builder.instruct(
-        "set {0} to {1} and set {2} to {3}",
-        &["Set {0} to {1} and {2} to {3}.", "Two sliders in the settings: {0} at {1}, {2} at {3}."],
+        "set {0} {1} and {2} {3}",
+        &[
+            "Move the sliders {0} to {1} and {2} to {3}.",
+            "Two sliders in the settings: {0} at {1}, {2} at {3}.",
+        ],
         &[one, &wanted.0, other, &wanted.1],
     );
 }
@@ -164,20 +167,18 @@ fn list_and_play(builder: &mut TaskBuilder) {
     );
 }
 
-fn swap(builder: &mut TaskBuilder) {
-    let [old, new] = builder.names(builder.words.songs);
-    for song in [old, new] {
+fn list_two(builder: &mut TaskBuilder) {
+    let songs: [&str; 2] = builder.names(builder.words.songs);
+    for song in songs {
         builder.given(&["player", "songs", song], song);
+        builder.without(&["player", "list", song]);
+        builder.goal(&["player", "list", song], song);
     }
-    builder.given(&["player", "list", old], old);
-    builder.without(&["player", "list", new]);
-    builder.gone(&["player", "list", old]);
-    builder.goal(&["player", "list", new], new);
     builder.partial();
     builder.instruct(
-        "swap {0} for {1} in List",
-        &["On my list, swap {0} for {1}.", "I want {1} instead of {0} in the player's list."],
-        &[old, new],
+        "add {0} and {1} to List",
+        &["Add {0} and {1} to my list.", "I want both {0} and {1} in the player's list."],
+        &songs,
     );
 }
 

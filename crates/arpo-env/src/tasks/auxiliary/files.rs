@@ -11,7 +11,6 @@ pub(super) const TEMPLATES: &[Template] = &[
     template("move-two", App::Files, move_two),
     template("new-folder-and-delete", App::Files, new_folder_and_delete),
     template("move-missing", App::Files, move_missing),
-    template("copy-to-folder", App::Editor, copy_to_folder),
     template("write-inside", App::Editor, write_inside),
     template("replace-missing", App::Editor, replace_missing),
 ];
@@ -55,7 +54,7 @@ fn move_across(builder: &mut TaskBuilder) {
     builder.gone(&["files", &old]);
     builder.goal(&["files", &new], text);
     builder.instruct(
-        "move {0} from {1} to {2}",
+        "move {0} in {1} to {2}",
         &[
             "Move {0} from the folder {1} to {2}.",
             "{0} is in {1} but belongs in {2}; move it.",
@@ -140,28 +139,6 @@ fn move_missing(builder: &mut TaskBuilder) {
     builder.instruct(
         "move {0} to {1}",
         &["Move {0} into the folder {1}.", "{0} should be in {1}; move it there."],
-        &[name, folder],
-    );
-}
-
-fn copy_to_folder(builder: &mut TaskBuilder) {
-    let [name] = builder.names(builder.words.files);
-    let [folder] = builder.names(builder.words.folders);
-    let [one, other] = builder.names(builder.words.texts);
-    // two words, which no other file holds: only this one can be the source
-    let text = format!("{one} {other}");
-    let path = join_path(folder, name);
-    builder.file(name, &text);
-    builder.given(&["folders", folder], folder);
-    builder.without(&["files", &path]);
-    builder.goal(&["files", &path], text);
-    builder.instruct(
-        "copy {0} to {1}",
-        &[
-            "Put a copy of {0} into the folder {1}.",
-            "I want {0} in {1} as well; keep the original.",
-            "Copy the file {0} to the {1} folder.",
-        ],
         &[name, folder],
     );
 }
