@@ -6,7 +6,7 @@ use arpo_env::tasks::Suite;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
-use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions};
+use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions, resuming};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -201,6 +201,17 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     };
     let start = if arguments.resume { Start::Resume } else { Start::New };
     let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
+    if let Some(stored) = folder.config().map_err(Failure::failed)? {
+        let changes = resuming::changes(&stored, &options).map_err(|refused| {
+            Failure::usage(format!(
+                "--resume: this would change the run in {}: {refused}; expected the options that it began with",
+                arguments.out.display()
+            ))
+        })?;
+        for change in changes {
+            crate::resume::say(Some(change.description()));
+        }
+    }
     folder.write_config(&options.to_toml()).map_err(Failure::failed)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let bar = bar(arguments.updates, arguments.json);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Most questions about one screen.
 pub(crate) const MAX_QUESTIONS: usize = 8;
 
-/// Most actions of a demonstrated episode; the oracle needs 12.
+/// Most actions of a demonstrated episode. The oracle needs fewer for nearly every task.
 const LONGEST_EPISODE: usize = 16;
 
 /// Which questions are asked about a task's screens.
@@ -75,7 +75,14 @@ pub struct OracleEpisode {
     pub actions: Vec<Action>,
 }
 
-/// The oracle's episode on a task, in the world of this number.
+impl OracleEpisode {
+    /// Whether it is shown to its end, and not cut after the longest that is demonstrated.
+    fn is_whole(&self) -> bool {
+        self.actions.last().is_some_and(ends_episode)
+    }
+}
+
+/// The oracle's episode on a task, in the world of this number; its beginning if it is very long.
 pub(crate) fn oracle_episode_of(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
@@ -97,14 +104,18 @@ pub(crate) fn oracle_episode_of(
     Ok(OracleEpisode { instruction: task.instruction.clone(), screens, actions })
 }
 
-/// A whole episode of the oracle.
+/// A whole episode of the oracle. None if it is longer than demonstrations are: cut, it would teach not to finish.
 pub fn episode(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
-) -> Result<Demonstration, TrainError> {
-    let OracleEpisode { instruction, screens, actions } = oracle_episode_of(desktop, task, number)?;
+) -> Result<Option<Demonstration>, TrainError> {
+    let shown = oracle_episode_of(desktop, task, number)?;
+    if !shown.is_whole() {
+        return Ok(None);
+    }
+    let OracleEpisode { instruction, screens, actions } = shown;
     let turns: Vec<Turn> = actions
         .iter()
         .zip(&screens)
@@ -114,7 +125,7 @@ pub fn episode(
         })
         .collect();
     let messages = conversation(&instruction, &turns, None, &agent.style);
-    demonstration(agent, &messages, screens)
+    demonstration(agent, &messages, screens).map(Some)
 }
 
 /// Questions about a screen on the oracle's way.
@@ -202,7 +213,32 @@ pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arpo_core::task::TaskId;
     use arpo_env::tasks::Suite;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn an_episode_that_is_cut_is_not_whole() {
+        let with_folders = |count: usize| {
+            let condition = |number: usize| {
+                let name = format!("new{number}");
+                json!({"type": "equals", "path": format!("/folders/{name}"), "value": name})
+            };
+            let conditions: Vec<Value> = (0..count).map(condition).collect();
+            let task = Task {
+                id: TaskId::new("folders"),
+                instruction: format!("make {count} folders"),
+                application: "files".into(),
+                setup: json!([]),
+                evaluator: json!({"conditions": conditions}),
+            };
+            let mut desktop = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+            oracle_episode_of(&mut desktop, &task, 0).unwrap()
+        };
+        let (short, long) = (with_folders(1), with_folders(9));
+        assert!(short.is_whole() && short.actions.len() < LONGEST_EPISODE, "{:?}", short.actions);
+        assert!(!long.is_whole() && long.actions.len() == LONGEST_EPISODE, "{:?}", long.actions);
+    }
 
     /// Ways of delivery are only on the last page of an order.
     #[test]

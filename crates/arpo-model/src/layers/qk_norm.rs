@@ -36,7 +36,7 @@ impl QkNorm {
         Tensor::cat(&[dq, dk, dv], 1)
     }
 
-    /// For the kernels that norm and apply RoPE in one.
+    /// For the kernels that norm and apply RoPE in one pass.
     pub(crate) fn weights(&self) -> HeadNorms<'_> {
         HeadNorms { q: &self.q.weight.value, k: &self.k.weight.value, epsilon: self.q.epsilon }
     }

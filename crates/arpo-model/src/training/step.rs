@@ -96,6 +96,9 @@ impl Updater {
     /// have gradients of the parameters that the learner trains.
     #[must_use]
     pub fn with_masters(self, masters: Weights) -> Self {
+        let own = self.learner.model().weights().trained().map(|(layout, ..)| layout);
+        let same = masters.trained().map(|(layout, ..)| layout).eq(own);
+        assert!(same, "the master weights have other trained parameters than the learner");
         Self { masters: Some(masters), ..self }
     }
 

@@ -199,7 +199,7 @@ fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
 
 /// What is saved: the gradients of one block, and of one of embedding and head.
 #[test]
-fn layers_pass_on_the_memory_of_their_gradients() {
+fn layers_share_the_memory_of_their_gradients() {
     for config in models() {
         let bytes = |buffer: GradientBuffer| {
             let weights = weights(&config, buffer);

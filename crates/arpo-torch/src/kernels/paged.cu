@@ -8,11 +8,11 @@
 // WARPS and SLICES are constants of the launches.
 
 // Splits a fused qkv projection, norms the heads of queries and keys if weights are given, applies RoPE to them, and writes
-// keys and values into their pages. One block per token, one warp per head.
-extern "C" __global__ void rotary_into_pages(const bf16 *qkv, const float *cosine, const float *sine,
-                                             const bf16 *q_weight, const bf16 *k_weight, bf16 *q, bf16 *keys,
-                                             bf16 *values, const i64 *pages, const i64 *offsets, int heads,
-                                             int kv_heads, int half, int page_tokens, float epsilon) {
+// keys and values into their pages. One block per token, one warp per head, at most 32 at a time.
+extern "C" __global__ void __launch_bounds__(1024)
+    rotary_into_pages(const bf16 *qkv, const float *cosine, const float *sine, const bf16 *q_weight,
+                      const bf16 *k_weight, bf16 *q, bf16 *keys, bf16 *values, const i64 *pages, const i64 *offsets,
+                      int heads, int kv_heads, int half, int page_tokens, float epsilon) {
     i64 token = blockIdx.x;
     int total_heads = heads + 2 * kv_heads, width = 2 * half, lane = threadIdx.x & 31;
     i64 first = pages[token] * kv_heads * page_tokens + offsets[token];

@@ -29,9 +29,8 @@ const WARPS: u32 = 4;
 /// Slices of `WIDTH` threads of a block that combines chunks.
 const SLICES: u32 = 8;
 
-/// Of a block that applies RoPE to one token: each warp has only a few heads, because nothing else hides the latency of a
-/// single token.
-const ROTARY_THREADS: u32 = 768;
+/// Most warps of a block.
+const MOST_WARPS: u32 = 32;
 
 /// Of a block that copies a page.
 const GATHER_THREADS: u32 = 256;
@@ -139,10 +138,11 @@ impl Paged<'_> {
             Argument::I32(slots.keys.size()[2] as i32),
             Argument::F32(norms.map_or(0.0, |norms| norms.epsilon as f32)),
         ];
+        let threads = rotary_threads((heads + 2 * kv_heads) as u32);
         // SAFETY: rotary_into_pages(qkv, cosine, sine, q weight or null, k weight or null, q, keys, values, pages, offsets,
         // heads, kv heads, half a width, tokens of a page, epsilon), a block per token; sizes checked, and the cache's
         // slots are within its pages.
-        unsafe { self.module.launch("rotary_into_pages", tokens as u32, ROTARY_THREADS, &arguments) };
+        unsafe { self.module.launch("rotary_into_pages", tokens as u32, threads, &arguments) };
         Some(q)
     }
 
@@ -288,6 +288,13 @@ impl Paged<'_> {
     }
 }
 
+/// Threads of a block that applies RoPE to the heads of one token: as many heads at the same time as there are warps, because
+/// nothing else hides the latency of a single token, and as many in the last round as in the others.
+fn rotary_threads(heads: u32) -> u32 {
+    let rounds = heads.div_ceil(MOST_WARPS);
+    32 * heads.div_ceil(rounds)
+}
+
 /// How many chunks the longest sequence is split into, and how many tokens each has: whole tiles. Blocks fill waves as
 /// well as possible, because a few more blocks would need another wave.
 fn chunks(longest: usize, kv_sequences: usize) -> (usize, usize) {
@@ -311,6 +318,14 @@ fn chunks(longest: usize, kv_sequences: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn heads_are_computed_in_few_and_equal_rounds() {
+        let cases = [(20, 20), (32, 32), (36, 18), (48, 24), (80, 27)];
+        for (heads, warps) in cases {
+            assert_eq!(rotary_threads(heads), 32 * warps, "{heads} heads");
+        }
+    }
 
     #[test]
     fn chunks_cover_the_longest() {

@@ -25,7 +25,8 @@ const MOST_MAKERS: usize = 4;
 /// Cores for each batch that is made.
 const CORES_PER_MAKER: usize = 4;
 
-/// Batches that each maker has ready, beside the one it makes.
+/// Batches that are ready, divided among the makers, of which each has at least one ready beside the one it makes. A batch of
+/// the desktop suite is about 350 MB: with four makers and the learner's own, nine of them are 3 GB.
 const AHEAD: usize = 2;
 
 /// The demonstrations of one update.
@@ -54,7 +55,7 @@ pub fn makers() -> usize {
 pub fn batches(agent: &Arc<Agent>, options: &SupervisedOptions, first: u64, count: usize) -> Batches {
     let count = count.max(1);
     let maker = |number: usize| {
-        let (sender, receiver) = sync_channel(AHEAD);
+        let (sender, receiver) = sync_channel((AHEAD / count).max(1));
         let (agent, options) = (Arc::clone(agent), options.clone());
         std::thread::spawn(move || {
             for update in (first + number as u64..options.updates).step_by(count) {
@@ -84,19 +85,22 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
     let count = if is_grounding { options.screens } else { options.episodes } as u64;
     // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let make = |desktop: &mut Result<EmbeddedDesktop, _>, number: u64| -> Result<Demonstration, TrainError> {
+    let make = |desktop: &mut Result<EmbeddedDesktop, _>,
+                number: u64|
+     -> Result<Option<Demonstration>, TrainError> {
         let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
             let questions = Questions { steps_before: options.reading.question_steps, reworded };
-            grounding(agent, desktop, &task, number, questions)
+            grounding(agent, desktop, &task, number, questions).map(Some)
         } else {
             episode(agent, desktop, &task, number)
         }
     };
     let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
-    let mut demonstrations =
+    let made =
         (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
+    let mut demonstrations: Vec<Demonstration> = made.into_iter().flatten().collect();
     demonstrations.retain(|one| !one.assembled.spans.is_empty());
     demonstrations.sort_by_key(|one| one.assembled.tokens.len());
     let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();

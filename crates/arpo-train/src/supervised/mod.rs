@@ -7,6 +7,7 @@ mod evaluation;
 pub mod fresh;
 mod precision;
 mod reading;
+pub mod resuming;
 pub mod run;
 
 pub use batches::{Batches, DemonstrationBatch, batches, makers};
@@ -109,8 +110,8 @@ impl SupervisedOptions {
         toml::to_string(self).expect("options can be written as TOML")
     }
 
-    /// Tokens to whose multiple sequences are padded on a GPU, so that a batch has about ten lengths. A screenshot is 30 tokens in
-    /// the pocket suite and 391 in the desktop suite.
+    /// Sequences are padded to a multiple of this many tokens on a GPU, so that a batch has about ten lengths. A screenshot is
+    /// 30 tokens in the pocket suite and 391 in the desktop suite.
     fn padding_on_a_gpu(&self) -> usize {
         match self.suite {
             Suite::Pocket => 64,

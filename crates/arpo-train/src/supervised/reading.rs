@@ -38,7 +38,7 @@ impl Reading {
         separate_spaces: false,
     };
 
-    /// An error if a share is none.
+    /// An error if a share is not between 0 and 1.
     pub(super) fn check(&self) -> Result<(), String> {
         for (name, share) in
             [("invented-names", self.invented), ("auxiliary", self.auxiliary), ("reworded", self.reworded)]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_a_share() {
+    fn shares_are_between_0_and_1() {
         let reading = Reading { auxiliary: 1.5, ..Reading::default() };
         assert_eq!(reading.check(), Err("--auxiliary 1.5: expected a number from 0 to 1".into()));
         assert_eq!(Reading::default().check(), Ok(()));

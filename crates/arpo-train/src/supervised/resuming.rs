@@ -1,0 +1,84 @@
+//! What may change when a supervised run is resumed: not what it learns to read, and not the model.
+
+use super::{Precision, Reading, SupervisedOptions};
+use crate::run::folder::{ConfigChange, config_changes};
+
+/// Keys, and sections with a trailing `.`, that stay: the tokenizer was made for them.
+const FIXED: [&str; 3] = ["suite", "family", "reading."];
+
+/// How options differ from those that a run has stored; an error if they differ in what stays. A run from before some options
+/// was trained without what they are about.
+pub fn changes(stored: &str, options: &SupervisedOptions) -> Result<Vec<ConfigChange>, String> {
+    let mut was = stored
+        .parse::<toml::Table>()
+        .map_err(|error| format!("its config.toml cannot be read: {}", error.message()))?;
+    let before = SupervisedOptions { reading: Reading::NONE, precision: Precision::F32, ..options.clone() };
+    for (key, value) in before.to_toml().parse::<toml::Table>().unwrap_or_default() {
+        if key == "reading" || key == "precision" {
+            was.entry(key).or_insert(value);
+        }
+    }
+    let was = toml::to_string(&was).map_err(|error| error.to_string())?;
+    let changes = config_changes(&was, &options.to_toml());
+    let is_fixed = |change: &&ConfigChange| FIXED.iter().any(|fixed| change.key.starts_with(*fixed));
+    let refused: Vec<String> = changes.iter().filter(is_fixed).map(ConfigChange::description).collect();
+    if refused.is_empty() { Ok(changes) } else { Err(refused.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervised::Family;
+    use arpo_env::tasks::Suite;
+    use std::collections::BTreeMap;
+
+    fn options(reading: Reading, precision: Precision) -> SupervisedOptions {
+        SupervisedOptions {
+            suite: Suite::Pocket,
+            family: Family::Qwen25Vl,
+            grounding_updates: 1,
+            updates: 2,
+            screens: 1,
+            episodes: 1,
+            grounding_share: 0.2,
+            weights: BTreeMap::new(),
+            reading,
+            precision,
+            learning_rate: 1e-3,
+            warm_up: 1,
+            max_steps: 15,
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn the_same_options_change_nothing() {
+        let options = options(Reading::default(), Precision::Bf16);
+        assert_eq!(changes(&options.to_toml(), &options), Ok(vec![]));
+    }
+
+    #[test]
+    fn more_updates_are_a_change_and_other_reading_is_refused() {
+        let begun = options(Reading::default(), Precision::F32);
+        let longer = SupervisedOptions { updates: 9, ..begun.clone() };
+        let made = changes(&begun.to_toml(), &longer).unwrap();
+        assert_eq!(made.iter().map(ConfigChange::description).collect::<Vec<_>>(), ["`updates` = 9, was 2"]);
+        let joined = Reading { separate_spaces: false, ..Reading::default() };
+        let refused = changes(&begun.to_toml(), &options(joined, Precision::F32)).unwrap_err();
+        assert_eq!(refused, "`reading.separate_spaces` = false, was true");
+    }
+
+    #[test]
+    fn a_run_from_before_reading_was_trained_without() {
+        let old = options(Reading::NONE, Precision::F32);
+        let mut stored: toml::Table = old.to_toml().parse().unwrap();
+        stored.remove("reading");
+        stored.remove("precision");
+        let stored = toml::to_string(&stored).unwrap();
+        assert_eq!(changes(&stored, &old), Ok(vec![]));
+        let refused = changes(&stored, &options(Reading::default(), Precision::F32)).unwrap_err();
+        assert!(refused.contains("`reading.question_steps` = nothing, was 3"), "{refused}");
+        let faster = changes(&stored, &options(Reading::NONE, Precision::Bf16)).unwrap();
+        assert_eq!(faster.len(), 1);
+    }
+}
