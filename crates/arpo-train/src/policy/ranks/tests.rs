@@ -26,7 +26,7 @@ fn policy_with(rank: impl FnOnce(Group) + Send + 'static) -> (RankedPolicy, Join
     let group = rendezvous.gather(2, options, limit, &mut |_| {}, &mut || Ok(())).unwrap();
     let ranks = SharedRanks::new(Box::new(HostTensors::new(group)), 0, Box::new(()));
     let (trained, options) = ((weights, PolicyVersion(0)), setup::response_options(&config));
-    (RankedPolicy::beside(trained, agent, options, 1, ranks), other)
+    (RankedPolicy::sampling_elsewhere(trained, agent, options, 1, ranks), other)
 }
 
 fn request(number: u64) -> GenerationRequest {
