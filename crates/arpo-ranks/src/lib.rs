@@ -3,8 +3,11 @@
 //!
 //! Rank 0 listens, the others dial it ([`rendezvous`]). Afterwards there are two kinds of connections. Each rank keeps one
 //! with rank 0, for messages and signs of life ([`group`]); and the ranks form a ring over which values travel ([`ring`]).
-//! Every wait has a deadline, which begins again with every step of work that the other rank completes. A rank that dies,
-//! hangs or is cut off ends the group: every other rank gets an error that names it.
+//!
+//! Every wait has an end. Rank 0 waits for an answer for the deadline, which begins again with every step of work that the
+//! other rank completes; in a sum or copy every rank waits for its neighbour for the deadline. The others wait for what rank 0
+//! says next as long as it lives: until its connection ends, or nothing, not even a sign of life, has come for the time of
+//! silence. A rank that dies, hangs or is cut off, rank 0 included, ends the group: every other rank gets an error that names it.
 //!
 //! | to change | look in |
 //! |---|---|

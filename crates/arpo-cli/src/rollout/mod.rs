@@ -1,6 +1,7 @@
 //! `arpo rollout`: collects episodes to disk, to inspect them, to train on them with `arpo offline`, or to seed the replay
 //! buffer of a run. With hints the agent is guided by a plan while it acts, and only successes are kept. The tasks are played in
-//! chunks, with a file of episodes for each; what had ended of a chunk when the command was stopped is kept, too.
+//! chunks, with a file of episodes for each; what had ended of a chunk when the command was stopped is kept, too. With hints that
+//! are its successes: failures that had ended are played again.
 
 mod unfinished;
 
@@ -13,6 +14,7 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_suite::task_lists;
 use arpo_train::TrainError;
+use arpo_train::collect::GroupPlan;
 use arpo_train::hints::Hints;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::RunFolder;
@@ -78,12 +80,14 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
     let left: Vec<_> = chunks().filter(|(_, number)| !store.has(EpisodeFile::iteration(*number))).collect();
     let open: usize = left.iter().map(|(chunk, _)| chunk.len()).sum();
     let mut done = tasks.len() - open;
-    let total = (open * samples).saturating_sub(unfinished.episodes());
+    let planned = |(chunk, number): &(&[Arc<Task>], u64)| -> usize {
+        let (plans, _) = plans_of(&config, chunk, *number, samples, &unfinished);
+        plans.iter().map(|group| group.episodes.len()).sum()
+    };
+    let total: usize = left.iter().map(planned).sum();
     let mut progress = EpisodeProgress::new(total, config.reward.success_above, arguments.quiet);
     for (chunk, number) in left {
-        let mut plans = group_plans(chunk, &EvaluationPlan::of(&config, number, samples));
-        let order = FileOrder::of(&plans);
-        unfinished.leave_out_of(&mut plans);
+        let (mut plans, order) = plans_of(&config, chunk, number, samples, &unfinished);
         if let Some(hints) = &mut hints {
             for group in &mut plans {
                 hints.give(&model.agent, group).map_err(Failure::of)?;
@@ -136,6 +140,20 @@ pub(crate) fn run(arguments: &RolloutArguments, out: &mut impl Write) -> Result<
         writeln!(out, "{lost} more were lost to failures")?;
     }
     Ok(())
+}
+
+/// What is left to play of a chunk, and the order of all its episodes in their file.
+fn plans_of(
+    config: &Config,
+    chunk: &[Arc<Task>],
+    number: u64,
+    samples: usize,
+    unfinished: &Unfinished,
+) -> (Vec<GroupPlan>, FileOrder) {
+    let mut plans = group_plans(chunk, &EvaluationPlan::of(config, number, samples));
+    let order = FileOrder::of(&plans);
+    unfinished.leave_out_of(&mut plans);
+    (plans, order)
 }
 
 /// Groups of which so many episodes have ended.

@@ -35,7 +35,7 @@ impl FileOrder {
     /// An episode of the chunk, as it is stored.
     pub(super) fn record(&self, chunk: &[Arc<Task>], episode: CompletedEpisode) -> Option<EpisodeRecord> {
         let screens = episode.screens.into_iter().map(Some).collect();
-        self.record_of(chunk, Arc::new(episode.trajectory), screens)
+        self.record_of(chunk, Arc::new(episode.trajectory), screens, unix_time())
     }
 
     fn record_of(
@@ -43,6 +43,7 @@ impl FileOrder {
         chunk: &[Arc<Task>],
         trajectory: Arc<Trajectory>,
         screens: Vec<Option<EpisodeScreen>>,
+        time: f64,
     ) -> Option<EpisodeRecord> {
         let (group, _) = self.position(&trajectory.id)?;
         let task = chunk.get(group)?;
@@ -54,7 +55,7 @@ impl FileOrder {
             group: Some(group),
             reward: None,
             advantage: None,
-            time: unix_time(),
+            time,
         };
         Some(EpisodeRecord { trajectory, screens, about })
     }
@@ -62,26 +63,24 @@ impl FileOrder {
 
 /// The episodes of a chunk that was stopped, if one was.
 pub(super) struct Unfinished {
-    /// The first number of its files.
+    /// The first number that its files may have.
     first: u64,
     files: Vec<EpisodeFile>,
     trajectories: Vec<Arc<Trajectory>>,
+    /// When they were stored first, in Unix seconds.
+    times: BTreeMap<EpisodeId, f64>,
 }
 
 impl Unfinished {
     /// Reads what an earlier process left; there are so many chunks.
     pub(super) fn read(store: &EpisodeStore, chunks: u64) -> Result<Self, RunError> {
         let files: Vec<EpisodeFile> = store.files().filter(|file| file.number >= chunks).collect();
-        let mut trajectories = vec![];
+        let (mut trajectories, mut times) = (vec![], BTreeMap::new());
         for file in &files {
             trajectories.extend(store.trajectories(*file)?.into_iter().map(Arc::new));
+            times.extend(store.times(*file)?);
         }
-        Ok(Self { first: chunks, files, trajectories })
-    }
-
-    /// How many have ended.
-    pub(super) fn episodes(&self) -> usize {
-        self.trajectories.len()
+        Ok(Self { first: chunks, files, trajectories, times })
     }
 
     /// Leaves the episodes that have ended out of the plans of their chunk.
@@ -101,8 +100,10 @@ impl Unfinished {
 
     /// The episodes of a chunk, to be stored again; their screenshots are stored already.
     pub(super) fn records(&self, chunk: &[Arc<Task>], order: &FileOrder) -> Vec<EpisodeRecord> {
-        let record =
-            |one: &Arc<Trajectory>| order.record_of(chunk, Arc::clone(one), vec![None; one.steps.len()]);
+        let record = |one: &Arc<Trajectory>| {
+            let time = self.times.get(&one.id).copied().unwrap_or_else(unix_time);
+            order.record_of(chunk, Arc::clone(one), vec![None; one.steps.len()], time)
+        };
         self.trajectories.iter().filter_map(record).collect()
     }
 
@@ -112,10 +113,11 @@ impl Unfinished {
         EpisodeFile::iteration(next.unwrap_or(self.first))
     }
 
-    /// Removes the files: another one has their episodes.
+    /// Removes the files: another one has their episodes. Their numbers are not used again: a viewer may know them.
     pub(super) fn remove_from(&mut self, store: &mut EpisodeStore) -> Result<(), RunError> {
+        self.first = self.next_file().number;
         self.trajectories.clear();
-        self.files.drain(..).try_for_each(|file| store.remove(file))
+        self.files.drain(..).try_for_each(|file| store.forget(file))
     }
 }
 
@@ -124,10 +126,24 @@ mod tests {
     use super::*;
     use arpo_core::task::TaskId;
     use arpo_core::trajectory::{Outcome, PolicyVersion};
+    use arpo_train::run::episodes::index::IndexLine;
+    use arpo_train::run::episodes::store::{Budget, EpisodeDraft};
+    use std::fs;
+    use std::path::Path;
 
-    fn plan(task: &Arc<Task>, index: usize) -> EpisodePlan {
+    fn task() -> Arc<Task> {
+        Arc::new(Task {
+            id: TaskId::new("t"),
+            instruction: String::new(),
+            application: String::new(),
+            setup: serde_json::Value::Null,
+            evaluator: serde_json::Value::Null,
+        })
+    }
+
+    fn plan(task: &Arc<Task>, chunk: u64, index: usize) -> EpisodePlan {
         EpisodePlan {
-            id: EpisodeId::new(0, &task.id, index),
+            id: EpisodeId::new(chunk, &task.id, index),
             task: Arc::clone(task),
             world_seed: 0,
             sampling_seed: 0,
@@ -136,36 +152,28 @@ mod tests {
         }
     }
 
-    fn ended(task: &Arc<Task>, indices: &[usize]) -> Unfinished {
-        let trajectory = |&index: &usize| {
-            Arc::new(Trajectory {
-                id: EpisodeId::new(0, &task.id, index),
-                task: task.id.clone(),
-                policy_version: PolicyVersion(0),
-                slices: vec![],
-                steps: vec![],
-                sampler_logp: vec![],
-                score: 1.0,
-                well_formed: true,
-                outcome: Outcome::Finished {},
-            })
-        };
-        Unfinished { first: 1, files: vec![], trajectories: indices.iter().map(trajectory).collect() }
+    fn trajectory(task: &Task, chunk: u64, index: usize) -> Arc<Trajectory> {
+        Arc::new(Trajectory {
+            id: EpisodeId::new(chunk, &task.id, index),
+            task: task.id.clone(),
+            policy_version: PolicyVersion(0),
+            slices: vec![],
+            steps: vec![],
+            sampler_logp: vec![],
+            score: 1.0,
+            well_formed: true,
+            outcome: Outcome::Finished {},
+        })
     }
 
     /// Which episodes are left of three with two spares, after these have ended.
     fn left_after(indices: &[usize]) -> (Vec<String>, Vec<String>) {
-        let task = Arc::new(Task {
-            id: TaskId::new("t"),
-            instruction: String::new(),
-            application: String::new(),
-            setup: serde_json::Value::Null,
-            evaluator: serde_json::Value::Null,
-        });
-        let members = |range: std::ops::Range<usize>| range.map(|index| plan(&task, index)).collect();
+        let task = task();
+        let members = |range: std::ops::Range<usize>| range.map(|index| plan(&task, 0, index)).collect();
         let mut plans =
             [GroupPlan { task: Arc::clone(&task), episodes: members(0..3), spares: members(3..5) }];
-        ended(&task, indices).leave_out_of(&mut plans);
+        let trajectories = indices.iter().map(|&index| trajectory(&task, 0, index)).collect();
+        Unfinished { first: 1, files: vec![], trajectories, times: BTreeMap::new() }.leave_out_of(&mut plans);
         let [group] = plans;
         let names = |plans: Vec<EpisodePlan>| plans.into_iter().map(|plan| plan.id.to_string()).collect();
         (names(group.episodes), names(group.spares))
@@ -178,5 +186,71 @@ mod tests {
         assert_eq!(left_after(&[]), (names(&[0, 1, 2]), names(&[3, 4])));
         assert_eq!(left_after(&[1]), (names(&[0, 2]), names(&[3, 4])));
         assert_eq!(left_after(&[0, 2, 3]), (names(&[]), names(&[4])), "a spare counts as one of the three");
+    }
+
+    /// Stores, in the next file for a chunk that is stopped or in the chunk's own, the episode of this index with those that had
+    /// ended before.
+    fn store(run: &Path, chunk: u64, index: usize, stopped: bool) -> Unfinished {
+        let mut store = open(run);
+        let mut unfinished = Unfinished::read(&store, 2).unwrap();
+        add(&mut store, &mut unfinished, chunk, index, stopped);
+        unfinished
+    }
+
+    fn open(run: &Path) -> EpisodeStore {
+        EpisodeStore::open(run, Budget::UNLIMITED, |_| true).unwrap()
+    }
+
+    fn add(store: &mut EpisodeStore, unfinished: &mut Unfinished, chunk: u64, index: usize, stopped: bool) {
+        let task = task();
+        let episodes = (0..3).map(|index| plan(&task, chunk, index)).collect();
+        let order = FileOrder::of(&[GroupPlan { task: Arc::clone(&task), episodes, spares: vec![] }]);
+        let tasks = [Arc::clone(&task)];
+        let new = order.record_of(&tasks, trajectory(&task, chunk, index), vec![], index as f64);
+        let mut records = vec![new.unwrap()];
+        records.extend(unfinished.records(&tasks, &order));
+        let file = if stopped { unfinished.next_file() } else { EpisodeFile::iteration(chunk) };
+        let mut draft = EpisodeDraft::new(file);
+        store.add(&mut draft, &records, &mut || {}).unwrap();
+        store.finish(draft).unwrap();
+        unfinished.remove_from(store).unwrap();
+    }
+
+    /// Episodes that the index names with their files and times, each found where its line says.
+    fn indexed(run: &Path) -> Vec<(String, String, String)> {
+        let folder = run.join("episodes");
+        let found = |line: &str| {
+            let line: IndexLine = serde_json::from_str(line).unwrap();
+            let bytes = fs::read(folder.join(&line.file)).unwrap();
+            let from = line.offset as usize;
+            let stored: Trajectory =
+                serde_json::from_slice(&bytes[from..from + line.length as usize]).unwrap();
+            assert_eq!(stored.id, line.id);
+            (line.id.to_string(), line.file, line.time.to_string())
+        };
+        fs::read_to_string(folder.join("index.jsonl")).unwrap().lines().map(found).collect()
+    }
+
+    #[test]
+    fn after_stops_in_different_chunks_the_index_names_every_episode_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let line = |id: &str, file: u64, time: &str| {
+            (id.to_owned(), EpisodeFile::iteration(file).to_string(), time.to_owned())
+        };
+        store(run, 0, 1, true);
+        assert_eq!(indexed(run), [line("0:t:1", 2, "1")]);
+        // the next process completes the first of two chunks, and is stopped in the second
+        let mut episodes = open(run);
+        let mut unfinished = Unfinished::read(&episodes, 2).unwrap();
+        add(&mut episodes, &mut unfinished, 0, 0, false);
+        add(&mut episodes, &mut unfinished, 1, 2, true);
+        let first = [line("0:t:0", 0, "0"), line("0:t:1", 0, "1")];
+        assert_eq!(indexed(run), [&first[..], &[line("1:t:2", 3, "2")]].concat());
+        drop(episodes);
+        // the last one completes that, too
+        let left = store(run, 1, 0, false);
+        assert!(left.files.is_empty() && left.trajectories.is_empty());
+        assert_eq!(indexed(run), [&first[..], &[line("1:t:0", 1, "0"), line("1:t:2", 1, "2")]].concat());
     }
 }

@@ -272,4 +272,6 @@ fn a_stopped_rollout_keeps_the_episodes_that_had_ended() {
         lines.iter().map(id).collect()
     };
     assert_eq!(ids(&all), ids(&lines(&whole, file)), "the same episodes in the same order");
+    let indexed = lines(&broken, "index.jsonl");
+    assert_eq!(ids(&indexed), ids(&all), "the index names every episode once, in its last file");
 }

@@ -13,9 +13,9 @@ pub struct LearnConfig {
     /// differently with another number, so that single episodes differ; a run may be resumed with any number.
     #[schemars(range(min = 1, max = 1024))]
     pub ranks: usize,
-    /// How many of them learn, the first ones; the others only sample, and are sent the weights after every update. So an
-    /// overlapped run (`collect.mode`) samples on some GPUs while it learns on the others. Only with the built-in engine. 0: all
-    /// learn.
+    /// How many of them learn, the first ones; the others only sample, and are sent the weights after the updates of every
+    /// iteration. So an overlapped run (`collect.mode`) samples on some GPUs while it learns on the others. Only with the built-in
+    /// engine. 0: all learn.
     #[schemars(range(max = 1024))]
     pub gpus: usize,
     /// How many of them are on this machine, one for each GPU; the others join with `arpo train --join HOST:PORT`. 0: all.

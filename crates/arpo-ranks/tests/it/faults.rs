@@ -114,7 +114,7 @@ fn an_answer_that_does_not_come_is_a_rank_that_hangs() {
 /// Only completed steps count: a rank that lives and completes none is lost.
 #[test]
 fn a_rank_that_makes_progress_is_waited_for() {
-    let deadline = Duration::from_secs(1);
+    let deadline = Duration::from_secs(3);
     let began = Instant::now();
     let reasons = ranks(2, options(deadline, PATIENT), |group: Group| {
         if group.rank() == 0 {
@@ -135,7 +135,7 @@ fn a_rank_that_makes_progress_is_waited_for() {
     });
     for reason in &reasons {
         assert!(reason.starts_with("rank 1 ("), "{reasons:?}");
-        assert!(reason.ends_with("hangs: neither an answer nor progress within 1 s"), "{reasons:?}");
+        assert!(reason.ends_with("hangs: neither an answer nor progress within 3 s"), "{reasons:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

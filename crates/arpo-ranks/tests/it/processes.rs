@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Where a process that is started as a rank finds rank 0.
 const ADDRESS: &str = "ARPO_TEST_RANK_0";
 
+/// Where a process that is started as rank 0 listens.
+const LISTEN: &str = "ARPO_TEST_LISTEN";
+
 /// The exit code of a test program whose test has panicked.
 const FAILED: i32 = 101;
 
@@ -31,10 +34,27 @@ fn rank_in_a_process() {
     }
 }
 
+/// Not a test by itself: a rank 0 in another process that only lives, until the other rank has left.
+#[test]
+fn rank_0_in_a_process() {
+    let Ok(address) = std::env::var(LISTEN) else { return };
+    let rendezvous = Rendezvous::listen("test", address.parse().unwrap(), "secret").unwrap();
+    let options = options(PATIENT, Duration::from_secs(3));
+    let group = rendezvous.gather(2, options, PATIENT, &mut |_| {}, &mut || Ok(())).unwrap();
+    while group.check().is_ok() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn start(address: &str) -> Child {
+    start_as("rank_in_a_process", ADDRESS, address)
+}
+
+/// Starts one of the above, with the variable that it needs.
+fn start_as(name: &str, variable: &str, address: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::rank_in_a_process", "--nocapture"])
-        .env(ADDRESS, address)
+        .args(["--exact", &format!("processes::{name}"), "--nocapture"])
+        .env(variable, address)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -178,4 +198,23 @@ fn a_cut_connection_ends_both_sides() {
     let (code, said) = output(child);
     assert_eq!(code, Some(FAILED), "{said}");
     assert!(said.contains("ended: rank 0 (") && said.contains("the connection ended"), "{said}");
+}
+
+/// It waits without a deadline, but only as long as rank 0 lives.
+#[test]
+fn a_rank_that_waits_for_rank_0_ends_with_it() {
+    let cases = [("-9", "is gone: the connection ended"), ("-STOP", "hangs: nothing came within 3 s")];
+    for (name, expected) in cases {
+        let free = TcpListener::bind(here()).unwrap().local_addr().unwrap().to_string();
+        let zero = start_as("rank_0_in_a_process", LISTEN, &free);
+        let group = join(&free, "secret", PATIENT, &mut || Ok(())).unwrap();
+        signal(&zero, name);
+        let began = Instant::now();
+        let said = reason(group.receive(0, None));
+        assert!(said.starts_with("rank 0 (") && said.ends_with(expected), "{said}");
+        assert!(began.elapsed() < PATIENT / 3, "{:?}", began.elapsed());
+        drop(group);
+        signal(&zero, "-9");
+        zero.wait_with_output().unwrap();
+    }
 }

@@ -298,7 +298,9 @@ impl Collector {
                     match session.run() {
                         Ok(()) => Ok(session.end()),
                         Err(error) => {
-                            unfinished = session.into_groups();
+                            if matches!(error, TrainError::Interrupted) {
+                                unfinished = session.into_groups();
+                            }
                             Err(error)
                         }
                     }

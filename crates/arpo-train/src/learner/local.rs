@@ -54,9 +54,9 @@ impl LocalLearner {
         self
     }
 
-    /// Ends between two micro-batches once one of the ranks that sample beside it is lost.
+    /// Ends between two micro-batches once one of the ranks that only sample is lost.
     #[must_use]
-    pub fn beside(mut self, samplers: Option<Sentinel>) -> Self {
+    pub fn watching_samplers(mut self, samplers: Option<Sentinel>) -> Self {
         self.micro_batches.samplers = samplers;
         self
     }

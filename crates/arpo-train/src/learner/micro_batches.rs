@@ -25,7 +25,7 @@ pub(super) struct MicroBatches {
     pub(super) tokens: usize,
     /// Once it is on, no further micro-batch is computed.
     pub(super) stop: StopSwitch,
-    /// Ranks that sample beside the learner: once one of them is lost, no further micro-batch is computed, either.
+    /// The ranks that only sample: once one of them is lost, no further micro-batch is computed, either.
     pub(super) samplers: Option<Sentinel>,
 }
 

@@ -25,8 +25,14 @@ const WAIT: &str = "Action: wait()";
 /// A script goes on after this many waits, whatever the screen shows.
 const MOST_WAITS: usize = 60;
 
-/// Screens of which at most this share of pixels differs are alike: a caret blinks, and a clock goes on.
-const ALIKE: f64 = 0.0005;
+/// A response has had a visible effect if more pixels than this have changed: those of a tick in a box are more.
+const UNSEEN_PIXELS: u32 = 16;
+
+/// Changes in a bar of at most this width are a caret that blinks.
+const CARET_WIDTH: u32 = 3;
+
+/// A screen rests while at most this share of its pixels changes in a turn: a clock goes on, and so does a progress bar.
+const AT_REST: f64 = 0.0005;
 
 /// A step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,15 +84,8 @@ impl ScriptFile {
                 without.join(", ")
             )));
         }
-        let mut players: HashMap<EpisodeId, Player> = HashMap::new();
-        let next = move |history: &History| {
-            if history.responses.is_empty() {
-                players.remove(&history.plan.id);
-            }
-            let script = self.script(history.plan.task.id.as_str()).map(Vec::as_slice).unwrap_or_default();
-            players.entry(history.plan.id.clone()).or_default().next(script, &history.screens)
-        };
-        Ok(ScriptedPolicy::new(next, Duration::ZERO))
+        let mut players = Players { file: self, players: HashMap::new() };
+        Ok(ScriptedPolicy::new(move |history: &History| players.next(history), Duration::ZERO))
     }
 
     /// The steps of a task; those of the full name come first.
@@ -107,6 +106,29 @@ fn step_of(value: Value) -> Result<ScriptStep, String> {
         }
         value if value == json!({"wait": "changed"}) => Ok(ScriptStep::WaitForChange),
         other => Err(format!("{other}: expected a response, or {{\"wait\": \"changed\"}}")),
+    }
+}
+
+/// The episodes that are being played.
+struct Players {
+    file: ScriptFile,
+    players: HashMap<EpisodeId, Player>,
+}
+
+impl Players {
+    /// The next response of an episode.
+    fn next(&mut self, history: &History) -> Result<String, TrainError> {
+        let plan = &history.plan;
+        if history.responses.is_empty() {
+            self.players.remove(&plan.id);
+        }
+        let script = self.file.script(plan.task.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let player = self.players.entry(plan.id.clone()).or_default();
+        let response = player.next(script, &history.screens)?;
+        if response == FINISHED {
+            self.players.remove(&plan.id);
+        }
+        Ok(response)
     }
 }
 
@@ -144,23 +166,60 @@ impl Player {
     /// Whether the screen has changed since the last response and has come to rest.
     fn has_changed(&self, screens: &[EpisodeScreen]) -> Result<bool, TrainError> {
         let [.., earlier, last] = screens else { return Ok(false) };
-        let Some(before) = &self.before else { return are_alike(earlier, last) };
-        Ok(!are_alike(before, last)? && are_alike(earlier, last)?)
+        let is_effect = match &self.before {
+            None => true,
+            Some(before) => Difference::between(before, last)?.is_effect(),
+        };
+        Ok(is_effect && Difference::between(earlier, last)?.is_rest())
     }
 }
 
-fn are_alike(one: &EpisodeScreen, other: &EpisodeScreen) -> Result<bool, TrainError> {
-    if one.digest() == other.digest() || one.size() != other.size() {
-        return Ok(one.digest() == other.digest());
+/// What differs between two screens.
+struct Difference {
+    pixels: u32,
+    /// Of the narrowest bar that holds them.
+    width: u32,
+    /// Their share of all pixels.
+    share: f64,
+}
+
+impl Difference {
+    fn between(one: &EpisodeScreen, other: &EpisodeScreen) -> Result<Self, TrainError> {
+        if one.digest() == other.digest() {
+            return Ok(Self { pixels: 0, width: 0, share: 0.0 });
+        }
+        if one.size() != other.size() {
+            return Ok(Self { pixels: u32::MAX, width: u32::MAX, share: 1.0 });
+        }
+        let (one, other) = (one.image()?, other.image()?);
+        let (mut pixels, mut first, mut last) = (0_u32, u32::MAX, 0_u32);
+        for ((x, _, one), other) in one.enumerate_pixels().zip(other.pixels()) {
+            if one != other {
+                (pixels, first, last) = (pixels + 1, first.min(x), last.max(x));
+            }
+        }
+        let share = f64::from(pixels) / (f64::from(one.width()) * f64::from(one.height()));
+        Ok(Self { pixels, width: (last + 1).saturating_sub(first), share })
     }
-    let (one, other) = (one.image()?, other.image()?);
-    let changed = one.pixels().zip(other.pixels()).filter(|(one, other)| one != other).count();
-    Ok(changed as f64 <= ALIKE * (f64::from(one.width()) * f64::from(one.height())))
+
+    /// Whether it is the effect of a response.
+    fn is_effect(&self) -> bool {
+        self.pixels > UNSEEN_PIXELS && self.width > CARET_WIDTH
+    }
+
+    /// Whether the screen rests between the two.
+    fn is_rest(&self) -> bool {
+        self.share <= AT_REST
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::episode::EpisodePlan;
+    use crate::policy::Response;
+    use arpo_core::task::TaskId;
+    use arpo_core::trajectory::PolicyVersion;
     use image::{Rgb, RgbImage};
 
     #[test]
@@ -216,5 +275,67 @@ mod tests {
             (0..MOST_WAITS + 2).map(|_| player.next(&script, &screens).unwrap()).collect();
         assert_eq!(responses.iter().filter(|response| *response == WAIT).count(), MOST_WAITS);
         assert_eq!(responses.last().map(String::as_str), Some(FINISHED));
+    }
+
+    /// A screen of 100x100 pixels with a white rectangle of this size.
+    fn rectangle(width: u32, height: u32) -> EpisodeScreen {
+        let inside = |x: u32, y: u32| (10..10 + width).contains(&x) && (10..10 + height).contains(&y);
+        let pixel = |x, y| if inside(x, y) { Rgb([255; 3]) } else { Rgb([0; 3]) };
+        EpisodeScreen::new(Arc::new(RgbImage::from_fn(100, 100, pixel)), None)
+    }
+
+    #[test]
+    fn a_tick_in_a_box_is_a_change_and_a_caret_is_none() {
+        let effect = |width, height| {
+            let difference = Difference::between(&rectangle(0, 0), &rectangle(width, height)).unwrap();
+            difference.is_effect()
+        };
+        assert!(effect(6, 6) && effect(4, 5));
+        assert!(!effect(4, 4) && !effect(2, 20) && !effect(3, 60) && !effect(0, 0));
+        let script = [ScriptStep::Response("Action: hotkey(key='a')".into()), ScriptStep::WaitForChange];
+        let (mut player, mut screens) = (Player::default(), vec![]);
+        let mut next = |screen| {
+            screens.push(screen);
+            player.next(&script, &screens).unwrap()
+        };
+        next(rectangle(0, 0));
+        assert_eq!(next(rectangle(2, 20)), WAIT, "a caret");
+        assert_eq!(next(rectangle(6, 6)), WAIT, "it may change further");
+        assert_eq!(next(rectangle(6, 6)), FINISHED, "ticked");
+    }
+
+    #[test]
+    fn episodes_that_have_finished_are_forgotten() {
+        let file = ScriptFile::parse(r#"{"t": ["wait()"]}"#).unwrap();
+        let mut players = Players { file, players: HashMap::new() };
+        let task = Arc::new(Task {
+            id: TaskId::new("t"),
+            instruction: String::new(),
+            application: String::new(),
+            setup: Value::Null,
+            evaluator: Value::Null,
+        });
+        let plan = |index| EpisodePlan {
+            id: EpisodeId::new(0, &task.id, index),
+            task: Arc::clone(&task),
+            world_seed: 0,
+            sampling_seed: 0,
+            max_steps: 4,
+            hint: None,
+        };
+        let history = |index| History {
+            plan: Arc::new(plan(index)),
+            screens: vec![rectangle(0, 0)],
+            responses: vec![],
+        };
+        let [first, second] = [0, 1].map(history);
+        assert_eq!(players.next(&first).unwrap(), WAIT);
+        assert_eq!(players.next(&second).unwrap(), WAIT);
+        assert_eq!(players.players.len(), 2);
+        let version = PolicyVersion(0);
+        let response = Response { text: WAIT.into(), tokens: vec![], logp: vec![], complete: true, version };
+        let later = History { responses: vec![Arc::new(response)], ..first };
+        assert_eq!(players.next(&later).unwrap(), FINISHED);
+        assert_eq!(players.players.into_keys().collect::<Vec<_>>(), [second.plan.id.clone()]);
     }
 }

@@ -97,7 +97,11 @@ impl Parts {
                 }
             })?;
         let optimiser = match shard {
-            Some(shard) => shard,
+            Some(shard) => {
+                // the whole moments, of which the shard is a part
+                drop(restored);
+                shard
+            }
             None => guarded("allocating moments", "nothing else on the device", || {
                 Ok(restored.unwrap_or_else(|| AdamW::new(&loaded.weights, optimiser_config)))
             })?,
@@ -117,7 +121,7 @@ impl Parts {
                  ranks, which `learn.gpus` divides",
             );
         }
-        let beside = samplers.as_ref().map(SharedRanks::sentinel);
+        let sentinel = samplers.as_ref().map(SharedRanks::sentinel);
         let version = state.version();
         let (policy, features): (Box<dyn RolloutPolicy>, _) = match (config.rollout.engine, samplers) {
             (RolloutEngine::Builtin, Some(samplers)) => {
@@ -126,7 +130,7 @@ impl Parts {
                 let running = sampling_plan.as_ref().map_or(1, |plan| plan.running);
                 let (trained, agent) = ((weights.share(), version), Arc::clone(&agent));
                 let options = setup::response_options(config);
-                (Box::new(RankedPolicy::beside(trained, agent, options, running, samplers)), None)
+                (Box::new(RankedPolicy::sampling_elsewhere(trained, agent, options, running, samplers)), None)
             }
             (RolloutEngine::Builtin, None) => {
                 let policy =
@@ -168,7 +172,7 @@ impl Parts {
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
         let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .stopped_by(stop.clone())
-            .beside(beside)
+            .watching_samplers(sentinel)
             .with_reference(reference)
             .with_features(features)
             .with_side_files(side_files)
@@ -198,9 +202,10 @@ struct Connected {
 impl Connected {
     /// Gives the ranks the model.
     fn new(shared: &Shared, gathered: Gathered) -> Result<Self, TrainError> {
-        let Gathered { learners, samplers, processes } = gathered;
-        // until both groups have been told that the run is over
-        let processes: Arc<Processes> = Arc::new(processes);
+        // before the groups, so that it is dropped after them, however this ends: it waits for processes, which end once their
+        // group has told them that the run is over
+        let processes: Arc<Processes> = Arc::new(gathered.processes);
+        let Gathered { learners, samplers, .. } = gathered;
         // the ranks of a machine share its memory
         let gib = shared.config.replay.screens_gib / shared.config.learn.local_ranks() as f64;
         let budget = (gib * f64::from(1 << 30)) as usize;

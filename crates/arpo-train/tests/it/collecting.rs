@@ -342,6 +342,10 @@ fn a_policy_that_fails_ends_the_collection_and_the_next_is_complete() {
     let mut failing = arpo_train::policy::ScriptedPolicy::new(script, Duration::ZERO);
     let error = collector.collect(&mut failing, groups(2, 4, 0), &mut |_| {}).unwrap_err();
     assert_eq!(error.to_string(), "internal error: the script failed");
+    assert!(
+        collector.take_ended(&failing).unwrap().is_empty(),
+        "only a collection that was stopped leaves some"
+    );
     let collected = collector.collect(&mut policy(), groups(2, 4, 0), &mut |_| {}).unwrap();
     let expected = collect(factory(|_| Behaviour::Well), 1, options(Order::Rounds), groups(2, 4, 0)).unwrap();
     assert_eq!(trajectories(&collected), trajectories(&expected));

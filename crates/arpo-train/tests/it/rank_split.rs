@@ -64,19 +64,19 @@ fn together<T>(
         let ranks_of = |tensors| SharedRanks::new(tensors, 1 << 20, Box::new(()));
         let that_sample = ranks_of(shared.give_samplers(sampling).unwrap());
         let that_learn = (learners > 1).then(|| shared.give(learning).unwrap());
-        let beside = Some(that_sample.sentinel());
+        let sentinel = Some(that_sample.sentinel());
         let options = setup::response_options(config);
         let version = PolicyVersion(0);
         let (weights, of_policy) = ((trained.share(), version), Arc::clone(&agent));
-        let mut policy = RankedPolicy::beside(weights, of_policy, options, 64, that_sample);
+        let mut policy = RankedPolicy::sampling_elsewhere(weights, of_policy, options, 64, that_sample);
         let mut learner: Box<dyn Learner> = match that_learn {
-            None => Box::new(whole.beside(beside).copying_weights(copying)),
+            None => Box::new(whole.watching_samplers(sentinel).copying_weights(copying)),
             Some((shard, tensors)) => {
                 let weights = trained.with_gradients(|layout| setup::gradient_buffer(config, layout));
                 let updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), shard, None);
                 let tokens = config.model.micro_batch_tokens;
                 let local = LocalLearner::new(updater, agent.processor.clone(), tokens)
-                    .beside(beside)
+                    .watching_samplers(sentinel)
                     .copying_weights(copying);
                 Box::new(RankedLearner::new(local, ranks_of(tensors)))
             }
@@ -167,7 +167,7 @@ fn a_learner_ends_when_a_rank_that_samples_is_lost() {
     let config = config(&[]);
     let (samples, screens) = samples(&config);
     let group = Group::alone();
-    let mut learner = alone(&config, None).beside(Some(group.sentinel()));
+    let mut learner = alone(&config, None).watching_samplers(Some(group.sentinel()));
     learner.update(&trajectories(&samples), &screens, 1e-4, &mut up).unwrap();
     let reason = "rank 3 (there, process 17) is gone: the connection ended";
     group.end(reason);

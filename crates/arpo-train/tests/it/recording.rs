@@ -472,3 +472,28 @@ fn screenshots_of_replayed_episodes_are_taken_over() {
     let lines = index(folder.path());
     assert_eq!(lines.iter().map(|line| line.id.to_string()).collect::<Vec<_>>(), ["1:t:0"]);
 }
+
+/// As when the rest of an iteration has been collected after a stop.
+#[test]
+fn a_file_whose_episodes_are_in_another_is_forgotten() {
+    let temporary = Temporary::new("recording-forgotten");
+    let folder = temporary.started();
+    let run = folder.path();
+    let mut store = EpisodeStore::open(run, Budget::UNLIMITED, |_| true).unwrap();
+    let [whole, part] = [1, 9].map(EpisodeFile::iteration);
+    write(&mut store, part, &[record(1, 0, &[1, 2])]);
+    let times = store.times(part).unwrap();
+    assert_eq!(times.values().map(f64::to_string).collect::<Vec<_>>(), ["1"]);
+    write(&mut store, whole, &[record(1, 0, &[1, 2]), record(1, 1, &[3])]);
+    store.forget(part).unwrap();
+    let names = |run: &Path| index(run).iter().map(|line| line.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(run), ["1:t:0", "1:t:1"]);
+    assert_eq!(json_lines(&run.join("episodes/index.jsonl")).len(), 2, "not even a word of it is left");
+    assert!(!store.has(part) && !run.join("episodes").join(part.to_string()).exists());
+    // its name may be used again
+    write(&mut store, part, &[record(2, 0, &[4])]);
+    assert_eq!(names(run), ["1:t:0", "1:t:1", "2:t:0"]);
+    let bytes = store.bytes();
+    drop(store);
+    assert_eq!(EpisodeStore::open(run, Budget::UNLIMITED, |_| true).unwrap().bytes(), bytes);
+}

@@ -104,7 +104,7 @@ impl RankedPolicy {
 
     /// Ranks that only sample, beside a learner with these weights, which they have in this version. So many episodes fit into
     /// the cache of each of them.
-    pub fn beside(
+    pub fn sampling_elsewhere(
         (weights, version): (Weights, PolicyVersion),
         agent: Arc<Agent>,
         options: ResponseOptions,

@@ -1,7 +1,7 @@
 //! `episodes/index.jsonl`: a line for each episode that is kept, so that a viewer finds episodes without reading them.
 //!
-//! Lines are only ever appended, each whole; a file that was removed is named by a line of its own. A run that resumes
-//! replaces the index by one of what is still there.
+//! Lines are appended, each whole; a file that was removed is named by a line of its own. A run that resumes replaces the index
+//! by one of what is still there, and so does a file that takes the place of another.
 
 use super::budget::EpisodeFile;
 use crate::run::RunError;
@@ -170,6 +170,14 @@ impl Index {
         files.sort_unstable();
         files.dedup();
         Ok((Self { path, length: whole.len() as u64 }, files))
+    }
+
+    /// The lines of a file.
+    pub(super) fn lines(&self, file: EpisodeFile) -> Result<Vec<IndexLine>, RunError> {
+        let text = fs::read_to_string(&self.path).map_err(RunError::io(&self.path, "read"))?;
+        let name = file.to_string();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<IndexLine>(line).ok());
+        Ok(lines.filter(|line| line.file == name).collect())
     }
 
     /// Appends lines in one write. If they cannot be written, the index stays as it was.

@@ -10,7 +10,7 @@ use crate::episode::EpisodeScreen;
 use crate::run::RunError;
 use crate::run::durable::{entries, make_folder, write_file};
 use crate::run::screens::ScreenStore;
-use arpo_core::trajectory::Trajectory;
+use arpo_core::trajectory::{EpisodeId, Trajectory};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -155,6 +155,11 @@ impl EpisodeStore {
         text.lines().map(|line| serde_json::from_str(line).map_err(wrong)).collect()
     }
 
+    /// When the episodes of a file were handed over, in Unix seconds.
+    pub fn times(&self, file: EpisodeFile) -> Result<BTreeMap<EpisodeId, f64>, RunError> {
+        Ok(self.index.lines(file)?.into_iter().map(|line| (line.id, line.time)).collect())
+    }
+
     /// Bytes of all files and screenshots.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -243,9 +248,21 @@ impl EpisodeStore {
         Ok(())
     }
 
-    /// Removes a file, and the screenshots that no other one refers to. The index says so first.
-    pub fn remove(&mut self, file: EpisodeFile) -> Result<(), RunError> {
+    /// Removes a file. The index says so first: it goes on naming the episodes that once were there.
+    fn remove(&mut self, file: EpisodeFile) -> Result<(), RunError> {
         self.index.append(&[json!({"dropped": file.to_string()})])?;
+        self.remove_stored(file)
+    }
+
+    /// Removes a file whose episodes are in another one, and its lines in the index before it: each episode is named once.
+    pub fn forget(&mut self, file: EpisodeFile) -> Result<(), RunError> {
+        let (index, _) = Index::repaired(&self.folder, |named| named != file && self.has(named))?;
+        self.index = index;
+        self.remove_stored(file)
+    }
+
+    /// Removes a file, and the screenshots that no other one refers to.
+    fn remove_stored(&mut self, file: EpisodeFile) -> Result<(), RunError> {
         let Some(StoredFile { bytes, screens }) = self.files.remove(&file) else { return Ok(()) };
         self.bytes -= bytes;
         for path in [self.path(file), self.folder.join(file.tokens())] {
