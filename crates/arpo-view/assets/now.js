@@ -37,7 +37,7 @@ export async function show(root, context) {
     const done = live && status.total ? status.finished / status.total : 0;
     replace(phase,
       h("h2", {}, live ? `Iteration ${number(status.iteration)} of ${number(status.of)}: ${status.phase}` : `This run is ${state}.`),
-      h("progress", { max: 1, value: done, "aria-label": "Episodes of this phase" }),
+      live && h("progress", { max: 1, value: done, "aria-label": "Episodes of this phase" }),
       h("p", { class: "muted" }, live ? `${number(status.finished)} of ${number(status.total)} episodes, ${number(status.successes)} solved; state of ${duration(now - status.time)} ago`
         : `Last change ${duration(summary.age)} ago.`));
   }
