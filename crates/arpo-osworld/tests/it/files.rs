@@ -85,7 +85,7 @@ fn every_task_says_what_it_needs() {
     let image = task(&json!({"id": "t", "instruction": "do", "evaluator": image}));
     assert_eq!(needs::of_on(&image, |_| true).need, Need::Nothing);
     let without = needs::of_on(&image, |_| false);
-    let why = "tesseract is not installed on this host; on Debian: apt-get install tesseract-ocr";
+    let why = "tesseract is not installed on this host, or not completely; on Debian: apt-get install tesseract-ocr tesseract-ocr-eng";
     assert_eq!((without.need, without.why.as_str()), (Need::Program, why));
     let code = json!({"id": "t", "instruction": "do", "related_apps": ["vscode"], "evaluator": plain});
     assert_eq!(needs::of(&task(&code)).need, Need::VirtualMachine);
