@@ -14,6 +14,7 @@ use crate::provider::Spares;
 use crate::setup;
 use crate::task::Generation;
 use crate::task::suite::SuiteTask;
+use crate::video;
 use arpo_agent::style::Grammar;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
@@ -120,6 +121,10 @@ impl Environment for OsworldDesktop {
         }
         let cache = shared.cache.for_desktop().map_err(|error| broken(&error))?;
         let screen = guest.size().map_err(|error| guest_error(&error, deadline, "reset"))?;
+        let obstacle = video::obstacle(&known.task, &guest);
+        if let Some(reason) = obstacle.map_err(|error| guest_error(&error, deadline, "reset"))? {
+            return Err(EnvironmentError::BadTask { task: known.name(), reason });
+        }
         let last_screen = Screen::new(RgbImage::default());
         let mut episode = Episode {
             guest,

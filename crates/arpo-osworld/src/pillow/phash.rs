@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(hash(&|_, column| if column < 25 { 220 } else { 15 }), 0xc400_0000_0000_0000);
         assert_eq!(hash(&|row, _| if row < 20 { 220 } else { 15 }), 0x8080_0000_0080_0000);
         assert_eq!(hash(&|row, column| 255 * ((row / 10 + column / 10) % 2)), 0x8002_0002_00a8_00a8);
-        let is_dot = |row, column| (18..22).contains(&row) && (23..27).contains(&column);
+        let is_dot = |row: usize, column: usize| (18..22).contains(&row) && (23..27).contains(&column);
         assert_eq!(hash(&|row, column| if is_dot(row, column) { 255 } else { 0 }), 0x8800_2200_8800_2200);
     }
 
