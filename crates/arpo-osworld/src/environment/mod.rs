@@ -5,6 +5,7 @@
 
 mod episode;
 
+use crate::coverage::programs;
 use crate::download::Cache;
 use crate::error::DownloadError;
 use crate::fetch;
@@ -109,6 +110,10 @@ impl Environment for OsworldDesktop {
             reason: "it is not among the tasks that were loaded".into(),
         })?;
         // an episode that cannot be judged afterwards is not played
+        if let Some(program) = programs(&known.task).find(|program| !program.is_installed()) {
+            let reason = program.missing().to_string();
+            return Err(EnvironmentError::BadTask { task: known.name(), reason });
+        }
         fetch::obtain_golds(&shared.cache, &known.task, deadline).map_err(|error| match error {
             DownloadError::Late { .. } => EnvironmentError::Deadline { during: "reset" },
             error => EnvironmentError::BadTask { task: known.name(), reason: error.to_string() },

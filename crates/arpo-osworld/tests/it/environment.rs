@@ -7,6 +7,7 @@ use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
+use arpo_osworld::host::TESSERACT;
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::recorder::RecordedDesktop;
@@ -156,6 +157,21 @@ fn an_episode_whose_gold_is_missing_is_not_played() {
     let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err().to_string();
     assert!(error.contains("https://example.org/gold.txt is not in the cache"), "{error}");
     assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+}
+
+/// Where it is judged, which need not be where the tasks were loaded.
+#[test]
+fn an_episode_is_not_played_on_a_host_without_the_program_that_judges_it() {
+    let evaluator = r#"{"func": "compare_image_text", "result": {"type": "vm_file", "path": "/a.png", "dest": "a.png"},
+        "expected": {"type": "rule", "rules": {"type": "text", "text": "a"}}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    match fixture.desktop.reset(&task("os", ID), 0, soon()) {
+        Ok(_) => assert!(TESSERACT.is_installed()),
+        Err(error) => {
+            assert!(!TESSERACT.is_installed() && error.to_string().contains("tesseract is not"), "{error}");
+            assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+        }
+    }
 }
 
 #[test]
