@@ -1,16 +1,25 @@
 //! What is wrong with a task file, as far as that can be said without a desktop.
 
-use crate::coverage::missing;
+use crate::coverage::{programs, unimplemented};
+use crate::host::Program;
 use crate::setup::SetupStep;
 use crate::task::local_files::local_path;
 use crate::task::{Getter, Step, TaskFile};
 use serde_json::Value;
 use std::path::Path;
 
-/// Every problem of a task, one line each: what is not implemented, steps that cannot be read, files that are not there.
+/// Every problem of a task, one line each: what is not implemented, programs of this host that are not installed, steps that cannot
+/// be read, files that are not there.
 pub fn problems(task: &TaskFile) -> Vec<String> {
+    problems_on(task, Program::is_installed)
+}
+
+/// The problems of a task on a host with some programs.
+fn problems_on(task: &TaskFile, is_installed: impl Fn(Program) -> bool) -> Vec<String> {
+    let unimplemented = unimplemented(task).into_iter().map(|what| format!("{what} is not implemented"));
+    let absent = programs(task).filter(|program| !is_installed(*program));
     let mut problems: Vec<String> =
-        missing(task).into_iter().map(|what| format!("{what} is not implemented")).collect();
+        unimplemented.chain(absent.map(|program| program.missing().to_string())).collect();
     for (field, steps) in [("config", &task.config), ("evaluator.postconfig", &task.evaluator.postconfig)] {
         for (index, step) in steps.iter().enumerate() {
             let at = |problem: String| format!("{field}[{index}] ({}): {problem}", step.kind);
@@ -83,6 +92,21 @@ mod tests {
                 "config[1] (open): path is missing",
                 "config[3] (upload_file): no file /nowhere/b",
                 "evaluator.expected of check 0: no file /nowhere/c",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_not_called_unimplemented() {
+        let task = json!({"id": "a", "instruction": "do", "evaluator": {"func": "compare_image_text",
+            "result": {"type": "vm_file", "path": "/a", "dest": "a"},
+            "expected": {"type": "rule", "rules": {"type": "text", "text": "a"}}}});
+        let task = TaskFile::parse(&task.to_string()).unwrap();
+        assert_eq!(problems_on(&task, |_| true), Vec::<String>::new());
+        assert_eq!(
+            problems_on(&task, |_| false),
+            [
+                "tesseract is not installed on this host, or not completely; on Debian: apt-get install tesseract-ocr tesseract-ocr-eng"
             ]
         );
     }

@@ -1,5 +1,5 @@
 //! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented, and the programs of this
-//! host that metrics run are installed.
+//! host that metrics run are installed. Desktops on other hosts judge there: they look for those programs before every episode.
 
 use crate::error::TaskError;
 use crate::host::{Program, TESSERACT};
@@ -88,8 +88,8 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
 /// What a task needs that is missing: in this program or on this host.
 pub fn missing(task: &TaskFile) -> BTreeSet<String> {
     let absent = programs(task).filter(|program| !program.is_installed());
-    let absent =
-        absent.map(|program| format!("program {} (of the package {})", program.name, program.package));
+    let absent = absent
+        .map(|program| format!("program {} (on Debian: apt-get install {})", program.name, program.package));
     unimplemented(task).into_iter().chain(absent).collect()
 }
 
@@ -130,7 +130,6 @@ impl fmt::Display for Coverage {
             (Need::Nothing, "judged here, without a network"),
             (Need::Internet, "needs internet"),
             (Need::VirtualMachine, "needs the virtual machine, or a further application"),
-            (Need::Credentials, "needs credentials"),
             (Need::Program, "needs a program on this host"),
             (Need::NotImplemented, "not implemented"),
         ];

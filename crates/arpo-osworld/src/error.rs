@@ -46,12 +46,14 @@ pub enum MetricError {
     /// The call to the guest failed, for the metric that runs in it.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// A program of this host that the metric runs is not installed.
-    #[error("{program} is not installed on this host; on Debian: apt-get install {package}")]
+    /// A program of this host that the metric runs is not installed, or lacks data.
+    #[error(
+        "{program} is not installed on this host, or not completely; on Debian: apt-get install {package}"
+    )]
     NoProgram {
         /// The program.
         program: &'static str,
-        /// The package that has it.
+        /// The package that has it, or several with blanks between them.
         package: &'static str,
     },
     /// A program of this host failed, or had no place for its files.

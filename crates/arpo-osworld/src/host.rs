@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// What a program may print.
 const OUTPUT_LIMIT_BYTES: u64 = 16 << 20;
+/// Saying what data it has may take a program so long.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A program that metrics use, and the package of Debian that has it.
@@ -17,20 +19,33 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Program {
     /// Its name on the `PATH`.
     pub name: &'static str,
-    /// The package.
+    /// The package, or several with blanks between them.
     pub package: &'static str,
+    /// An option with which it prints what data it has, a line each, and the line of what it must have.
+    pub data: Option<(&'static str, &'static str)>,
 }
 
-/// Reads the text of images.
-pub const TESSERACT: Program = Program { name: "tesseract", package: "tesseract-ocr" };
+/// Reads the text of images, which is English.
+pub const TESSERACT: Program = Program {
+    name: "tesseract",
+    package: "tesseract-ocr tesseract-ocr-eng",
+    data: Some(("--list-langs", "eng")),
+};
 /// Decodes videos.
-pub const FFMPEG: Program = Program { name: "ffmpeg", package: "ffmpeg" };
+pub const FFMPEG: Program = Program { name: "ffmpeg", package: "ffmpeg", data: None };
 
 impl Program {
-    /// Whether it is on the `PATH`.
+    /// Whether it is on the `PATH`, with the data that it must have.
     pub fn is_installed(self) -> bool {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&folders).any(|folder| folder.join(self.name).is_file())
+            && self.data.is_none_or(|(option, line)| self.lists(option, line))
+    }
+
+    fn lists(self, option: &str, line: &str) -> bool {
+        self.run(&[OsStr::new(option)], b"", LIST_LIMIT).is_ok_and(|(succeeded, printed)| {
+            succeeded && String::from_utf8_lossy(&printed).lines().any(|one| one.trim() == line)
+        })
     }
 
     /// That it is missing, and how to get it.
@@ -126,12 +141,20 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named_with_its_package() {
-        let none = Program { name: "no-such-program", package: "some-package" };
+        let none = Program { name: "no-such-program", package: "some-package", data: None };
         assert!(!none.is_installed());
         let error = none.run(&[], b"", Duration::from_secs(1)).unwrap_err().to_string();
         assert_eq!(
             error,
-            "no-such-program is not installed on this host; on Debian: apt-get install some-package"
+            "no-such-program is not installed on this host, or not completely; on Debian: apt-get install some-package"
         );
+    }
+
+    #[test]
+    fn a_program_without_its_data_is_not_installed() {
+        let with =
+            |line| Program { name: "printf", package: "coreutils", data: Some(("deu\\neng\\n", line)) };
+        assert!(with("eng").is_installed());
+        assert!(!with("fra").is_installed() && !with("en").is_installed());
     }
 }

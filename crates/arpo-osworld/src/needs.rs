@@ -1,4 +1,4 @@
-//! What a task needs besides this program: a network while it is played, an account, an application, the virtual machine, another
+//! What a task needs besides this program: a network while it is played, an application, the virtual machine, another
 //! program on this host.
 
 use crate::coverage::{programs, unimplemented};
@@ -19,8 +19,6 @@ pub enum Need {
     Internet,
     /// In OSWorld's virtual machine, or a container with a further application.
     VirtualMachine,
-    /// With an account of one's own.
-    Credentials,
     /// With a program that is not installed on this host.
     Program,
     /// With something that is not implemented.
@@ -55,19 +53,18 @@ pub fn of(task: &SuiteTask) -> TaskNeeds {
 /// What a task needs on a host with some programs.
 pub fn of_on(task: &SuiteTask, is_installed: impl Fn(Program) -> bool) -> TaskNeeds {
     let files = fetch::needed(&task.task).len();
-    let (need, why) = if let Some(why) = account(task) {
-        (Need::Credentials, why)
-    } else if let lacking @ [_, ..] = &unimplemented(&task.task).into_iter().collect::<Vec<_>>()[..] {
-        (Need::NotImplemented, lacking.join(", "))
-    } else if let Some(program) = programs(&task.task).find(|program| !is_installed(*program)) {
-        (Need::Program, program.missing().to_string())
-    } else if let Some(why) = application(task) {
-        (Need::VirtualMachine, why)
-    } else if let Some(why) = page(task) {
-        (Need::Internet, why)
-    } else {
-        (Need::Nothing, String::new())
-    };
+    let (need, why) =
+        if let lacking @ [_, ..] = &unimplemented(&task.task).into_iter().collect::<Vec<_>>()[..] {
+            (Need::NotImplemented, lacking.join(", "))
+        } else if let Some(program) = programs(&task.task).find(|program| !is_installed(*program)) {
+            (Need::Program, program.missing().to_string())
+        } else if let Some(why) = application(task) {
+            (Need::VirtualMachine, why)
+        } else if let Some(why) = page(task) {
+            (Need::Internet, why)
+        } else {
+            (Need::Nothing, String::new())
+        };
     TaskNeeds { need, why, files }
 }
 
@@ -77,12 +74,6 @@ fn steps(task: &SuiteTask) -> impl Iterator<Item = &Step> {
 
 fn getters(task: &SuiteTask) -> impl Iterator<Item = &Getter> {
     task.task.evaluator.checks.iter().flat_map(|check| check.result.iter().chain(&check.expected))
-}
-
-fn account(task: &SuiteTask) -> Option<String> {
-    let by_step = steps(task).any(|step| matches!(step.kind.as_str(), "googledrive" | "login"));
-    let by_getter = getters(task).any(|getter| getter.kind == "googledrive_file");
-    (by_step || by_getter).then(|| "a Google account, whose steps and getter are not implemented".to_owned())
 }
 
 fn application(task: &SuiteTask) -> Option<String> {

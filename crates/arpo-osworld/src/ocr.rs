@@ -11,24 +11,25 @@ use std::time::Duration;
 
 /// Reading may take so long.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Images with more pixels are not read: a screenshot has two million, and one that keeps the reader busy for longer than it may is
+/// then no agent's doing.
+const PIXELS_LIMIT: usize = 16_000_000;
 /// Tesseract's mode for text that is anywhere, in no order.
 const SPARSE: &str = "11";
 
 /// The words of an image with one blank between them.
 pub fn words(image: &PillowImage) -> Result<String, MetricError> {
+    if image.width.saturating_mul(image.height) > PIXELS_LIMIT {
+        return Err(MetricError::raises(format!("an image of more than {PIXELS_LIMIT} pixels is not read")));
+    }
     // Only pixels are passed on, in the plainest format: the image's file was an agent's.
     let rgb = image.to_rgb();
     let mut portable = format!("P6\n{} {}\n255\n", rgb.width, rgb.height).into_bytes();
     portable.extend_from_slice(&rgb.pixels);
     let arguments = ["stdin", "stdout", "-l", "eng", "--psm", SPARSE].map(OsStr::new);
-    // what keeps it from reading is the image's fault, which an agent made
-    let read = TESSERACT.run(&arguments, &portable, LIMIT).map_err(|error| match error {
-        MetricError::Host(why) => MetricError::raises(why),
-        other => other,
-    });
-    match read? {
+    match TESSERACT.run(&arguments, &portable, LIMIT)? {
         (true, text) => Ok(crate::text::python::collapse_space(&String::from_utf8_lossy(&text))),
-        (false, _) => Err(MetricError::raises("tesseract cannot read the image, or has no English data")),
+        (false, _) => Err(MetricError::raises("tesseract cannot read the image")),
     }
 }
 
@@ -39,7 +40,7 @@ pub fn holds(text: &str, part: &str) -> bool {
 
 fn as_seen(text: &str) -> String {
     let seen = |letter: char| match letter {
-        'I' | 'i' | 'L' | '1' | '|' => 'l',
+        'I' | 'L' | '1' | '|' => 'l',
         other => other,
     };
     text.chars().map(seen).flat_map(char::to_lowercase).collect()
@@ -48,6 +49,7 @@ fn as_seen(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pillow::Mode;
 
     #[test]
     fn letters_that_look_alike_are_one() {
@@ -55,5 +57,18 @@ mod tests {
             assert!(holds(seen, " Ls") && holds(seen, "1s"), "{seen}");
         }
         assert!(!holds("user@vm:~$ cd", " Ls") && !holds("files", " Ls"));
+    }
+
+    #[test]
+    fn a_small_i_is_no_l() {
+        assert!(!holds("this is a list", " Ls"));
+        assert!(!holds("this is it", "ls") && holds("tools", "ls"));
+    }
+
+    #[test]
+    fn a_huge_image_is_not_read() {
+        let huge =
+            PillowImage { mode: Mode::L, is_palette: false, width: 4001, height: 4001, pixels: vec![] };
+        assert!(matches!(words(&huge), Err(MetricError::Raises(_))));
     }
 }

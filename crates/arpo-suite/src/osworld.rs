@@ -33,7 +33,8 @@ pub fn is_embedded_list(list: &str) -> bool {
     list.is_empty() || LISTS.iter().any(|(name, _)| *name == list)
 }
 
-/// The task files that a configuration names; an error if one needs something that is not implemented.
+/// The task files that a configuration names; an error if one needs something that is missing: not
+/// implemented, or a program that is not installed on this host.
 fn files(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     let mut tasks = chosen(config)?;
     if config.osworld.skip_missing {
@@ -81,7 +82,7 @@ fn listed(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     tasks.map_err(|error| SuiteError::Configuration(error.to_string()))
 }
 
-/// The tasks that are left out because they need something that is not implemented, each with what that is.
+/// The tasks that are left out because they need something that is missing, each with what that is.
 pub fn left_out(config: &Config) -> Result<Vec<String>, SuiteError> {
     if !config.osworld.skip_missing {
         return Ok(vec![]);

@@ -35,6 +35,10 @@ pub(super) fn tesseract() -> Finding {
     let command = format!("sudo apt-get install {}", arpo_osworld::host::TESSERACT.package);
     match version(arpo_osworld::host::TESSERACT.name) {
         VersionCheck::Absent => Finding::missing(TESSERACT, "no tesseract on the PATH", needed_for, &command),
+        VersionCheck::Version(_) if !arpo_osworld::host::TESSERACT.is_installed() => {
+            let problem = "no English: `tesseract --list-langs` does not print eng";
+            Finding::broken(TESSERACT, problem, needed_for, &command)
+        }
         VersionCheck::Version(version) => Finding::usable(TESSERACT, version),
         VersionCheck::Broken(problem) => Finding::broken(TESSERACT, problem, needed_for, &command),
     }

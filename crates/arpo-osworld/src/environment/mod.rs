@@ -5,6 +5,7 @@
 
 mod episode;
 
+use crate::coverage::programs;
 use crate::download::Cache;
 use crate::error::DownloadError;
 use crate::fetch;
@@ -14,6 +15,7 @@ use crate::provider::Spares;
 use crate::setup;
 use crate::task::Generation;
 use crate::task::suite::SuiteTask;
+use crate::video;
 use arpo_agent::style::Grammar;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
@@ -108,6 +110,10 @@ impl Environment for OsworldDesktop {
             reason: "it is not among the tasks that were loaded".into(),
         })?;
         // an episode that cannot be judged afterwards is not played
+        if let Some(program) = programs(&known.task).find(|program| !program.is_installed()) {
+            let reason = program.missing().to_string();
+            return Err(EnvironmentError::BadTask { task: known.name(), reason });
+        }
         fetch::obtain_golds(&shared.cache, &known.task, deadline).map_err(|error| match error {
             DownloadError::Late { .. } => EnvironmentError::Deadline { during: "reset" },
             error => EnvironmentError::BadTask { task: known.name(), reason: error.to_string() },
@@ -120,6 +126,10 @@ impl Environment for OsworldDesktop {
         }
         let cache = shared.cache.for_desktop().map_err(|error| broken(&error))?;
         let screen = guest.size().map_err(|error| guest_error(&error, deadline, "reset"))?;
+        let obstacle = video::obstacle(&known.task, &guest);
+        if let Some(reason) = obstacle.map_err(|error| guest_error(&error, deadline, "reset"))? {
+            return Err(EnvironmentError::BadTask { task: known.name(), reason });
+        }
         let last_screen = Screen::new(RgbImage::default());
         let mut episode = Episode {
             guest,

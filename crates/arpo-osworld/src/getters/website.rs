@@ -78,18 +78,19 @@ impl Visitor<'_> {
         Ok(self.wait_for(&script)?["value"].clone())
     }
 
-    /// The value of an expression, once it is not null.
+    /// The value of an expression, once it is not null and no error.
     fn wait_for(&self, script: &str) -> Result<Value, GetterError> {
         let end = self.context.deadline.min(Instant::now() + PATIENCE);
         let mut waited = Duration::ZERO;
         loop {
-            let value = self.evaluate(script)?;
-            if !value.is_null() {
-                return Ok(value);
+            // a page that is just being left, as after a click, refuses
+            let value = self.evaluate(script);
+            if !matches!(value, Ok(Value::Null) | Err(_)) {
+                return value;
             }
             // the pauses count, too: a guest may take none
             if Instant::now() >= end || waited >= PATIENCE {
-                return Err(GetterError::Raises(format!("no element: {script}")));
+                return value.and_then(|_| Err(GetterError::Raises(format!("no element: {script}"))));
             }
             self.context.guest.pause(POLL);
             waited += POLL;

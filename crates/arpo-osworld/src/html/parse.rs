@@ -4,6 +4,7 @@ use super::elements::{ends_before, is_empty, rank};
 use super::entities::named;
 use super::{Html, Kind};
 use crate::error::MetricError;
+use std::collections::HashSet;
 
 /// Elements inside each other: deeper ones are refused.
 const DEPTH_LIMIT: usize = 250;
@@ -226,6 +227,7 @@ impl<'a> Parser<'a> {
     /// Up to the `>` or `/>` of the tag. Of two of one name, the first counts.
     fn attributes(&mut self) -> Vec<(String, Option<String>)> {
         let mut attributes: Vec<(String, Option<String>)> = Vec::new();
+        let mut names = HashSet::new();
         loop {
             self.skip_blanks();
             match (self.byte(0), self.byte(1)) {
@@ -246,7 +248,7 @@ impl<'a> Parser<'a> {
             } else {
                 None
             };
-            if attributes.iter().all(|(other, _)| *other != name) {
+            if names.insert(name.clone()) {
                 attributes.push((name, value));
             }
         }

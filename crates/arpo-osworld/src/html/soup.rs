@@ -97,7 +97,7 @@ impl<'a> Soup<'a> {
     }
 }
 
-/// Attributes by name, with lists as words in one order.
+/// Attributes by name, with lists as words in their order.
 fn sorted<'a>(
     element: &str,
     attributes: &'a [(String, Option<String>)],

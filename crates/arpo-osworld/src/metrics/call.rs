@@ -14,7 +14,7 @@ pub type Score = Result<f64, MetricError>;
 pub struct Settings<'a> {
     /// Which generation of functions to use.
     pub generation: Generation,
-    /// Where the two tasks whose checker is a Python file run it; without one they are an error.
+    /// Where tests in Python run and videos are decoded. Without one, such a test is an error, and this host decodes videos.
     pub sandbox: Option<&'a dyn Sandbox>,
 }
 

@@ -41,11 +41,9 @@ fn compare_pdf_images(call: &Call<'_>) -> Score {
     }
     let open = |state: &State| Pdf::open(&state.file()?.bytes);
     if call.is_arpo_era() {
-        return Ok(yes(open(call.result)?.drawings() == open(call.expected()?)?.drawings()));
+        return Ok(yes(open(call.result)?.drawings()? == open(call.expected()?)?.drawings()?));
     }
-    let hashes = |state: &State| -> Result<Vec<u64>, MetricError> {
-        Ok(open(state)?.images()?.iter().map(perceptual_hash).collect())
-    };
+    let hashes = |state: &State| -> Result<Vec<u64>, MetricError> { open(state)?.images(perceptual_hash) };
     if [call.result, call.expected()?].iter().any(|state| matches!(state, State::Absent(_))) {
         return Ok(0.0);
     }

@@ -4,16 +4,20 @@
 //! things at the same places: images by their pixels, whatever they are called and however they are packed; anything else by
 //! its operators and the resources these name.
 
-use super::images::{decoded, drawn, is_kind, resources_of};
-use super::{FORM_DEPTH_LIMIT, IDENTITY, Pdf, STREAM_LIMIT_BYTES, matrix_of, multiply};
+use super::budget::Budget;
+use super::images::{decoded, drawn_as, is_kind, resources_of};
+use super::{CONTENT_LIMIT_BYTES, FORM_DEPTH_LIMIT, IDENTITY, Pdf, STREAM_LIMIT_BYTES, matrix_of, multiply};
 use crate::error::MetricError;
-use crate::pillow::PillowImage;
 use lopdf::content::{Content, Operation};
 use lopdf::{Dictionary, Document, Object, ObjectId, Stream};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Objects that resources lead to: deeper ones are taken as equal.
-const OBJECT_DEPTH_LIMIT: usize = 8;
+const OBJECT_DEPTH_LIMIT: usize = 32;
+
+/// Nodes above a page that it inherits from.
+const TREE_DEPTH_LIMIT: usize = 8;
 
 /// What one page draws.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,20 +30,22 @@ pub struct Drawing {
 
 impl Pdf {
     /// What every page draws.
-    pub fn drawings(&self) -> Vec<Drawing> {
+    pub fn drawings(&self) -> Result<Vec<Drawing>, MetricError> {
         let document = &self.0;
-        let of_page = |page: ObjectId| {
-            let mut marks = Vec::new();
-            let resources: Vec<&Dictionary> = resources_of(document, page);
-            if let Ok(content) = document.get_page_content_with_limit(page, STREAM_LIMIT_BYTES) {
-                Painter { document, marks: &mut marks }.paint(
-                    &content,
-                    resources.first().copied(),
-                    IDENTITY,
-                    0,
-                );
-            }
-            Drawing { size: size(document, page), marks }
+        let mut painter = Painter {
+            document,
+            marks: Vec::new(),
+            objects: HashMap::new(),
+            images: HashMap::new(),
+            open: Vec::new(),
+            budget: Budget::default(),
+        };
+        let of_page = |page: ObjectId| -> Result<Drawing, MetricError> {
+            let content = document
+                .get_page_content_with_limit(page, CONTENT_LIMIT_BYTES)
+                .map_err(|error| MetricError::raises(format!("the content of a PDF page: {error}")))?;
+            painter.paint(&content, resources_of(document, page).first().copied(), IDENTITY)?;
+            Ok(Drawing { size: size(document, page), marks: std::mem::take(&mut painter.marks) })
         };
         document.get_pages().into_values().map(of_page).collect()
     }
@@ -50,7 +56,7 @@ fn size(document: &Document, page: ObjectId) -> Vec<i64> {
     let (mut shown, mut turn) = (None, None);
     let mut node = document.get_dictionary(page).ok();
     let mut is_cropped = false;
-    for _ in 0..OBJECT_DEPTH_LIMIT {
+    for _ in 0..TREE_DEPTH_LIMIT {
         let Some(dictionary) = node else { break };
         for (key, crops) in [(b"CropBox".as_slice(), true), (b"MediaBox".as_slice(), false)] {
             if let Ok(corners) = dictionary.get_deref(key, document).and_then(Object::as_array)
@@ -81,24 +87,38 @@ fn thousandths(number: f64) -> i64 {
 
 struct Painter<'a> {
     document: &'a Document,
-    marks: &'a mut Vec<u64>,
+    marks: Vec<u64>,
+    /// Hashes of objects and of images, by their ids.
+    objects: HashMap<ObjectId, u64>,
+    images: HashMap<ObjectId, u64>,
+    /// The forms around the current one: one that draws itself is not drawn again.
+    open: Vec<ObjectId>,
+    budget: Budget,
 }
 
 impl Painter<'_> {
-    fn paint(&mut self, content: &[u8], resources: Option<&Dictionary>, start: [f64; 6], depth: usize) {
-        let Ok(content) = Content::decode(content) else { return };
+    fn paint(
+        &mut self,
+        content: &[u8],
+        resources: Option<&Dictionary>,
+        start: [f64; 6],
+    ) -> Result<(), MetricError> {
+        self.budget.content(content.len())?;
+        let Ok(content) = Content::decode(content) else { return Ok(()) };
         let (mut matrix, mut saved) = (start, Vec::new());
         for operation in &content.operations {
+            self.budget.step()?;
             match operation.operator.as_str() {
                 "q" => saved.push(matrix),
                 "Q" => matrix = saved.pop().unwrap_or(matrix),
                 "cm" => matrix = multiply(numbers(operation), matrix),
                 // marks for readers aloud
                 "BMC" | "BDC" | "EMC" | "MP" | "DP" | "BX" | "EX" => {}
-                "Do" => self.draw(operation, resources, matrix, depth),
-                _ => self.mark(operation, resources, matrix),
+                "Do" => self.draw(operation, resources, matrix)?,
+                _ => self.mark(operation, resources, matrix)?,
             }
         }
+        Ok(())
     }
 
     fn draw(
@@ -106,26 +126,36 @@ impl Painter<'_> {
         operation: &Operation,
         resources: Option<&Dictionary>,
         matrix: [f64; 6],
-        depth: usize,
-    ) {
-        let name = operation.operands.first().and_then(|name| name.as_name().ok());
+    ) -> Result<(), MetricError> {
         let document = self.document;
-        let mut named = resources.into_iter().flat_map(|resources| drawn(document, resources));
-        let Some((_, stream)) = named.find(|(key, _)| Some(*key) == name) else { return };
+        let name = operation.operands.first().and_then(|name| name.as_name().ok());
+        let Some((id, stream)) = name.and_then(|name| drawn_as(document, resources?, name)) else {
+            return Ok(());
+        };
         if is_kind(stream, b"Image") {
             let mut hasher = DefaultHasher::new();
             hash_matrix(matrix, &mut hasher);
-            hash_image(document, stream, &mut hasher);
+            self.image(id, stream)?.hash(&mut hasher);
             self.marks.push(hasher.finish());
-        } else if depth < FORM_DEPTH_LIMIT {
+        } else if self.open.len() < FORM_DEPTH_LIMIT && !self.open.contains(&id) {
             let inner = stream.dict.get_deref(b"Resources", document).and_then(Object::as_dict).ok();
-            if let Ok(content) = stream.decompressed_content_with_limit(STREAM_LIMIT_BYTES) {
-                self.paint(&content, inner.or(resources), multiply(matrix_of(stream), matrix), depth + 1);
-            }
+            let Ok(content) = stream.decompressed_content_with_limit(CONTENT_LIMIT_BYTES) else {
+                // that has its cost, too, each time
+                return self.budget.decoded(CONTENT_LIMIT_BYTES);
+            };
+            self.open.push(id);
+            self.paint(&content, inner.or(resources), multiply(matrix_of(stream), matrix))?;
+            self.open.pop();
         }
+        Ok(())
     }
 
-    fn mark(&mut self, operation: &Operation, resources: Option<&Dictionary>, matrix: [f64; 6]) {
+    fn mark(
+        &mut self,
+        operation: &Operation,
+        resources: Option<&Dictionary>,
+        matrix: [f64; 6],
+    ) -> Result<(), MetricError> {
         let category: &[u8] = match operation.operator.as_str() {
             "Tf" => b"Font",
             "gs" => b"ExtGState",
@@ -134,16 +164,101 @@ impl Painter<'_> {
             "sh" => b"Shading",
             _ => b"",
         };
+        let document = self.document;
         let named =
-            resources.and_then(|all| all.get_deref(category, self.document).and_then(Object::as_dict).ok());
+            resources.and_then(|all| all.get_deref(category, document).and_then(Object::as_dict).ok());
         let mut hasher = DefaultHasher::new();
         hash_matrix(matrix, &mut hasher);
         operation.operator.hash(&mut hasher);
         for operand in &operation.operands {
             let resource = operand.as_name().ok().and_then(|name| named?.get(name).ok());
-            hash_object(self.document, resource.unwrap_or(operand), 0, &mut hasher);
+            self.object(resource.unwrap_or(operand), 0)?.hash(&mut hasher);
         }
         self.marks.push(hasher.finish());
+        Ok(())
+    }
+
+    /// The hash of an image: its pixels and how transparent they are; of one that cannot be decoded, the file's bytes.
+    fn image(&mut self, id: ObjectId, stream: &Stream) -> Result<u64, MetricError> {
+        if let Some(known) = self.images.get(&id) {
+            return Ok(*known);
+        }
+        let document = self.document;
+        let mut hasher = DefaultHasher::new();
+        self.pixels(stream, false)?.hash(&mut hasher);
+        if let Ok(mask) = stream.dict.get_deref(b"SMask", document).and_then(Object::as_stream)
+            && let Some(hash) = self.pixels(mask, true)?
+        {
+            hash.hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        self.images.insert(id, hash);
+        Ok(hash)
+    }
+
+    /// The hash of the pixels of an image; of a mask that hides nothing there is none.
+    fn pixels(&mut self, stream: &Stream, is_mask: bool) -> Result<Option<u64>, MetricError> {
+        let mut hasher = DefaultHasher::new();
+        match decoded(self.document, stream) {
+            Ok(image) => {
+                self.budget.decoded(image.pixels.len())?;
+                if is_mask && image.pixels.iter().all(|byte| *byte == 255) {
+                    return Ok(None);
+                }
+                (image.width, image.height, &image.pixels).hash(&mut hasher);
+            }
+            Err(_) => stream.content.hash(&mut hasher),
+        }
+        Ok(Some(hasher.finish()))
+    }
+
+    /// The hash of an object with all that it leads to, whether that is written into it or stands elsewhere.
+    fn object(&mut self, object: &Object, depth: usize) -> Result<u64, MetricError> {
+        self.budget.step()?;
+        let document = self.document;
+        let Ok((id, object)) = document.dereference(object) else { return Ok(0) };
+        if depth > OBJECT_DEPTH_LIMIT {
+            return Ok(0);
+        }
+        if let Some(id) = id {
+            if let Some(known) = self.objects.get(&id) {
+                return Ok(*known);
+            }
+            // where it leads back to itself
+            self.objects.insert(id, 0);
+        }
+        let mut hasher = DefaultHasher::new();
+        match object {
+            Object::Null | Object::Reference(_) => {}
+            Object::Boolean(truth) => truth.hash(&mut hasher),
+            Object::Integer(number) => number.wrapping_mul(1000).hash(&mut hasher),
+            Object::Real(number) => thousandths(f64::from(*number)).hash(&mut hasher),
+            Object::Name(bytes) | Object::String(bytes, _) => bytes.hash(&mut hasher),
+            Object::Array(items) => {
+                for item in items {
+                    self.object(item, depth + 1)?.hash(&mut hasher);
+                }
+            }
+            Object::Dictionary(dictionary) => {
+                let mut entries: Vec<(&Vec<u8>, &Object)> =
+                    dictionary.iter().filter(|(key, _)| key.as_slice() != b"Parent").collect();
+                entries.sort_by_key(|(key, _)| *key);
+                for (key, value) in entries {
+                    key.hash(&mut hasher);
+                    self.object(value, depth + 1)?.hash(&mut hasher);
+                }
+            }
+            Object::Stream(stream) => {
+                let content = stream.decompressed_content_with_limit(STREAM_LIMIT_BYTES);
+                self.budget.decoded(content.as_ref().map_or(STREAM_LIMIT_BYTES, Vec::len))?;
+                content.as_ref().unwrap_or(&stream.content).hash(&mut hasher);
+            }
+        }
+        let hash = hasher.finish();
+        if let Some(id) = id {
+            self.objects.insert(id, hash);
+        }
+        Ok(hash)
     }
 }
 
@@ -155,51 +270,4 @@ fn numbers(operation: &Operation) -> [f64; 6] {
 
 fn hash_matrix(matrix: [f64; 6], hasher: &mut DefaultHasher) {
     matrix.map(thousandths).hash(hasher);
-}
-
-/// The pixels and how transparent they are; of an image that cannot be decoded, the file's bytes.
-fn hash_image(document: &Document, stream: &Stream, hasher: &mut DefaultHasher) {
-    hash_pixels(&decoded(document, stream), stream, hasher);
-    if let Ok(mask) = stream.dict.get_deref(b"SMask", document).and_then(Object::as_stream) {
-        let image = decoded(document, mask);
-        let shows_all = image.as_ref().is_ok_and(|image| image.pixels.iter().all(|byte| *byte == 255));
-        if !shows_all {
-            hash_pixels(&image, mask, hasher);
-        }
-    }
-}
-
-fn hash_pixels(image: &Result<PillowImage, MetricError>, stream: &Stream, hasher: &mut DefaultHasher) {
-    match image {
-        Ok(image) => (image.width, image.height, &image.pixels).hash(hasher),
-        Err(_) => stream.content.hash(hasher),
-    }
-}
-
-fn hash_object(document: &Document, object: &Object, depth: usize, hasher: &mut DefaultHasher) {
-    let Ok((_, object)) = document.dereference(object) else { return };
-    if depth > OBJECT_DEPTH_LIMIT {
-        return;
-    }
-    let entries = |dictionary: &Dictionary, hasher: &mut DefaultHasher| {
-        let mut entries: Vec<(&Vec<u8>, &Object)> = dictionary.iter().collect();
-        entries.sort_by_key(|(key, _)| *key);
-        for (key, value) in entries.into_iter().filter(|(key, _)| key.as_slice() != b"Parent") {
-            key.hash(hasher);
-            hash_object(document, value, depth + 1, hasher);
-        }
-    };
-    match object {
-        Object::Null | Object::Reference(_) => {}
-        Object::Boolean(truth) => truth.hash(hasher),
-        Object::Integer(number) => number.wrapping_mul(1000).hash(hasher),
-        Object::Real(number) => thousandths(f64::from(*number)).hash(hasher),
-        Object::Name(bytes) | Object::String(bytes, _) => bytes.hash(hasher),
-        Object::Array(items) => items.iter().for_each(|item| hash_object(document, item, depth + 1, hasher)),
-        Object::Dictionary(dictionary) => entries(dictionary, hasher),
-        Object::Stream(stream) => {
-            let content = stream.decompressed_content_with_limit(STREAM_LIMIT_BYTES);
-            content.as_ref().unwrap_or(&stream.content).hash(hasher);
-        }
-    }
 }

@@ -1,21 +1,35 @@
-//! The images that a PDF holds, decoded.
+//! The images that a PDF holds, decoded one after the other.
 
+use super::budget::Budget;
 use super::{FORM_DEPTH_LIMIT, Pdf, STREAM_LIMIT_BYTES};
 use crate::error::MetricError;
 use crate::pillow::{Mode, PillowImage};
 use lopdf::{Dictionary, Document, Object, ObjectId, Stream};
+use std::collections::HashMap;
+
+/// Images of a document, those that several pages show counted for each.
+const IMAGES_LIMIT: usize = 100_000;
+/// Pixels of one image.
+const PIXELS_LIMIT: usize = 64 << 20;
 
 impl Pdf {
-    /// The images of every page, in the order in which its resources name them; those of pages drawn inside it come after
-    /// its own.
-    pub fn images(&self) -> Result<Vec<PillowImage>, MetricError> {
-        let mut images = Vec::new();
+    /// A hash of the images of every page, in the order in which its resources name them; those of pages drawn inside it come
+    /// after its own. Each is decoded once, and none is kept.
+    pub fn images(&self, hash: fn(&PillowImage) -> u64) -> Result<Vec<u64>, MetricError> {
+        let mut gatherer = Gatherer {
+            document: &self.0,
+            hash,
+            found: Vec::new(),
+            known: HashMap::new(),
+            open: Vec::new(),
+            budget: Budget::default(),
+        };
         for page in self.0.get_pages().into_values() {
             for resources in resources_of(&self.0, page) {
-                gather(&self.0, resources, 0, &mut images)?;
+                gatherer.gather(resources)?;
             }
         }
-        Ok(images)
+        Ok(gatherer.found)
     }
 }
 
@@ -26,15 +40,28 @@ pub(super) fn resources_of(document: &Document, page: ObjectId) -> Vec<&Dictiona
     own.into_iter().chain(shared).take(1).collect()
 }
 
-/// The streams that resources name for drawing, by name.
-pub(super) fn drawn<'a>(
+/// The stream that resources name so for drawing, and its id.
+pub(super) fn drawn_as<'a>(
     document: &'a Document,
     resources: &'a Dictionary,
-) -> impl Iterator<Item = (&'a [u8], &'a Stream)> {
+    name: &[u8],
+) -> Option<(ObjectId, &'a Stream)> {
+    let objects = resources.get_deref(b"XObject", document).and_then(Object::as_dict).ok()?;
+    stream(document, objects.get(name).ok()?)
+}
+
+/// All streams that resources name for drawing, with their ids.
+fn drawn<'a>(
+    document: &'a Document,
+    resources: &'a Dictionary,
+) -> impl Iterator<Item = (ObjectId, &'a Stream)> {
     let objects = resources.get_deref(b"XObject", document).and_then(Object::as_dict);
-    objects.into_iter().flat_map(Dictionary::iter).filter_map(|(name, object)| {
-        Some((name.as_slice(), document.dereference(object).ok()?.1.as_stream().ok()?))
-    })
+    objects.into_iter().flat_map(Dictionary::iter).filter_map(|(_, object)| stream(document, object))
+}
+
+fn stream<'a>(document: &'a Document, object: &'a Object) -> Option<(ObjectId, &'a Stream)> {
+    let (id, object) = document.dereference(object).ok()?;
+    Some((id?, object.as_stream().ok()?))
 }
 
 /// Whether a stream is an image, or a page drawn inside another.
@@ -42,23 +69,57 @@ pub(super) fn is_kind(stream: &Stream, kind: &[u8]) -> bool {
     stream.dict.get(b"Subtype").and_then(Object::as_name).is_ok_and(|name| name == kind)
 }
 
-fn gather(
-    document: &Document,
-    resources: &Dictionary,
-    depth: usize,
-    images: &mut Vec<PillowImage>,
-) -> Result<(), MetricError> {
-    for (_, stream) in drawn(document, resources).filter(|(_, stream)| is_kind(stream, b"Image")) {
-        images.push(decoded(document, stream)?);
-    }
-    if depth < FORM_DEPTH_LIMIT {
-        for (_, form) in drawn(document, resources).filter(|(_, stream)| is_kind(stream, b"Form")) {
-            if let Ok(inner) = form.dict.get_deref(b"Resources", document).and_then(Object::as_dict) {
-                gather(document, inner, depth + 1, images)?;
+struct Gatherer<'a> {
+    document: &'a Document,
+    hash: fn(&PillowImage) -> u64,
+    found: Vec<u64>,
+    /// Hashes by the images' ids.
+    known: HashMap<ObjectId, u64>,
+    /// The forms around the current one: one that draws itself is not looked into again.
+    open: Vec<ObjectId>,
+    budget: Budget,
+}
+
+impl Gatherer<'_> {
+    fn gather(&mut self, resources: &Dictionary) -> Result<(), MetricError> {
+        let document = self.document;
+        for (id, image) in drawn(document, resources) {
+            self.budget.step()?;
+            if is_kind(image, b"Image") {
+                let hash = self.hash_of(id, image)?;
+                self.found.push(hash);
+                if self.found.len() > IMAGES_LIMIT {
+                    return Err(MetricError::raises("a PDF of too many images"));
+                }
             }
         }
+        if self.open.len() >= FORM_DEPTH_LIMIT {
+            return Ok(());
+        }
+        for (id, form) in drawn(document, resources) {
+            self.budget.step()?;
+            if is_kind(form, b"Form")
+                && !self.open.contains(&id)
+                && let Ok(inner) = form.dict.get_deref(b"Resources", document).and_then(Object::as_dict)
+            {
+                self.open.push(id);
+                self.gather(inner)?;
+                self.open.pop();
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn hash_of(&mut self, id: ObjectId, image: &Stream) -> Result<u64, MetricError> {
+        if let Some(known) = self.known.get(&id) {
+            return Ok(*known);
+        }
+        let image = decoded(self.document, image)?;
+        self.budget.decoded(image.pixels.len())?;
+        let hash = (self.hash)(&image);
+        self.known.insert(id, hash);
+        Ok(hash)
+    }
 }
 
 /// The pixels of an image, its transparency aside.
@@ -141,6 +202,9 @@ fn raw(document: &Document, stream: &Stream) -> Result<PillowImage, MetricError>
         .ok_or_else(|| unsupported("whose colours are neither grey, RGB, CMYK nor a palette"))?;
     if !matches!(bits, 1 | 2 | 4 | 8 | 16) {
         return Err(broken());
+    }
+    if width.saturating_mul(height) > PIXELS_LIMIT {
+        return Err(MetricError::raises("a PDF image of too many pixels"));
     }
     let in_row = width.checked_mul(space.samples()).ok_or_else(broken)?;
     let row_bytes = in_row.checked_mul(bits).ok_or_else(broken)?.div_ceil(8);

@@ -4,17 +4,21 @@
 //! where the baseline moves: both sides of a comparison are read alike, so that equal documents score 1; the
 //! similarity of unequal ones may differ from the original's in the last digits.
 
+mod budget;
 mod drawing;
 mod images;
 
 pub use drawing::Drawing;
 
 use crate::error::MetricError;
+use budget::Budget;
 use lopdf::content::Content;
 use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId, Stream};
 use std::collections::BTreeMap;
 
 const STREAM_LIMIT_BYTES: usize = 64 << 20;
+/// Of a page or a form: its operators take many times as much.
+const CONTENT_LIMIT_BYTES: usize = 16 << 20;
 const TEXT_LIMIT_BYTES: usize = 16 << 20;
 /// Pages drawn inside pages: deeper ones are left out.
 const FORM_DEPTH_LIMIT: usize = 4;
@@ -42,7 +46,8 @@ impl Pdf {
 
     /// The text of all pages, blanks at the ends taken off.
     pub fn text(&self) -> String {
-        let mut reader = TextReader { document: &self.0, text: String::new(), baseline: None };
+        let mut reader =
+            TextReader { document: &self.0, text: String::new(), baseline: None, budget: Budget::default() };
         for page in self.0.get_pages().into_values() {
             reader.read_page(page);
             reader.end_line();
@@ -126,6 +131,8 @@ struct TextReader<'a> {
     document: &'a Document,
     text: String,
     baseline: Option<f64>,
+    /// What comes after it is spent is left out.
+    budget: Budget,
 }
 
 /// The text state: the matrices and the leading.
@@ -157,7 +164,9 @@ fn multiply(first: [f64; 6], second: [f64; 6]) -> [f64; 6] {
 
 impl<'a> TextReader<'a> {
     fn read_page(&mut self, page: ObjectId) {
-        let Ok(content) = self.document.get_page_content_with_limit(page, STREAM_LIMIT_BYTES) else { return };
+        let Ok(content) = self.document.get_page_content_with_limit(page, CONTENT_LIMIT_BYTES) else {
+            return;
+        };
         let fonts = self.document.get_page_fonts(page).unwrap_or_default();
         let forms = match self.document.get_page_resources(page) {
             Ok((own, shared)) => {
@@ -189,6 +198,9 @@ impl<'a> TextReader<'a> {
         drawing: [f64; 6],
         depth: usize,
     ) {
+        if self.budget.content(content.len()).is_err() {
+            return;
+        }
         let Ok(content) = Content::decode(content) else { return };
         let mut encodings: BTreeMap<Vec<u8>, Option<Encoding<'_>>> = BTreeMap::new();
         let mut font: Vec<u8> = Vec::new();
@@ -239,14 +251,18 @@ impl<'a> TextReader<'a> {
                 }
                 _ => {}
             }
-            if self.text.len() > TEXT_LIMIT_BYTES {
+            if self.text.len() > TEXT_LIMIT_BYTES || self.budget.step().is_err() {
                 return;
             }
         }
     }
 
     fn read_form(&mut self, form: &'a Stream, drawing: [f64; 6], depth: usize) {
-        let Ok(content) = form.decompressed_content_with_limit(STREAM_LIMIT_BYTES) else { return };
+        let Ok(content) = form.decompressed_content_with_limit(CONTENT_LIMIT_BYTES) else {
+            // that has its cost, too, each time: where nothing is left, the next operator ends the reading
+            let _ = self.budget.decoded(CONTENT_LIMIT_BYTES);
+            return;
+        };
         let Ok(resources) = form.dict.get_deref(b"Resources", self.document).and_then(Object::as_dict) else {
             return;
         };

@@ -7,6 +7,9 @@ use std::f64::consts::PI;
 const SIDE: usize = 32;
 /// Frequencies of a side that count.
 const KEPT: usize = 8;
+/// A smaller value is what rounding leaves of 0: true ones that small need contrasts that bytes do not have. The original's transform
+/// gives 0 itself.
+const ROUNDING: f64 = 1e-6;
 
 /// The hash of an image, a bit for each frequency.
 pub fn perceptual_hash(image: &PillowImage) -> u64 {
@@ -26,8 +29,11 @@ pub fn perceptual_hash(image: &PillowImage) -> u64 {
             (0..SIDE).map(|column| sum(cosine, &|row| f64::from(small.pixels[row * SIDE + column]))).collect()
         })
         .collect();
-    let frequencies: Vec<f64> =
-        columns.iter().flat_map(|row| cosines.iter().map(move |cosine| sum(cosine, &|at| row[at]))).collect();
+    let frequencies: Vec<f64> = columns
+        .iter()
+        .flat_map(|row| cosines.iter().map(move |cosine| sum(cosine, &|at| row[at])))
+        .map(|value| if value.abs() < ROUNDING { 0.0 } else { value })
+        .collect();
     let mut sorted = frequencies.clone();
     sorted.sort_by(f64::total_cmp);
     let median = f64::midpoint(sorted[sorted.len() / 2 - 1], sorted[sorted.len() / 2]);
@@ -65,6 +71,27 @@ mod tests {
             perceptual_hash(&image(|row, column| if row > column { 220 } else { 15 })),
             0xff3f_9f0f_8301_8448
         );
+    }
+
+    /// Most frequencies of these are 0; imagehash 4.3.2 with scipy 1.17.
+    #[test]
+    fn hashes_of_flat_and_striped_images_are_imagehash_s() {
+        let black = perceptual_hash(&image(|_, _| 0));
+        assert_eq!(black, 0);
+        for shade in [1, 7, 133, 200, 255] {
+            assert_eq!(perceptual_hash(&image(|_, _| shade)), 0x8000_0000_0000_0000, "{shade}");
+        }
+        let hash = |color: &dyn Fn(usize, usize) -> usize| {
+            perceptual_hash(&image(|row, column| (color(row, column) % 256) as u8))
+        };
+        assert_eq!(hash(&|_, column| column * 5), 0x8000_0000_0000_0000);
+        assert_eq!(hash(&|row, _| row * 6), 0x8000_0000_0000_0000);
+        assert_eq!(hash(&|_, column| column * column % 251), 0x8100_0000_0000_0000);
+        assert_eq!(hash(&|_, column| if column < 25 { 220 } else { 15 }), 0xc400_0000_0000_0000);
+        assert_eq!(hash(&|row, _| if row < 20 { 220 } else { 15 }), 0x8080_0000_0080_0000);
+        assert_eq!(hash(&|row, column| 255 * ((row / 10 + column / 10) % 2)), 0x8002_0002_00a8_00a8);
+        let is_dot = |row: usize, column: usize| (18..22).contains(&row) && (23..27).contains(&column);
+        assert_eq!(hash(&|row, column| if is_dot(row, column) { 255 } else { 0 }), 0x8800_2200_8800_2200);
     }
 
     #[test]

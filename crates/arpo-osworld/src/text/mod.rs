@@ -7,3 +7,4 @@ pub mod similarity;
 pub mod url;
 pub mod value_rule;
 pub mod yaml;
+mod yaml_scalars;

@@ -3,27 +3,60 @@
 //! What JSON cannot hold (dates, infinities, keys that are no texts) becomes a text that begins with a zero character:
 //! no file holds one, so that it equals nothing.
 
+use super::yaml_scalars::plain;
 use crate::error::MetricError;
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Values inside each other: deeper ones are refused, as Python's stack refuses them later.
 const DEPTH_LIMIT: usize = 200;
-/// Values in all, each alias counted with what it stands for.
-const VALUES_LIMIT: usize = 1_000_000;
+/// Bytes that all values take, roughly, each alias counted with what it stands for.
+const SIZE_LIMIT: usize = 64 << 20;
+/// Bytes that a value takes besides its text.
+const VALUE_BYTES: usize = 64;
 /// The key that takes over the entries of another mapping.
-const MERGE: &str = "\0<<";
+pub(super) const MERGE: &str = "\0<<";
+/// An equals sign without quotes, which is only a key.
+pub(super) const VALUE: &str = "\0=";
+const CORE: &str = "tag:yaml.org,2002:";
 
 /// Reads a file of one document; none is null.
 pub fn parse(text: &str) -> Result<Value, MetricError> {
     let mut builder = Builder::default();
+    // the parts of the text where a tab is a letter as any other
+    let mut quoted = Vec::new();
     for event in Parser::new_from_str(text) {
-        let (event, _) = event.map_err(|error| MetricError::raises(format!("not YAML: {error}")))?;
+        let (event, span) = event.map_err(|error| MetricError::raises(format!("not YAML: {error}")))?;
+        if matches!(&event, Event::Scalar(_, style, ..) if *style != ScalarStyle::Plain) {
+            quoted.push(span.start.index()..span.end.index());
+        }
         builder.take(event)?;
     }
+    if text.contains('\t') && has_loose_tab(text, &quoted) {
+        return Err(MetricError::raises("not YAML: a tab between values"));
+    }
     Ok(builder.root.unwrap_or_default())
+}
+
+/// Whether there is a tab outside of quotes, blocks of text and comments: `PyYAML` takes none there.
+fn has_loose_tab(text: &str, quoted: &[Range<usize>]) -> bool {
+    let mut quoted = quoted.iter().peekable();
+    let (mut before, mut is_comment) = ('\n', false);
+    for (at, letter) in text.chars().enumerate() {
+        while quoted.next_if(|range| range.end <= at).is_some() {}
+        if quoted.peek().is_some_and(|range| range.contains(&at)) || matches!(letter, '\n' | '\r') {
+            is_comment = false;
+        } else if letter == '#' && matches!(before, ' ' | '\n' | '\r') {
+            is_comment = true;
+        } else if letter == '\t' && !is_comment {
+            return true;
+        }
+        before = letter;
+    }
+    false
 }
 
 /// A sequence or mapping that has begun.
@@ -37,9 +70,10 @@ struct Open {
 struct Builder {
     open: Vec<Open>,
     root: Option<Value>,
-    /// By anchor: the value and how many there are in it.
+    /// By anchor: the value and its size.
     anchored: BTreeMap<usize, (Value, usize)>,
-    values: usize,
+    /// Of all values so far.
+    size: usize,
 }
 
 impl Builder {
@@ -57,14 +91,11 @@ impl Builder {
                 self.put(value, done.anchor)
             }
             Event::Alias(anchor) => {
-                let Some((value, size)) = self.anchored.get(&anchor) else {
+                let Some(&(_, size)) = self.anchored.get(&anchor) else {
                     return Err(MetricError::raises("a YAML value that holds itself"));
                 };
-                self.values += size;
-                if self.values > VALUES_LIMIT {
-                    return Err(MetricError::raises("YAML of too many values"));
-                }
-                let value = value.clone();
+                self.grow(size)?;
+                let value = self.anchored[&anchor].0.clone();
                 self.put(value, 0)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
@@ -81,7 +112,7 @@ impl Builder {
         plain: &str,
         is_mapping: bool,
     ) -> Result<(), MetricError> {
-        if let Some(tag) = tag.filter(|tag| !(tag.is_yaml_core_schema() && tag.suffix == plain)) {
+        if let Some(tag) = tag.filter(|tag| !is_bare(tag) && core_name(tag) != plain) {
             return Err(MetricError::raises(format!("no YAML value has the tag {tag}")));
         }
         if self.open.len() >= DEPTH_LIMIT {
@@ -91,13 +122,22 @@ impl Builder {
         Ok(())
     }
 
+    fn grow(&mut self, size: usize) -> Result<(), MetricError> {
+        self.size += size;
+        if self.size > SIZE_LIMIT { Err(MetricError::raises("too large for YAML")) } else { Ok(()) }
+    }
+
     fn put(&mut self, value: Value, anchor: usize) -> Result<(), MetricError> {
-        self.values += 1;
-        if self.values > VALUES_LIMIT {
-            return Err(MetricError::raises("YAML of too many values"));
+        let is_key =
+            self.open.last().is_some_and(|parent| parent.is_mapping && parent.values.len().is_multiple_of(2));
+        if let (false, Some(key @ (MERGE | VALUE))) = (is_key, value.as_str()) {
+            return Err(MetricError::raises(format!("{} is no YAML value", &key[1..])));
         }
+        self.grow(VALUE_BYTES + value.as_str().map_or(0, str::len))?;
         if anchor > 0 {
-            self.anchored.insert(anchor, (value.clone(), size(&value)));
+            let size = size(&value);
+            self.grow(size)?;
+            self.anchored.insert(anchor, (value.clone(), size));
         }
         match self.open.last_mut() {
             Some(parent) => parent.values.push(value),
@@ -107,13 +147,17 @@ impl Builder {
     }
 }
 
-/// How many values there are in one, itself among them.
+/// The bytes that a value takes, roughly, with those inside it.
 fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(entries) => entries.values().map(size).sum(),
-        _ => 0_usize,
-    }
+    VALUE_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(entries) => {
+                entries.iter().map(|(key, value)| VALUE_BYTES + key.len() + size(value)).sum()
+            }
+            _ => 0_usize,
+        }
 }
 
 /// A mapping of keys and values in turn. Its own entries win over those it takes over.
@@ -130,6 +174,8 @@ fn mapping(values: Vec<Value>) -> Result<Value, MetricError> {
         };
         if key == MERGE {
             take_over(&mut taken, value)?;
+        } else if key == VALUE {
+            own.insert("=".to_owned(), value);
         } else {
             own.insert(key, value);
         }
@@ -152,16 +198,29 @@ fn take_over(taken: &mut Map<String, Value>, value: Value) -> Result<(), MetricE
     Ok(())
 }
 
+/// Whether a tag is a mark of exclamation alone, which says nothing.
+fn is_bare(tag: &Tag) -> bool {
+    tag.handle.is_empty() && tag.suffix == "!"
+}
+
+/// The name of a tag that YAML itself defines, in short (`!!str`) or in full; of any other it is empty.
+fn core_name(tag: &Tag) -> &str {
+    match tag.handle.as_str() {
+        CORE => tag.suffix.as_str(),
+        "" => tag.suffix.strip_prefix(CORE).unwrap_or_default(),
+        _ => "",
+    }
+}
+
 fn tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, MetricError> {
     let string = || Value::String(text.to_owned());
-    let Some(tag) = tag else {
-        return Ok(if style == ScalarStyle::Plain { plain(text) } else { string() });
+    let Some(tag) = tag.filter(|tag| !is_bare(tag)) else {
+        return if style == ScalarStyle::Plain { plain(text) } else { Ok(string()) };
     };
-    let kind = if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "" };
+    let kind = core_name(tag);
     let value = match kind {
         "str" => return Ok(string()),
-        "int" | "float" | "bool" | "null" => plain(text),
-        _ if tag.handle.is_empty() && tag.suffix == "!" => return Ok(string()),
+        "int" | "float" | "bool" | "null" => plain(text)?,
         _ => return Err(MetricError::raises(format!("no YAML value has the tag {tag}"))),
     };
     match (kind, &value) {
@@ -174,95 +233,6 @@ fn tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Me
         ("int", Value::Number(_)) | ("bool", Value::Bool(_)) | ("null", _) => Ok(value),
         _ => Err(MetricError::raises(format!("{text:?} is not of the YAML tag {tag}"))),
     }
-}
-
-/// A scalar without quotes.
-fn plain(text: &str) -> Value {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => return Value::Bool(true),
-        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Value::Bool(false);
-        }
-        "<<" => return MERGE.into(),
-        _ => {}
-    }
-    let (sign, bare) = match text.as_bytes()[0] {
-        b'-' => (-1, &text[1..]),
-        b'+' => (1, &text[1..]),
-        _ => (1, text),
-    };
-    if matches!(bare, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") || is_time(text) {
-        return Value::String(format!("\0{text}"));
-    }
-    if let Some(whole) = whole(bare) {
-        let signed = whole.checked_mul(sign).filter(|number| i64::try_from(*number).is_ok());
-        return signed
-            .map_or_else(|| Value::from(whole as f64 * sign as f64), |number| Value::from(number as i64));
-    }
-    match float(text, bare) {
-        Some(number) => Value::from(number),
-        None => text.into(),
-    }
-}
-
-fn whole(bare: &str) -> Option<i128> {
-    let digits = |text: &str, radix: u32| {
-        let is_number =
-            !text.is_empty() && text.chars().all(|letter| letter == '_' || letter.is_digit(radix));
-        is_number.then(|| i128::from_str_radix(&text.replace('_', ""), radix).ok()).flatten()
-    };
-    let (first, rest) = bare.split_at_checked(1)?;
-    match (first, rest.as_bytes().first()) {
-        ("0", None) => Some(0),
-        ("0", Some(b'b')) => digits(&rest[1..], 2),
-        ("0", Some(b'x')) => digits(&rest[1..], 16),
-        ("0", Some(_)) => digits(rest, 8),
-        _ if !first.starts_with(|letter: char| letter.is_ascii_digit()) => None,
-        _ => {
-            let mut parts = bare.split(':');
-            let hours = digits(parts.next()?, 10)?;
-            parts.try_fold(hours, |sum, part| {
-                let is_sixtieth =
-                    (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-                let part: i128 = part.parse().ok().filter(|part| is_sixtieth && *part < 60)?;
-                sum.checked_mul(60)?.checked_add(part)
-            })
-        }
-    }
-}
-
-/// A number with a point; its exponent needs a sign, and one that begins with the point has none.
-fn float(text: &str, bare: &str) -> Option<f64> {
-    let (number, exponent) = bare.split_once(['e', 'E']).map_or((bare, None), |(a, b)| (a, Some(b)));
-    let is_exponent = |exponent: &str| {
-        let digits = exponent.strip_prefix(['-', '+']).unwrap_or_default();
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let (before, after) = number.split_once('.')?;
-    let is_number = |part: &str| part.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
-    let starts = |part: &str| part.starts_with(|letter: char| letter.is_ascii_digit());
-    let is_whole = is_number(before) && is_number(after) && exponent.is_none_or(is_exponent);
-    let is_float = is_whole && (starts(before) || (before.is_empty() && starts(after) && text == bare));
-    is_float.then(|| text.replace('_', "").parse().ok()).flatten()
-}
-
-/// A date, alone or with the time of day.
-fn is_time(text: &str) -> bool {
-    let numbers = |text: &str, separator: char, lengths: &[std::ops::RangeInclusive<usize>]| {
-        let parts: Vec<&str> = text.split(separator).collect();
-        parts.len() == lengths.len()
-            && parts.iter().zip(lengths).all(|(part, length)| {
-                length.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
-            })
-    };
-    if numbers(text, '-', &[4..=4, 2..=2, 2..=2]) {
-        return true;
-    }
-    let Some((date, time)) = text.split_once(['T', 't', ' ', '\t']) else { return false };
-    let time = time.trim_start();
-    let end = time.find(|letter: char| !letter.is_ascii_digit() && letter != ':').unwrap_or(time.len());
-    numbers(date, '-', &[4..=4, 1..=2, 1..=2]) && numbers(&time[..end], ':', &[1..=2, 2..=2, 2..=2])
 }
 
 #[cfg(test)]
@@ -308,11 +278,66 @@ mod tests {
             "!x {}",
             "? [a]\n: b",
             "a: *b",
+            "a: <<",
+            "- <<",
+            "a: =",
+            "{<<: 5}",
+            "a: 2020-13-45",
             &laughs,
             &"[".repeat(500),
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert_eq!(parse("!!str 5").unwrap(), "5");
+    }
+
+    /// `PyYAML` 6.0.3: `safe_load`.
+    #[test]
+    fn tags_in_short_in_full_and_without_a_name() {
+        for (text, wanted) in [
+            ("!!str 5", json!("5")),
+            ("!<tag:yaml.org,2002:str> 5", json!("5")),
+            ("!<tag:yaml.org,2002:int> '5'", json!(5)),
+            ("! 5", json!(5)),
+            ("! yes", json!(true)),
+            ("! 'a'", json!("a")),
+            ("! [1]", json!([1])),
+            ("!<tag:yaml.org,2002:seq> [1]", json!([1])),
+            ("! {a: 1}", json!({"a": 1})),
+            ("=: 1", json!({"=": 1})),
+            ("a: '='", json!({"a": "="})),
+            ("{'<<': {a: 1}}", json!({"<<": {"a": 1}})),
+        ] {
+            assert_eq!(parse(text).unwrap(), wanted, "{text}");
+        }
+        assert!(parse("!<x> 5").is_err() && parse("!!x 5").is_err());
+    }
+
+    #[test]
+    fn a_tab_is_a_letter_only_in_quotes_blocks_and_comments() {
+        for text in [
+            "name:\tvalue",
+            "name: \tvalue",
+            "a: b\tc",
+            "{a:\t1}",
+            "[a,\tb]",
+            "-\tx",
+            "a: 1 \t",
+            "a:  \t# c\n  b",
+            "a: x#y\tz",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        assert_eq!(
+            parse("a: 'b\tc' # d\te\n#\tf\nb: |\n  x\ty\n").unwrap(),
+            json!({"a": "b\tc", "b": "x\ty\n"})
+        );
+    }
+
+    /// Few values, of many letters each.
+    #[test]
+    fn aliases_of_a_long_text_count_its_letters() {
+        let text = format!("- &a {}\n{}", "x".repeat(1 << 20), "- *a\n".repeat(100));
+        assert!(parse(&text).is_err());
+        assert!(parse(&text[..text.len() - 5 * 60]).is_ok());
     }
 }

@@ -7,6 +7,7 @@ use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
+use arpo_osworld::host::TESSERACT;
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
 use arpo_osworld::results::recorder::RecordedDesktop;
@@ -36,11 +37,15 @@ fn png() -> Vec<u8> {
 
 /// A desktop whose commands print `yes`, and a task that wants it.
 fn new_fixture(evaluator: &str, options: EpisodeOptions) -> Fixture {
-    let output = br#"{"status": "success", "output": "yes", "error": "", "returncode": 0}"#;
+    fixture_whose_commands_end_with(0, evaluator, options)
+}
+
+fn fixture_whose_commands_end_with(code: u8, evaluator: &str, options: EpisodeOptions) -> Fixture {
+    let output = format!(r#"{{"status": "success", "output": "yes", "error": "", "returncode": {code}}}"#);
     let (port, requests) = serve(vec![
         ("/screenshot", 200, png()),
         ("/screen_size", 200, br#"{"width": 64, "height": 48}"#.to_vec()),
-        ("/execute", 200, output.to_vec()),
+        ("/execute", 200, output.into_bytes()),
         ("/file", 200, b"def test():\n    return True\n".to_vec()),
         ("/setup/launch", 200, b"launched".to_vec()),
     ]);
@@ -152,6 +157,34 @@ fn an_episode_whose_gold_is_missing_is_not_played() {
     let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err().to_string();
     assert!(error.contains("https://example.org/gold.txt is not in the cache"), "{error}");
     assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+}
+
+/// Where it is judged, which need not be where the tasks were loaded.
+#[test]
+fn an_episode_is_not_played_on_a_host_without_the_program_that_judges_it() {
+    let evaluator = r#"{"func": "compare_image_text", "result": {"type": "vm_file", "path": "/a.png", "dest": "a.png"},
+        "expected": {"type": "rule", "rules": {"type": "text", "text": "a"}}}"#;
+    let mut fixture = new_fixture(evaluator, EpisodeOptions::default());
+    match fixture.desktop.reset(&task("os", ID), 0, soon()) {
+        Ok(_) => assert!(TESSERACT.is_installed()),
+        Err(error) => {
+            assert!(!TESSERACT.is_installed() && error.to_string().contains("tesseract is not"), "{error}");
+            assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+        }
+    }
+}
+
+#[test]
+fn a_task_of_videos_is_not_played_on_a_desktop_that_cannot_decode_them() {
+    let evaluator = r#"{"func": "compare_videos", "result": {"type": "vm_file", "path": "/a.mp4", "dest": "a.mp4"},
+        "expected": {"type": "vm_file", "path": "/b.mp4", "dest": "b.mp4"}}"#;
+    new_fixture(evaluator, EpisodeOptions::default()).reset();
+    let mut fixture = fixture_whose_commands_end_with(1, evaluator, EpisodeOptions::default());
+    let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err();
+    assert!(matches!(error, EnvironmentError::BadTask { .. }), "{error}");
+    assert!(error.to_string().contains("/usr/bin/ffmpeg"), "{error}");
+    let requests = fixture.requests.lock().unwrap().join("\n");
+    assert!(!requests.contains("/setup/launch"), "the set-up ran: {requests}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use arpo_osworld::error::GuestError;
 use arpo_osworld::guest::{Browser, Command, CommandLine, Guest, Output, Tab, Window};
 use serde_json::Value;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(crate) struct FakeGuest {
     pub(crate) tabs: RefCell<Vec<Tab>>,
     /// Values of expressions that contain the key.
     pub(crate) pages: BTreeMap<String, Value>,
+    /// Expressions that contain this fail once, as on a page that is being left.
+    pub(crate) fails_once: Cell<Option<&'static str>>,
     /// Names of calls that are refused.
     pub(crate) refuses: Vec<&'static str>,
     pub(crate) dead: bool,
@@ -60,6 +62,10 @@ impl Browser for FakeGuest {
     }
 
     fn evaluate(&self, _: &str, expression: &str) -> Result<Value, GuestError> {
+        if self.fails_once.get().is_some_and(|part| expression.contains(part)) {
+            self.fails_once.set(None);
+            return Err(GuestError::Unreachable { call: "evaluate".into(), problem: "no context".into() });
+        }
         let answer = self.pages.iter().find(|(part, _)| expression.contains(part.as_str()));
         Ok(answer.map_or(Value::Null, |(_, value)| value.clone()))
     }

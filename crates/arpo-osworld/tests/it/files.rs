@@ -72,7 +72,8 @@ fn every_task_says_what_it_needs() {
     let web = of(tabs, &plain);
     assert_eq!((web.need, web.why.as_str()), (Need::Internet, "it opens https://a.com"));
     let drive = json!([{"type": "login", "parameters": {}}]);
-    assert_eq!(of(drive, &plain).need, Need::Credentials);
+    let login = of(drive, &plain);
+    assert_eq!((login.need, login.why.as_str()), (Need::NotImplemented, "step login"));
     let odd = of(json!([]), &json!({"func": "no_such", "result": {"type": "rule", "rules": {}}}));
     assert_eq!((odd.need, odd.why.as_str()), (Need::NotImplemented, "metric no_such"));
     let page = json!({"func": "literal_match", "result": {"type": "rule", "rules": {}}, "expected": {"type": "info_from_website", "url": "https://a.org"}});
@@ -85,7 +86,7 @@ fn every_task_says_what_it_needs() {
     let image = task(&json!({"id": "t", "instruction": "do", "evaluator": image}));
     assert_eq!(needs::of_on(&image, |_| true).need, Need::Nothing);
     let without = needs::of_on(&image, |_| false);
-    let why = "tesseract is not installed on this host; on Debian: apt-get install tesseract-ocr";
+    let why = "tesseract is not installed on this host, or not completely; on Debian: apt-get install tesseract-ocr tesseract-ocr-eng";
     assert_eq!((without.need, without.why.as_str()), (Need::Program, why));
     let code = json!({"id": "t", "instruction": "do", "related_apps": ["vscode"], "evaluator": plain});
     assert_eq!(needs::of(&task(&code)).need, Need::VirtualMachine);

@@ -177,6 +177,11 @@ fn a_page_is_asked_or_what_it_said_when_the_task_was_written() {
     guest.pages.insert("#paper".into(), json!({"value": "https://a.org/new"}));
     let found = get(&guest, "info_from_website", fields.clone());
     assert_eq!(json_of(&found), json!(["New Name", "https://a.org/new"]));
+    for part in ["#link", "readyState", "#paper"] {
+        guest.fails_once.set(Some(part));
+        assert_eq!(get(&guest, "info_from_website", fields.clone()), found, "{part}");
+        assert_eq!(guest.fails_once.get(), None);
+    }
     let without = FakeGuest { refuses: vec!["open tab"], ..FakeGuest::default() };
     assert_eq!(
         json_of(&get(&without, "info_from_website", fields)),

@@ -5,6 +5,7 @@ use arpo_osworld::error::MetricError;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::state::{FileState, State};
 use arpo_osworld::task::Generation;
+use lopdf::{Dictionary, Document, Object, ObjectId, Stream, dictionary};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::io::{Cursor, Write};
@@ -159,6 +160,110 @@ fn a_condition_on_a_column_is_judged_and_no_result_makes_a_task_unusable() {
         if settings.generation == Generation::ArpoEra {
             assert!(matches!(score(&with("A1=5", everything), &gold), Err(MetricError::Raises(_))));
         }
+    }
+}
+
+/// A page that draws this content with these forms and images.
+fn pdf(mut document: Document, content: &str, drawn: Dictionary) -> State {
+    let pages = document.new_object_id();
+    let content = document.add_object(Stream::new(Dictionary::new(), content.as_bytes().to_vec()));
+    let corners: Vec<Object> = [0, 0, 600, 800].map(Object::Integer).to_vec();
+    let page = document.add_object(dictionary! {
+        "Type" => "Page", "Parent" => pages, "Contents" => content, "MediaBox" => corners,
+        "Resources" => dictionary! { "XObject" => drawn },
+    });
+    let kids: Vec<Object> = vec![page.into()];
+    document.set_object(pages, dictionary! { "Type" => "Pages", "Kids" => kids, "Count" => 1 });
+    let catalog = document.add_object(dictionary! { "Type" => "Catalog", "Pages" => pages });
+    document.trailer.set("Root", catalog);
+    let mut bytes = Vec::new();
+    document.save_to(&mut bytes).unwrap();
+    State::File(FileState::new("a.pdf", bytes))
+}
+
+/// A form that draws another many times.
+fn form(draws: ObjectId) -> Stream {
+    let resources = dictionary! { "XObject" => dictionary! { "F" => draws } };
+    let form = dictionary! { "Type" => "XObject", "Subtype" => "Form", "Resources" => resources };
+    Stream::new(form, "/F Do\n".repeat(1000).into_bytes())
+}
+
+fn with_itself(func: &str, state: &State, settings: &Settings<'_>) -> Result<f64, MetricError> {
+    metrics::score(func, state, Some(state), &Map::new(), settings)
+}
+
+#[test]
+fn a_form_that_draws_itself_is_drawn_once() {
+    let mut document = Document::with_version("1.5");
+    let id = document.new_object_id();
+    document.set_object(id, form(id));
+    let state = pdf(document, "/F Do", dictionary! { "F" => id });
+    for settings in both() {
+        let score = with_itself("compare_pdf_images", &state, &settings);
+        assert!(score.as_ref().is_ok_and(|score| *score > 0.5), "{score:?}");
+    }
+    assert!(with_itself("compare_pdfs", &state, &Settings::default()).is_ok());
+}
+
+#[test]
+fn forms_that_draw_forms_many_times_are_refused() {
+    let mut document = Document::with_version("1.5");
+    let ids: Vec<ObjectId> = (0..5).map(|_| document.new_object_id()).collect();
+    for pair in ids.windows(2) {
+        document.set_object(pair[0], form(pair[1]));
+    }
+    let last = dictionary! { "Type" => "XObject", "Subtype" => "Form" };
+    document.set_object(ids[4], Stream::new(last, b"0 0 1 1 re f".to_vec()));
+    let state = pdf(document, &"/F Do\n".repeat(1000), dictionary! { "F" => ids[0] });
+    let [arpo_era, verified] = both();
+    let refused = with_itself("compare_pdf_images", &state, &arpo_era);
+    assert!(matches!(refused, Err(MetricError::Raises(_))), "{refused:?}");
+    assert!(with_itself("compare_pdf_images", &state, &verified).is_ok());
+    assert!(with_itself("compare_pdfs", &state, &verified).is_ok());
+}
+
+#[test]
+fn a_large_image_that_has_many_names_is_decoded_once() {
+    let mut document = Document::with_version("1.5");
+    let described = dictionary! {
+        "Type" => "XObject", "Subtype" => "Image", "Width" => 4000, "Height" => 4000,
+        "BitsPerComponent" => 8, "ColorSpace" => "DeviceGray",
+    };
+    let mut image = Stream::new(described, vec![90; 16_000_000]);
+    image.compress().unwrap();
+    let id = document.add_object(image);
+    let mut drawn = Dictionary::new();
+    let mut draw = |number: usize| {
+        drawn.set(format!("I{number}"), id);
+        format!("/I{number} Do\n")
+    };
+    let content = (0..2000).map(&mut draw).collect::<Vec<String>>().concat();
+    let state = pdf(document, &content, drawn);
+    for settings in both() {
+        let score = with_itself("compare_pdf_images", &state, &settings);
+        assert!(score.as_ref().is_ok_and(|score| *score > 0.5), "{score:?}");
+    }
+}
+
+#[test]
+fn aliases_of_a_long_text_are_refused() {
+    let text = format!("- &a {}\n{}", "x".repeat(1 << 20), "- *a\n".repeat(100_000));
+    let state = State::File(FileState::new("a.yaml", text.into_bytes()));
+    let expected = State::from(json!({"expect": []}));
+    let options = json!({"is_yaml": true}).as_object().unwrap().clone();
+    for settings in both() {
+        let score = metrics::score("check_json", &state, Some(&expected), &options, &settings);
+        assert!(!score.is_ok_and(|score| score > 0.5));
+    }
+}
+
+#[test]
+fn a_tag_of_a_million_attributes_is_read() {
+    let attributes = (0..1_000_000).map(|number| format!(" a{number}")).collect::<Vec<String>>().concat();
+    let state = State::File(FileState::new("a.html", format!("<p{attributes}>x</p>").into_bytes()));
+    for settings in both() {
+        let score = with_itself("compare_htmls", &state, &settings);
+        assert!(score.as_ref().is_ok_and(|score| *score > 0.5), "{score:?}");
     }
 }
 
