@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -67,6 +68,17 @@ def docker(*words):
     return done.stdout.strip()
 
 
+def labels():
+    """Those of arpo's own containers: `arpo osworld clean` removes what a killed run of this script leaves."""
+    stat = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+    # the state is the third field, the time of the start the 22nd
+    started = stat[22 - 3]
+    machine, boot = (Path(path).read_text().strip() if Path(path).is_file() else "" for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"))
+    owner = f"{machine}/{boot}/{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{started}"
+    values = {"arpo.run": f"original-{os.getpid()}", "arpo.owner": owner, "arpo.provider": f"original-{os.getpid()}"}
+    return [word for name, value in values.items() for word in ("--label", f"{name}={value}")]
+
+
 class ContainerProvider(Provider):
     """Desktops of our image, for `DesktopEnv`: its snapshot is a new container."""
 
@@ -79,7 +91,7 @@ class ContainerProvider(Provider):
             return
         self.started += 1
         self.name = f"arpo-original-{os.getpid()}-{self.started}"
-        words = ["run", "--detach", "--name", self.name, "--shm-size", "256m", "--env", "ARPO_TIMEZONE=America/New_York"]
+        words = ["run", "--detach", "--name", self.name, "--shm-size", "256m", "--env", "ARPO_TIMEZONE=America/New_York", *labels()]
         if GENERATION == "verified":
             words += ["--env", "ARPO_DESKTOP_GENERATION=verified"]
         docker(*words, IMAGE)
@@ -262,6 +274,8 @@ def our_score(provider, task, action, folder):
 def main():
     tasks, folder, chosen = Path(sys.argv[1]), Path(sys.argv[2]).resolve(), sys.argv[3:] or CHOSEN
     folder.mkdir(parents=True, exist_ok=True)
+    # so that the desktop is removed at a SIGTERM, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     domains = {one: domain for domain, ids in json.loads((HERE / "solved-list.json").read_text()).items() for one in ids}
     unknown = [one for one in chosen if one not in domains]
     if unknown:

@@ -104,14 +104,18 @@ def peak_mib(pid):
         return 0
 
 
+def docker(*words):
+    return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=60, check=False).stdout
+
+
 def desktops_mib():
-    """The memory of every desktop that runs."""
-    names = subprocess.run(["docker", "ps", "--quiet", "--filter", "label=arpo.provider"], capture_output=True, text=True, timeout=60, check=False)
-    if not names.stdout.split():
+    """The memory of every desktop that runs; of none where the engine is too busy to say."""
+    try:
+        names = docker("ps", "--quiet", "--filter", "label=arpo.provider").split()
+        # one that has ended meanwhile fails the command
+        used = docker("stats", "--no-stream", "--format", "{{.MemUsage}}", *names).splitlines() if names else []
+    except subprocess.TimeoutExpired:
         return []
-    words = ["docker", "stats", "--no-stream", "--format", "{{.MemUsage}}", *names.stdout.split()]
-    # one that has ended meanwhile fails the command
-    used = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
     amounts = [re.match(r"([\d.]+)(\w+)", line.strip()) for line in used]
     return [float(amount[1]) * UNITS[amount[2]] for amount in amounts if amount]
 

@@ -8,9 +8,16 @@ set -eu
 out=${1:?the folder for results}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 export ARPO="${ARPO:-$here/../../target/release/arpo}"
-rm -rf "$out" && mkdir -p "$out"
+# what an earlier run made is removed, and nothing else
+marker=$out/made-by-sixteen
+if [ -e "$out" ] && [ ! -e "$marker" ] && [ -n "$(ls -A "$out")" ]; then
+    echo "$out is not empty, and not of this script: expected a new or an empty folder" >&2
+    exit 2
+fi
+rm -rf "$out" && mkdir -p "$out" && : >"$marker"
 code=0
 python3 "$here/sixteen.py" "$(cd "$out" && pwd)" || code=$?
-left=$(docker ps --all --quiet --filter label=arpo.provider | wc -l)
-[ "$left" -eq 0 ] || { echo "$left containers are left" >&2; code=1; }
+containers=$(docker ps --all --quiet --filter label=arpo.provider | wc -l)
+networks=$(docker network ls --quiet --filter label=arpo.provider | wc -l)
+[ "$containers $networks" = "0 0" ] || { echo "left: $containers containers, $networks networks" >&2; code=1; }
 exit "$code"
