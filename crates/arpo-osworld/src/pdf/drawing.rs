@@ -207,6 +207,7 @@ impl Painter<'_> {
                 }
                 (image.width, image.height, &image.pixels).hash(&mut hasher);
             }
+            Err(_) if is_mask && is_white_fax(stream) => return Ok(None),
             Err(_) => stream.content.hash(&mut hasher),
         }
         Ok(Some(hasher.finish()))
@@ -260,6 +261,20 @@ impl Painter<'_> {
         }
         Ok(hash)
     }
+}
+
+/// Whether an image in the code of fax machines (group 4), which is not decoded here, is white everywhere: every row is as the one
+/// above it, which is a single 1. MuPDF writes masks that hide nothing in this way.
+fn is_white_fax(stream: &Stream) -> bool {
+    let is_fax = stream.filters().is_ok_and(|filters| filters == [b"CCITTFaxDecode".as_slice()]);
+    let rows =
+        stream.dict.get(b"Height").and_then(Object::as_i64).ok().and_then(|rows| usize::try_from(rows).ok());
+    let parameters = stream.dict.get(b"DecodeParms").and_then(Object::as_dict).ok();
+    let number = |key: &[u8]| parameters.and_then(|all| all.get(key).and_then(Object::as_i64).ok());
+    let is_group_4 =
+        number(b"K").is_some_and(|k| k < 0) && parameters.is_some_and(|all| !all.has(b"BlackIs1"));
+    let is_one = |row: usize| stream.content.get(row / 8).is_some_and(|byte| byte & (0x80 >> (row % 8)) != 0);
+    is_fax && is_group_4 && rows.is_some_and(|rows| (0..rows).all(is_one))
 }
 
 fn numbers(operation: &Operation) -> [f64; 6] {

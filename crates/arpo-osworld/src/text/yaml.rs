@@ -96,7 +96,7 @@ impl Builder {
                 };
                 self.grow(size)?;
                 let value = self.anchored[&anchor].0.clone();
-                self.put(value, 0)
+                self.place(value)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(MetricError::raises("more than one YAML document"))
@@ -128,16 +128,20 @@ impl Builder {
     }
 
     fn put(&mut self, value: Value, anchor: usize) -> Result<(), MetricError> {
-        let is_key =
-            self.open.last().is_some_and(|parent| parent.is_mapping && parent.values.len().is_multiple_of(2));
-        if let (false, Some(key @ (MERGE | VALUE))) = (is_key, value.as_str()) {
-            return Err(MetricError::raises(format!("{} is no YAML value", &key[1..])));
-        }
         self.grow(VALUE_BYTES + value.as_str().map_or(0, str::len))?;
         if anchor > 0 {
             let size = size(&value);
             self.grow(size)?;
             self.anchored.insert(anchor, (value.clone(), size));
+        }
+        self.place(value)
+    }
+
+    fn place(&mut self, value: Value) -> Result<(), MetricError> {
+        let is_key =
+            self.open.last().is_some_and(|parent| parent.is_mapping && parent.values.len().is_multiple_of(2));
+        if let (false, Some(key @ (MERGE | VALUE))) = (is_key, value.as_str()) {
+            return Err(MetricError::raises(format!("{} is no YAML value", &key[1..])));
         }
         match self.open.last_mut() {
             Some(parent) => parent.values.push(value),
