@@ -3,9 +3,9 @@
 use crate::error::MetricError;
 
 /// Operators that are carried out, those of a form each time it is drawn, and objects that are looked at.
-const STEPS: usize = 40_000_000;
+const STEPS: usize = 4_000_000;
 /// Bytes that streams and images are decoded to.
-const BYTES: usize = 4 << 30;
+const BYTES: usize = 1 << 30;
 /// Bytes that the operators of a content count for each of its own: they take more memory, and more time to take apart.
 const OPERATORS_FACTOR: usize = 64;
 

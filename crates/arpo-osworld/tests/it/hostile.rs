@@ -258,8 +258,8 @@ fn aliases_of_a_long_text_are_refused() {
 }
 
 #[test]
-fn a_tag_of_a_million_attributes_is_read() {
-    let attributes = (0..1_000_000).map(|number| format!(" a{number}")).collect::<Vec<String>>().concat();
+fn a_tag_of_many_attributes_is_read() {
+    let attributes = (0..200_000).map(|number| format!(" a{number}")).collect::<Vec<String>>().concat();
     let state = State::File(FileState::new("a.html", format!("<p{attributes}>x</p>").into_bytes()));
     for settings in both() {
         let score = with_itself("compare_htmls", &state, &settings);
