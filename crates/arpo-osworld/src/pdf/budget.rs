@@ -39,15 +39,12 @@ impl Budget {
 
     /// After the first time that it is too much, everything is.
     fn spend(&mut self, steps: usize, bytes: usize) -> Result<(), MetricError> {
-        match (self.steps.checked_sub(steps), self.bytes.checked_sub(bytes)) {
-            (Some(steps), Some(bytes)) => {
-                *self = Self { steps, bytes };
-                Ok(())
-            }
-            _ => {
-                *self = Self { steps: 0, bytes: 0 };
-                Err(MetricError::raises("a PDF that takes too long to read"))
-            }
+        if let (Some(steps), Some(bytes)) = (self.steps.checked_sub(steps), self.bytes.checked_sub(bytes)) {
+            *self = Self { steps, bytes };
+            Ok(())
+        } else {
+            *self = Self { steps: 0, bytes: 0 };
+            Err(MetricError::raises("a PDF that takes too long to read"))
         }
     }
 }

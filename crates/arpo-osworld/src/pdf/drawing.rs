@@ -264,7 +264,7 @@ impl Painter<'_> {
 }
 
 /// Whether an image in the code of fax machines (group 4), which is not decoded here, is white everywhere: every row is as the one
-/// above it, which is a single 1. MuPDF writes masks that hide nothing in this way.
+/// above it, which is a single 1. Masks that hide nothing are written in this way.
 fn is_white_fax(stream: &Stream) -> bool {
     let is_fax = stream.filters().is_ok_and(|filters| filters == [b"CCITTFaxDecode".as_slice()]);
     let rows =

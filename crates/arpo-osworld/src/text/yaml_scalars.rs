@@ -165,7 +165,7 @@ fn numbers<const N: usize>(
 mod tests {
     use super::*;
 
-    /// PyYAML 6.0.3: `safe_load`.
+    /// `PyYAML` 6.0.3: `safe_load`.
     #[test]
     fn sixtieths_may_have_a_point() {
         for (text, wanted) in [

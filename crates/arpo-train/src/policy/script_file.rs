@@ -336,6 +336,6 @@ mod tests {
         let response = Response { text: WAIT.into(), tokens: vec![], logp: vec![], complete: true, version };
         let later = History { responses: vec![Arc::new(response)], ..first };
         assert_eq!(players.next(&later).unwrap(), FINISHED);
-        assert_eq!(players.players.into_keys().collect::<Vec<_>>(), [second.plan.id.clone()]);
+        assert_eq!(players.players.into_keys().collect::<Vec<_>>(), std::slice::from_ref(&second.plan.id));
     }
 }
