@@ -57,7 +57,10 @@ pub(crate) struct SftArguments {
     /// Fraction of demonstrations with invented names, which have to be read: random syllables, words that are in no list
     #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().invented)]
     invented_names: f64,
-    /// Fraction of demonstrations of auxiliary templates, which are neither trained on nor held out
+    /// Fraction of demonstrations of two training tasks in one
+    #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().composed)]
+    composed: f64,
+    /// Fraction of the other demonstrations that are of auxiliary templates, which are neither trained on nor held out
     #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().auxiliary)]
     auxiliary: f64,
     /// Fraction of demonstrations with other words in their instruction or questions
@@ -73,6 +76,9 @@ pub(crate) struct SftArguments {
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
+    /// Last updates, in which the learning rate falls to nothing
+    #[arg(long, value_name = "UPDATES", default_value_t = 0)]
+    cool_down: u64,
     /// Updates between evaluations; a checkpoint is written at each
     #[arg(long, default_value_t = 50)]
     evaluate_every: u64,
@@ -164,6 +170,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         weights: arguments.weight.iter().cloned().collect(),
         reading: Reading {
             invented: arguments.invented_names,
+            composed: arguments.composed,
             auxiliary: arguments.auxiliary,
             reworded: arguments.reworded,
             question_steps: arguments.question_steps,
@@ -177,6 +184,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         },
         learning_rate: arguments.learning_rate,
         warm_up: 100,
+        cool_down: arguments.cool_down,
         max_steps: 15,
         seed: arguments.seed,
     };

@@ -237,16 +237,16 @@ pub fn pocket() -> ModelConfig {
     small("qwen2_5_vl", &text, &vision)
 }
 
-/// A model for the desktop profile of the embedded desktop: 30 million parameters.
+/// A model for the desktop profile of the embedded desktop: 13 million parameters.
 pub fn desktop() -> ModelConfig {
     let text = json!({
-        "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
-        "intermediate_size": 1408, "vocab_size": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "intermediate_size": 1024, "vocab_size": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
         "rope_parameters": {"mrope_section": [8, 12, 12], "rope_theta": 1e4, "rope_type": "default"},
     });
     let vision = json!({
-        "hidden_size": 256, "depth": 6, "num_heads": 8, "intermediate_size": 768, "out_hidden_size": 512,
-        "fullatt_block_indexes": [2, 5],
+        "hidden_size": 192, "depth": 4, "num_heads": 6, "intermediate_size": 576, "out_hidden_size": 384,
+        "fullatt_block_indexes": [1, 3],
     });
     small("qwen2_5_vl", &text, &vision)
 }

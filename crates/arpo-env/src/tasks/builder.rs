@@ -64,17 +64,54 @@ impl TaskBuilder {
     ) -> Task {
         let mut builder = Self::new(pocket, held_out, seed, variation);
         (template.make)(&mut builder);
-        builder.initial_windows(template.app);
-        if let Some(number) = variation.dictionary {
+        builder.finish(template.app, id)
+    }
+
+    /// Two tasks in one, for supervised training; none if they get in each other's way.
+    pub(crate) fn build_both(
+        templates: [&Template; 2],
+        pocket: bool,
+        seed: u64,
+        id: String,
+        variation: Variation,
+    ) -> Option<Task> {
+        let mut builder = Self::new(pocket, false, seed, variation);
+        let [first, second] = templates.map(|template| {
+            (template.make)(&mut builder);
+            let setup = std::mem::take(&mut builder.setup);
+            let evaluator = std::mem::take(&mut builder.evaluator);
+            (setup, evaluator, std::mem::take(&mut builder.instruction))
+        });
+        // something infeasible is not half of a task, and opening an application is done on the way
+        let is_half = |part: &Part| !part.1.infeasible && part.1.front().is_none();
+        if !is_half(&first) || !is_half(&second) || !is_independent(&first, &second) {
+            return None;
+        }
+        builder.setup = first.0;
+        builder.setup.extend(second.0);
+        builder.evaluator.conditions = [first.1.conditions, second.1.conditions].concat();
+        builder.evaluator.partial = true;
+        let between = match (pocket, variation.reworded) {
+            (true, true) => builder.any(&[" and ", " then ", " and then "]),
+            (true, false) => " and ",
+            (false, _) => " ",
+        };
+        builder.instruction = format!("{}{between}{}", first.2, second.2);
+        Some(builder.finish(templates[0].app, id))
+    }
+
+    fn finish(mut self, app: App, id: String) -> Task {
+        self.initial_windows(app);
+        if let Some(number) = self.variation.dictionary {
             // first, because it replaces the world that the other steps change
-            builder.setup.insert(0, Step::World { name: WorldName::Invented(number) });
+            self.setup.insert(0, Step::World { name: WorldName::Invented(number) });
         }
         Task {
             id: TaskId::new(id),
-            instruction: builder.instruction,
-            application: builder.evaluator.front().unwrap_or(template.app).key().to_owned(),
-            setup: serde_json::to_value(builder.setup).expect("steps are plain data"),
-            evaluator: serde_json::to_value(builder.evaluator).expect("conditions are plain data"),
+            instruction: self.instruction,
+            application: self.evaluator.front().unwrap_or(app).key().to_owned(),
+            setup: serde_json::to_value(self.setup).expect("steps are plain data"),
+            evaluator: serde_json::to_value(self.evaluator).expect("conditions are plain data"),
         }
     }
 
@@ -171,4 +208,47 @@ impl TaskBuilder {
     pub(crate) fn infeasible(&mut self) {
         self.evaluator.infeasible = true;
     }
+}
+
+/// Set-up, evaluator and instruction of a task.
+type Part = (Vec<Step>, Evaluator, String);
+
+/// Whether two tasks fit in one world: neither sets up or asks for what the other one does, except by the same step.
+fn is_independent(one: &Part, other: &Part) -> bool {
+    let goals = |part: &Part| -> Vec<String> { part.1.conditions.iter().filter_map(goal_path).collect() };
+    let (goals_of_one, goals_of_other) = (goals(one), goals(other));
+    let steps_apart = |part: &Part, against: &Part, goals: &[String]| {
+        let own = part.0.iter().filter(|step| !against.0.contains(step)).filter_map(step_path);
+        let places: Vec<String> =
+            against.0.iter().filter_map(step_path).chain(goals.iter().cloned()).collect();
+        own.collect::<Vec<_>>().iter().all(|path| places.iter().all(|place| !is_within(path, place)))
+    };
+    let goals_apart =
+        goals_of_one.iter().all(|goal| goals_of_other.iter().all(|place| !is_within(goal, place)));
+    goals_apart && steps_apart(one, other, &goals_of_other) && steps_apart(other, one, &goals_of_one)
+}
+
+/// The place in the world that a condition is about.
+fn goal_path(condition: &Condition) -> Option<String> {
+    match condition {
+        Condition::Equals { path, .. } | Condition::Absent { path } => Some(path.clone()),
+        Condition::Open { .. } => None,
+    }
+}
+
+/// The place in the world that a step changes.
+fn step_path(step: &Step) -> Option<String> {
+    match step {
+        Step::Set { path, .. } | Step::Remove { path } => Some(path.clone()),
+        Step::WriteFile { path, .. } => Some(pointer(&["files", path])),
+        _ => None,
+    }
+}
+
+/// Whether one place is the other, or lies inside it.
+fn is_within(one: &str, other: &str) -> bool {
+    let inside = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    inside(one, other) || inside(other, one)
 }

@@ -51,6 +51,57 @@ fn the_oracle_solves_every_template_with_listed_and_invented_names() {
     }
 }
 
+/// Pairs of training templates, every third one.
+fn composed_tasks(suite: Suite) -> impl Iterator<Item = (u64, Task)> {
+    let names = suite.templates();
+    let count = names.len() * names.len();
+    (0..count).step_by(3).filter_map(move |pair| {
+        let both = [names[pair / names.len()].as_str(), names[pair % names.len()].as_str()];
+        let index = pair as u64;
+        Some((index, suite.composed_task_of(both, index, variation(index))?))
+    })
+}
+
+#[test]
+fn the_oracle_solves_two_tasks_in_one() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        let (mut count, mut short) = (0, 0);
+        for (index, task) in composed_tasks(suite) {
+            let result =
+                run_episode(&mut environment, &task, index, &mut Scripted::oracle(), MAX_STEPS).unwrap();
+            assert!(result.score > 0.999, "{} {}: {:#?}", task.id, task.instruction, result.actions);
+            count += 1;
+            short += usize::from(result.actions.len() <= LONGEST_DEMONSTRATION);
+        }
+        assert!(count > 150 && short * 4 > count * 3, "{short} of {count} can be demonstrated");
+    }
+}
+
+#[test]
+fn no_composed_task_is_partly_done_at_the_start() {
+    for suite in Suite::ALL {
+        let mut environment = EmbeddedDesktop::new(suite.screen()).unwrap();
+        for (index, task) in composed_tasks(suite).step_by(4) {
+            environment.reset(&task, index, later()).unwrap();
+            let score = environment.evaluate(later()).unwrap();
+            assert!(score < 0.001, "{}: {score}", task.id);
+        }
+    }
+}
+
+#[test]
+fn pairs_that_are_held_out_are_never_made() {
+    let suite = Suite::Pocket;
+    let made = |first, second| suite.composed_task_of([first, second], 0, Variation::default());
+    assert!(made("player-volume", "player-play").is_none());
+    assert!(made("player-play", "player-volume").is_none());
+    assert!(made("settings-missing-setting", "files-delete").is_none(), "infeasible");
+    assert!(made("settings-open", "files-delete").is_none(), "done on the way");
+    let task = made("player-volume", "files-delete").unwrap();
+    assert!(task.instruction.starts_with("set Volume to ") && task.instruction.contains(" and delete "));
+}
+
 #[test]
 fn no_auxiliary_task_is_done_at_the_start() {
     for suite in Suite::ALL {

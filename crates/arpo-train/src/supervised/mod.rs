@@ -82,6 +82,8 @@ pub struct SupervisedOptions {
     pub learning_rate: f64,
     /// Updates of the warm-up.
     pub warm_up: u64,
+    /// Last updates, in which the learning rate falls to nothing.
+    pub cool_down: u64,
     /// Most turns of an evaluated episode.
     pub max_steps: usize,
     /// Random seed.
@@ -103,6 +105,13 @@ impl SupervisedOptions {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
         }
         self.reading.check()
+    }
+
+    /// The learning rate of an update.
+    fn rate(&self, number: u64) -> f64 {
+        let warm = (number + 1) as f64 / self.warm_up.max(1) as f64;
+        let left = self.updates.saturating_sub(number) as f64 / (self.cool_down + 1) as f64;
+        self.learning_rate * warm.min(left).min(1.0)
     }
 
     /// As TOML, for the run folder.
@@ -161,8 +170,7 @@ pub fn update(
         })
         .collect();
     let micro_batch = MicroBatch { sequences: &episodes, images: &images };
-    let warm = ((number + 1) as f64 / options.warm_up.max(1) as f64).min(1.0);
-    let report = updater.update(&[micro_batch], options.learning_rate * warm, |_, scores| {
+    let report = updater.update(&[micro_batch], options.rate(number), |_, scores| {
         let count: usize = scores.logp.iter().map(Vec::len).sum();
         let mean = scores.logp.iter().flatten().map(|&logp| f64::from(logp)).sum::<f64>() / count as f64;
         let coefficients = scores.logp.iter().map(|logp| vec![-1.0 / count as f32; logp.len()]).collect();

@@ -1,13 +1,14 @@
 //! What makes a base model read instead of knowing the suite by heart: invented names, auxiliary templates, other wordings,
 //! questions about screens deep inside an episode, and a tokenizer that writes a name the same way wherever it stands.
 
-use super::SupervisedOptions;
+use super::{SupervisedOptions, application};
 use crate::TrainError;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::Task;
 use arpo_env::tasks::Variation;
 use arpo_env::tasks::invented::DICTIONARIES;
-use rand::RngExt;
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngExt};
 use serde::Serialize;
 
 /// How demonstrations are varied.
@@ -15,7 +16,9 @@ use serde::Serialize;
 pub struct Reading {
     /// Share of demonstrations with invented names.
     pub invented: f64,
-    /// Share of demonstrations of auxiliary templates.
+    /// Share of demonstrations of two training tasks in one.
+    pub composed: f64,
+    /// Share of the other demonstrations that are of auxiliary templates.
     pub auxiliary: f64,
     /// Share of demonstrations with other words in the instruction or in the questions.
     pub reworded: f64,
@@ -32,6 +35,7 @@ impl Reading {
     /// Listed names, training templates and their own words only: how the first base models were trained.
     pub const NONE: Self = Self {
         invented: 0.0,
+        composed: 0.0,
         auxiliary: 0.0,
         reworded: 0.0,
         question_steps: Some(3),
@@ -40,9 +44,12 @@ impl Reading {
 
     /// An error if a share is not between 0 and 1.
     pub(super) fn check(&self) -> Result<(), String> {
-        for (name, share) in
-            [("invented-names", self.invented), ("auxiliary", self.auxiliary), ("reworded", self.reworded)]
-        {
+        for (name, share) in [
+            ("invented-names", self.invented),
+            ("composed", self.composed),
+            ("auxiliary", self.auxiliary),
+            ("reworded", self.reworded),
+        ] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(format!("--{name} {share}: expected a number from 0 to 1"));
             }
@@ -53,7 +60,14 @@ impl Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { invented: 0.5, auxiliary: 0.4, reworded: 0.3, question_steps: None, separate_spaces: true }
+        Self {
+            invented: 0.5,
+            composed: 0.3,
+            auxiliary: 0.4,
+            reworded: 0.3,
+            question_steps: None,
+            separate_spaces: true,
+        }
     }
 }
 
@@ -65,18 +79,26 @@ pub(crate) struct Lesson {
     pub(crate) reworded: bool,
 }
 
+/// Pairs of templates that are drawn for a task of two, until one can be done in one world.
+const PAIRS: usize = 64;
+
 /// The lesson of a number: templates in turn, varied at random.
 pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson, TrainError> {
-    let Reading { invented, auxiliary, reworded, .. } = options.reading;
+    let Reading { invented, composed, auxiliary, reworded, .. } = options.reading;
     // one draw for each, so that a share changes nothing but what it is about
     let mut rng = stream(number, Purpose::Tasks, 3, options.seed);
     let mut is_drawn = |share: f64| rng.random_range(0.0..1.0) < share;
     let (is_invented, is_auxiliary, is_reworded) =
         (is_drawn(invented), is_drawn(auxiliary), is_drawn(reworded));
     let dictionary = rng.random_range(0..DICTIONARIES);
+    let variation = Variation { dictionary: is_invented.then_some(dictionary), reworded: is_reworded };
+    if rng.random_range(0.0..1.0) < composed
+        && let Some(task) = composed_task(options, number, variation, &mut rng)
+    {
+        return Ok(Lesson { task, reworded: is_reworded });
+    }
     let templates = if is_auxiliary { options.auxiliary_templates() } else { options.templates() };
     let template = &templates[(number % templates.len() as u64) as usize];
-    let variation = Variation { dictionary: is_invented.then_some(dictionary), reworded: is_reworded };
     let task = options.suite.varied_task_of(template, number, variation);
     let task = task.ok_or_else(|| {
         TrainError::Configuration(format!(
@@ -84,6 +106,23 @@ pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson,
         ))
     })?;
     Ok(Lesson { task, reworded: is_reworded })
+}
+
+/// Two training tasks in one, half of the time in the same application. None if no pair that was drawn can be done together.
+fn composed_task(
+    options: &SupervisedOptions,
+    number: u64,
+    variation: Variation,
+    rng: &mut impl Rng,
+) -> Option<Task> {
+    let templates = options.templates();
+    (0..PAIRS).find_map(|_| {
+        let first = templates.choose(rng)?;
+        let is_same = rng.random_bool(0.5);
+        let second: Vec<&String> =
+            templates.iter().filter(|name| !is_same || application(name) == application(first)).collect();
+        options.suite.composed_task_of([first, second.choose(rng)?], number, variation)
+    })
 }
 
 #[cfg(test)]
@@ -107,6 +146,7 @@ mod tests {
             precision: Precision::F32,
             learning_rate: 1e-3,
             warm_up: 1,
+            cool_down: 0,
             max_steps: 15,
             seed: 0,
         }
@@ -132,19 +172,31 @@ mod tests {
     }
 
     #[test]
+    fn the_learning_rate_rises_and_falls() {
+        let options =
+            SupervisedOptions { updates: 10, warm_up: 4, cool_down: 3, ..options(Reading::default()) };
+        let rates: Vec<f64> = (0..10).map(|number| options.rate(number) * 1e3).collect();
+        assert_eq!(rates, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]);
+        let constant = SupervisedOptions { cool_down: 0, ..options };
+        assert!((constant.rate(9) - constant.learning_rate).abs() < 1e-12);
+    }
+
+    #[test]
     fn shares_are_kept() {
         let lessons = lessons(Reading::default());
         let auxiliary = Suite::Pocket.auxiliary_templates();
         let is_auxiliary = |lesson: &Lesson| {
             auxiliary.iter().any(|name| lesson.task.id.as_str().contains(&format!("{name}-varied")))
         };
+        let is_composed = |lesson: &Lesson| lesson.task.id.as_str().contains("-composed-");
         let share = |is: &dyn Fn(&Lesson) -> bool| {
             lessons.iter().filter(|lesson| is(lesson)).count() as f64 / lessons.len() as f64
         };
-        let Reading { invented, auxiliary, reworded, .. } = Reading::default();
+        let Reading { invented, composed, auxiliary, reworded, .. } = Reading::default();
         for (actual, wanted) in [
             (share(&is_invented), invented),
-            (share(&is_auxiliary), auxiliary),
+            (share(&is_composed), composed),
+            (share(&is_auxiliary), (1.0 - composed) * auxiliary),
             (share(&|lesson| lesson.reworded), reworded),
         ] {
             assert!((actual - wanted).abs() < 0.08, "{actual} instead of {wanted}");

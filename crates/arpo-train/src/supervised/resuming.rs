@@ -46,6 +46,7 @@ mod tests {
             precision,
             learning_rate: 1e-3,
             warm_up: 1,
+            cool_down: 0,
             max_steps: 15,
             seed: 0,
         }

@@ -186,6 +186,7 @@ fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
         precision,
         learning_rate: 2e-3,
         warm_up: 1,
+        cool_down: 0,
         max_steps: 4,
         seed: 3,
     };

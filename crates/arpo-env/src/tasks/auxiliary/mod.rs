@@ -3,6 +3,7 @@
 //! in other folders, so that an agent meets the widgets and words of the applications in other tasks than those it is
 //! judged by.
 
+mod composed;
 mod devices;
 mod files;
 mod office;
@@ -136,6 +137,29 @@ mod tests {
                 let taught = auxiliary.iter().find(|phrase| phrase.contains(reserved.as_str()));
                 assert_eq!(taught, None, "held out: {reserved}");
             }
+        }
+    }
+
+    #[test]
+    fn composed_tasks_have_no_phrase_that_only_held_out_ones_have() {
+        for suite in Suite::ALL {
+            let pocket = suite == Suite::Pocket;
+            let training = phrases(Split::Train.templates(), suite, false);
+            let held_out = phrases(Split::HeldOut.templates(), suite, true);
+            let reserved: Vec<&String> = held_out.difference(&training).collect();
+            let names = suite.templates();
+            let mut count = 0;
+            for (first, second) in names.iter().flat_map(|first| names.iter().map(move |second| (first, second))) {
+                for index in 0..2 {
+                    let variation = Variation { dictionary: None, reworded: index == 1 };
+                    let Some(task) = suite.composed_task_of([first, second], index, variation) else { continue };
+                    let phrase = phrase(&task.instruction, pocket);
+                    let taught = reserved.iter().find(|reserved| phrase.contains(reserved.as_str()));
+                    assert_eq!(taught, None, "{phrase}");
+                    count += 1;
+                }
+            }
+            assert!(count > 800, "{count} composed tasks");
         }
     }
 
