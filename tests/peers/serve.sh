@@ -1,7 +1,9 @@
 #!/bin/sh
 # `arpo serve` beside transformers' server: tests/peers/serve.sh ARPO FOLDER [DEVICE [MODEL]], by hand on a machine with a GPU and
 # `transformers[serving]` 5.17 and accelerate in the Python environment that is active. Writes a model with random weights into
-# FOLDER (15 GB for the 7B), serves the same shapes with both, one after the other, and prints the two reports of `arpo bench serve`.
+# FOLDER (15 GB for the 7B), serves the same shapes with both, one after the other, and prints the two reports of `arpo bench serve`,
+# which takes the first text that is not empty for the first token: every id of that model has a text. A FOLDER is used again if it
+# has a model already.
 # transformers computes one request with images at a time, so it gets few clients and one episode each.
 set -eu
 

@@ -3,6 +3,7 @@
 //!
 //! A crate of its own because the tokenizer's generic code takes minutes to compile and needs no tensors.
 
+pub mod fill;
 pub mod train;
 
 use arpo_agent::conversation::{Content, Message};

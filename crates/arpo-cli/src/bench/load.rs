@@ -27,7 +27,8 @@ pub(super) struct Target {
 /// How one turn went.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TurnTimes {
-    pub(super) first_token: f64,
+    /// Until the first text that is not empty; a response may have none.
+    pub(super) first_token: Option<f64>,
     pub(super) whole: f64,
     pub(super) prompt_tokens: u64,
     pub(super) cached_tokens: u64,
@@ -145,7 +146,7 @@ impl Target {
             if let Some(new) = chunk["choices"][0]["delta"]["content"].as_str().filter(|new| !new.is_empty())
             {
                 if text.is_empty() {
-                    times.first_token = began.elapsed().as_secs_f64();
+                    times.first_token = Some(began.elapsed().as_secs_f64());
                 }
                 text.push_str(new);
                 chunks += 1;

@@ -13,6 +13,7 @@ use arpo_model::checkpoint::{Weights, save};
 use arpo_model::config::{self, ModelConfig};
 use arpo_serve::listen::Background;
 use arpo_serve::{Limits, Server};
+use arpo_tokenizer::fill::fill;
 use arpo_torch::kernels::Kernels;
 use arpo_train::agent::Agent;
 use arpo_train::base_model;
@@ -21,6 +22,7 @@ use arpo_train::style_choice::short_uitars;
 use arpo_train::trainer::setup;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +59,8 @@ pub(crate) struct ServeArguments {
     /// Tokens of a response
     #[arg(long, default_value_t = 32)]
     tokens: usize,
-    /// Write the model to this folder, so that another server can serve the same, and measure nothing
+    /// Write the model to this folder, with a text for every token, so that another server can serve the same, and measure
+    /// nothing
     #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
     save: Option<PathBuf>,
     /// Print JSON
@@ -75,8 +78,9 @@ struct Report {
     prompt_tokens: f64,
     /// Share of the prompts that was in the server's cache, if it says.
     cached: f64,
-    first_token_median: f64,
-    first_token_p95: f64,
+    /// From the request to its first text, over the responses that have text.
+    first_token_median: Option<f64>,
+    first_token_p95: Option<f64>,
     response_median: f64,
     response_p95: f64,
 }
@@ -128,14 +132,26 @@ pub(crate) fn run(arguments: &ServeArguments, out: &mut impl Write) -> Result<()
     if arguments.json { write_json(&reports, out) } else { Ok(()) }
 }
 
-/// The shapes with the special tokens of the pocket tokenizer, which is the one at hand; and the agent around it.
-fn shapes(model: ModelName) -> Result<(ModelConfig, Agent), Failure> {
-    let (pocket, files) = base_model::check(base_model::POCKET).map_err(Failure::of)?;
+/// A model without its weights.
+struct Model {
+    shapes: ModelConfig,
+    /// The other files of a checkpoint.
+    files: BTreeMap<String, Vec<u8>>,
+    agent: Agent,
+}
+
+/// The shapes with the special tokens of the pocket tokenizer, which is the one at hand.
+fn without_weights(model: ModelName) -> Result<Model, Failure> {
+    let (pocket, mut files) = base_model::check(base_model::POCKET).map_err(Failure::of)?;
     let (mut file, own) = (model.config().to_json("bfloat16"), pocket.to_json("bfloat16"));
     for name in ["image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"] {
         file[name] = own[name].clone();
     }
     let shapes = config::parse(file).map_err(Failure::failed)?;
+    // random weights sample any id, and a server streams only what has a text
+    if let Some(tokenizer) = files.get_mut("tokenizer.json") {
+        *tokenizer = fill(tokenizer, shapes.text.vocabulary as u32).map_err(Failure::failed)?;
+    }
     let mut agent = Agent::new(
         &shapes,
         &files,
@@ -146,14 +162,14 @@ fn shapes(model: ModelName) -> Result<(ModelConfig, Agent), Failure> {
     if model == ModelName::SevenBillion {
         agent.processor.limits = UITARS_LIMITS;
     }
-    Ok((shapes, agent))
+    Ok(Model { shapes, files, agent })
 }
 
 fn start(arguments: &ServeArguments, clients: usize) -> Result<Background, Failure> {
     let device = arguments.device.device()?;
     let kernels = Kernels::of(device);
     warn_without_kernels(&kernels);
-    let (shapes, agent) = shapes(arguments.model)?;
+    let Model { shapes, agent, .. } = without_weights(arguments.model)?;
     let mut config = Config::default();
     config.collect.desktops = clients;
     config.agent.max_screenshots = arguments.turns;
@@ -178,8 +194,7 @@ fn start(arguments: &ServeArguments, clients: usize) -> Result<Background, Failu
 /// Writes the model with random weights as a checkpoint.
 fn write_model(arguments: &ServeArguments, folder: &Path) -> Result<(), Failure> {
     let device = arguments.device.device()?;
-    let (shapes, _) = shapes(arguments.model)?;
-    let (_, files) = base_model::check(base_model::POCKET).map_err(Failure::of)?;
+    let Model { shapes, files, .. } = without_weights(arguments.model)?;
     let mut config = Config::default();
     if arguments.model == ModelName::SevenBillion {
         (config.agent.min_pixels, config.agent.max_pixels) = (UITARS_LIMITS.min, UITARS_LIMITS.max);
@@ -190,11 +205,13 @@ fn write_model(arguments: &ServeArguments, folder: &Path) -> Result<(), Failure>
 
 fn report(clients: usize, turns: &[TurnTimes], seconds: f64) -> Report {
     let sum = |of: fn(&TurnTimes) -> u64| turns.iter().map(of).sum::<u64>() as f64;
-    let at = |share: f64, of: fn(&TurnTimes) -> f64| {
-        let mut values: Vec<f64> = turns.iter().map(of).collect();
+    let sorted = |of: fn(&TurnTimes) -> Option<f64>| {
+        let mut values: Vec<f64> = turns.iter().filter_map(of).collect();
         values.sort_by(f64::total_cmp);
-        values[((values.len() - 1) as f64 * share).round() as usize]
+        values
     };
+    let first_token = sorted(|turn| turn.first_token);
+    let whole = sorted(|turn| Some(turn.whole));
     let requests = turns.len();
     Report {
         clients,
@@ -204,11 +221,17 @@ fn report(clients: usize, turns: &[TurnTimes], seconds: f64) -> Report {
         response_tokens_per_second: sum(|turn| turn.response_tokens) / seconds,
         prompt_tokens: sum(|turn| turn.prompt_tokens) / requests as f64,
         cached: sum(|turn| turn.cached_tokens) / sum(|turn| turn.prompt_tokens).max(1.0),
-        first_token_median: at(0.5, |turn| turn.first_token),
-        first_token_p95: at(0.95, |turn| turn.first_token),
-        response_median: at(0.5, |turn| turn.whole),
-        response_p95: at(0.95, |turn| turn.whole),
+        first_token_median: quantile(&first_token, 0.5),
+        first_token_p95: quantile(&first_token, 0.95),
+        response_median: quantile(&whole, 0.5).unwrap_or_default(),
+        response_p95: quantile(&whole, 0.95).unwrap_or_default(),
     }
+}
+
+/// The value at this share of sorted values.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(sorted[(last as f64 * share).round() as usize])
 }
 
 fn print(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
@@ -228,7 +251,33 @@ fn print(report: &Report, out: &mut impl Write) -> Result<(), Failure> {
     let milliseconds = |name: &str, median: f64, p95: f64| {
         format!("  {name:<12} {:8.1} ms median  {:8.1} ms for 95 %", 1e3 * median, 1e3 * p95)
     };
-    writeln!(out, "{}", milliseconds("first token", report.first_token_median, report.first_token_p95))?;
+    match (report.first_token_median, report.first_token_p95) {
+        (Some(median), Some(p95)) => writeln!(out, "{}", milliseconds("first token", median, p95))?,
+        _ => writeln!(out, "  first token  unknown: no response had text")?,
+    }
     writeln!(out, "{}", milliseconds("response", report.response_median, report.response_p95))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(first_token: Option<f64>, whole: f64) -> TurnTimes {
+        TurnTimes { first_token, whole, ..TurnTimes::default() }
+    }
+
+    /// A response without text would otherwise be one whose first token took no time.
+    #[test]
+    fn only_responses_with_text_have_a_time_to_the_first_token() {
+        let measured = report(1, &[turn(None, 5.0), turn(Some(2.0), 3.0), turn(Some(1.0), 4.0)], 12.0);
+        assert_eq!((measured.first_token_median, measured.response_median), (Some(2.0), 4.0));
+        assert_eq!((measured.first_token_p95, measured.response_p95), (Some(2.0), 5.0));
+        let measured = report(1, &[turn(None, 5.0)], 5.0);
+        assert_eq!((measured.first_token_median, measured.response_median), (None, 5.0));
+        let mut printed = Vec::new();
+        assert!(print(&measured, &mut printed).is_ok());
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(printed.contains("first token  unknown: no response had text"), "{printed}");
+    }
 }

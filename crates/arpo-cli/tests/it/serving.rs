@@ -21,27 +21,28 @@ fn start(options: &[&str]) -> (Child, String) {
     (child, url.unwrap_or_else(|| panic!("no address in {line:?}")))
 }
 
-#[test]
-fn a_server_answers_until_it_is_stopped() {
-    let (child, url) = start(&["--name", "mine", "--api-key", "secret"]);
+/// The status and the response.
+fn ask(url: &str, key: &str, body: &Value) -> (u16, Value) {
     let agent = ureq::Agent::config_builder()
         .timeout_global(Some(Duration::from_mins(1)))
         .http_status_as_error(false)
         .proxy(None)
         .build()
         .new_agent();
+    let request = agent.post(format!("{url}/chat/completions")).header("Content-Type", "application/json");
+    let request = request.header("Authorization", format!("Bearer {key}"));
+    let mut response = request.send(body.to_string()).unwrap();
+    let text = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&text).unwrap())
+}
+
+#[test]
+fn a_server_answers_until_it_is_stopped() {
+    let (child, url) = start(&["--name", "mine", "--api-key", "secret"]);
     let body = json!({"model": "mine", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3});
-    let ask = |key: &str| {
-        let request =
-            agent.post(format!("{url}/chat/completions")).header("Content-Type", "application/json");
-        let request = request.header("Authorization", format!("Bearer {key}"));
-        let mut response = request.send(body.to_string()).unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
-        (response.status().as_u16(), serde_json::from_str::<Value>(&text).unwrap())
-    };
-    let (status, response) = ask("secret");
+    let (status, response) = ask(&url, "secret", &body);
     assert_eq!((status, &response["object"]), (200, &json!("chat.completion")), "{response}");
-    assert_eq!(ask("other").0, 401);
+    assert_eq!(ask(&url, "other", &body).0, 401);
     interrupt(&child);
     assert_eq!(ended(child).code(), Some(130));
 }
@@ -95,6 +96,30 @@ fn a_benchmark_reports_every_number_of_clients() {
     for (report, clients) in reports.as_array().unwrap().iter().zip([1, 3]) {
         assert_eq!((&report["clients"], &report["requests"]), (&json!(clients), &json!(2 * clients)));
         assert!(report["cached"].as_f64().unwrap() > 0.2, "the second turn finds the first: {report}");
-        assert!(report["first_token_median"].as_f64() <= report["response_median"].as_f64());
+        let first = report["first_token_median"].as_f64().unwrap();
+        assert!(first <= report["response_median"].as_f64().unwrap(), "{report}");
     }
+}
+
+/// Random weights sample any id of the model, also those that its tokenizer was trained without.
+#[test]
+fn a_saved_model_has_text_for_every_token() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("model");
+    let folder = folder.to_str().unwrap();
+    let saved = arpo(&["bench", "serve", "--save", folder]);
+    assert_eq!(saved.code, 0, "{}", saved.stderr);
+    let (child, url) = start(&["--model", folder, "--device", "cpu"]);
+    let body = json!({
+        "model": folder, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 64, "seed": 1,
+        "temperature": 1.0, "ignore_eos": true,
+    });
+    let (status, response) = ask(&url, "", &body);
+    interrupt(&child);
+    assert_eq!(ended(child).code(), Some(130));
+    assert_eq!(status, 200, "{response}");
+    assert_eq!(response["usage"]["completion_tokens"], 64);
+    // 496 of the 1280 ids have a word that begins so
+    let text = response["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(text.matches(" aaaaa").count() >= 4, "{text}");
 }

@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 /// Longest time for a hello.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// Most connections without a hello: strangers cannot use up the threads.
-const MOST_STRANGERS: usize = 64;
+/// Most unauthenticated connections, those without a hello yet: they cannot use up the threads.
+const MOST_UNAUTHENTICATED: usize = 64;
 
 /// Most desktops that a worker may offer.
 const MOST_DESKTOPS: usize = 10_000;
 
 /// Takes connections until the hub is closed.
 pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    let strangers = Arc::new(AtomicUsize::new(0));
+    let unauthenticated = Arc::new(AtomicUsize::new(0));
     for connection in listener.incoming() {
         if shared.registry().closed {
             return;
@@ -32,23 +32,23 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        if strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
-            strangers.fetch_sub(1, Ordering::Relaxed);
+        if unauthenticated.fetch_add(1, Ordering::Relaxed) >= MOST_UNAUTHENTICATED {
+            unauthenticated.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (shared, counted) = (Arc::clone(shared), Arc::clone(&strangers));
+        let (shared, counted) = (Arc::clone(shared), Arc::clone(&unauthenticated));
         let serve = move || serve(&shared, &stream, &counted);
         if Builder::new().name("worker".into()).spawn(serve).is_err() {
-            strangers.fetch_sub(1, Ordering::Relaxed);
+            unauthenticated.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 /// One connection, from its hello to its end.
-fn serve(shared: &Shared, stream: &TcpStream, strangers: &AtomicUsize) {
+fn serve(shared: &Shared, stream: &TcpStream, unauthenticated: &AtomicUsize) {
     let peer = stream.peer_addr().map_or_else(|_| "a peer".into(), |peer| peer.to_string());
     let hello = introduction(shared, stream);
-    strangers.fetch_sub(1, Ordering::Relaxed);
+    unauthenticated.fetch_sub(1, Ordering::Relaxed);
     let introduction = match hello {
         Ok(Peer::Worker(introduction)) => introduction,
         Ok(Peer::Inquirer) => {
@@ -123,7 +123,7 @@ fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Peer, String> {
 /// Whether a peer may come in.
 fn check(shared: &Shared, protocol: u32, program: &str, token: &str) -> Result<(), String> {
     let expected = &shared.options.token;
-    // first, so that a stranger learns nothing else
+    // first, so that a peer without the token learns nothing else
     if !expected.is_empty() && !token::is_same(expected, token) {
         let variable = token::TOKEN_VARIABLE;
         return Err(format!("another token: expected the trainer's {variable} in the environment"));

@@ -51,7 +51,7 @@ fn bytes(hello: Hello) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_are_refused_with_one_line() {
+fn wrong_hellos_are_refused_with_one_line() {
     let TestHub { hub, lines } = hub(HubOptions { token: "secret".into(), ..options(1) });
     let cases: [(Vec<u8>, &str); 7] = [
         (bytes(Hello { token: "secreT".into(), ..hello() }), "another token: expected"),

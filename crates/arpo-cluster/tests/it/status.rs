@@ -37,7 +37,7 @@ fn whoever_has_the_token_is_told_what_each_desktop_does() {
         });
         counts.held.store(false, Ordering::Relaxed);
     });
-    // a stranger learns nothing
+    // without the token nothing is told
     for token in ["", "another"] {
         let problem = status_at(&address, token).unwrap_err();
         assert!(problem.contains("another token: expected"), "{problem}");

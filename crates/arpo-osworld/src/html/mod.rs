@@ -5,6 +5,7 @@
 mod elements;
 mod entities;
 mod parse;
+mod scan;
 mod soup;
 mod write;
 

@@ -1,10 +1,9 @@
 //! libxml2's reader of HTML: tags open and close elements on a stack, and nothing is an error but excess.
 
 use super::elements::{ends_before, is_empty, rank};
-use super::entities::named;
+use super::scan::{Attributes, Scanner, is_blank};
 use super::{Html, Kind};
 use crate::error::MetricError;
-use std::collections::HashSet;
 
 /// Elements inside each other: deeper ones are refused.
 const DEPTH_LIMIT: usize = 250;
@@ -13,16 +12,15 @@ const NODES_LIMIT: usize = 4_000_000;
 /// Reads a document.
 pub fn parse(text: &str) -> Result<Html, MetricError> {
     let mut parser = Parser {
-        text,
-        at: 0,
+        scanner: Scanner::new(text),
         html: Html::empty(),
         open: Vec::new(),
         has_head: false,
         has_body: false,
         dropped: 0,
     };
-    parser.skip_blanks();
-    while parser.at < text.len() {
+    parser.scanner.skip_blanks();
+    while !parser.scanner.is_at_end() {
         parser.step();
         if parser.open.len() > DEPTH_LIMIT {
             return Err(MetricError::raises("HTML nested too deeply"));
@@ -35,8 +33,7 @@ pub fn parse(text: &str) -> Result<Html, MetricError> {
 }
 
 struct Parser<'a> {
-    text: &'a str,
-    at: usize,
+    scanner: Scanner<'a>,
     html: Html,
     open: Vec<usize>,
     has_head: bool,
@@ -45,69 +42,33 @@ struct Parser<'a> {
     dropped: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn byte(&self, ahead: usize) -> Option<u8> {
-        self.text.as_bytes().get(self.at + ahead).copied()
-    }
-
-    fn starts(&self, word: &str) -> bool {
-        let found = self.text.as_bytes().get(self.at..self.at + word.len());
-        found.is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
-    }
-
-    /// The text before a word, which is skipped with it; or all of the rest.
-    fn until(&mut self, word: &str) -> &'a str {
-        let rest = self.rest();
-        let (text, skipped) = match rest.find(word) {
-            Some(end) => (&rest[..end], end + word.len()),
-            None => (rest, rest.len()),
-        };
-        self.at += skipped;
-        text
-    }
-
-    /// The bytes that meet a condition, which are skipped.
-    fn take_while(&mut self, holds: impl Fn(char) -> bool) -> &'a str {
-        let rest = self.rest();
-        let end = rest.find(|letter| !holds(letter)).unwrap_or(rest.len());
-        self.at += end;
-        &rest[..end]
-    }
-
-    fn skip_blanks(&mut self) {
-        self.take_while(is_blank);
-    }
-
+impl Parser<'_> {
     fn step(&mut self) {
         let current = self.current();
-        if matches!(current, "script" | "style") && !self.starts("</") {
+        if matches!(current, "script" | "style") && !self.scanner.starts("</") {
             return self.raw_text(&format!("</{current}"));
         }
-        match (self.byte(0), self.byte(1)) {
+        match (self.scanner.byte(0), self.scanner.byte(1)) {
             (Some(b'<'), Some(b'/')) => self.end_tag(),
-            (Some(b'<'), Some(b'!')) if self.starts("<!doctype") => self.doctype(),
-            (Some(b'<'), Some(b'!')) if self.starts("<!--") => self.comment(),
-            (Some(b'<'), Some(b'!')) => drop(self.until(">")),
+            (Some(b'<'), Some(b'!')) if self.scanner.starts("<!doctype") => self.doctype(),
+            (Some(b'<'), Some(b'!')) if self.scanner.starts("<!--") => self.comment(),
+            (Some(b'<'), Some(b'!')) => drop(self.scanner.until(">")),
             (Some(b'<'), Some(b'?')) => self.instruction(),
             (Some(b'<'), Some(next)) if next.is_ascii_alphabetic() || matches!(next, b'_' | b':') => {
                 self.start_tag();
             }
             (Some(b'<'), _) => {
-                self.at += 1;
+                self.scanner.skip(1);
                 self.add_text("<");
             }
             (Some(b'&'), _) => {
-                let text = self.reference();
+                let text = self.scanner.reference();
                 self.imply_paragraph();
                 self.add_text(&text);
             }
             _ => {
-                let text = self.take_while(|letter| letter != '<' && letter != '&');
-                let is_between_tags = text.chars().all(is_blank) && self.byte(0) != Some(b'&');
+                let text = self.scanner.take_while(|letter| letter != '<' && letter != '&');
+                let is_between_tags = text.chars().all(is_blank) && self.scanner.byte(0) != Some(b'&');
                 if !is_between_tags {
                     self.imply_paragraph();
                 }
@@ -141,11 +102,11 @@ impl<'a> Parser<'a> {
     fn add_aside(&mut self, kind: Kind) {
         self.add(kind);
         if self.html.root().is_none() {
-            self.skip_blanks();
+            self.scanner.skip_blanks();
         }
     }
 
-    fn push(&mut self, name: &str, attributes: Vec<(String, Option<String>)>) {
+    fn push(&mut self, name: &str, attributes: Attributes) {
         self.has_head |= name == "head";
         self.has_body |= name == "body";
         let number = self.add(Kind::Element(name.to_owned(), attributes));
@@ -191,17 +152,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn name(&mut self) -> Option<String> {
-        let first = self.rest().chars().next()?;
-        let is_first = first.is_ascii_alphabetic() || matches!(first, '_' | ':' | '.');
-        let is_part =
-            |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, ':' | '-' | '_' | '.');
-        is_first.then(|| self.take_while(is_part).to_ascii_lowercase())
-    }
-
     fn start_tag(&mut self) {
-        self.at += 1;
-        let Some(name) = self.name() else { return };
+        self.scanner.skip(1);
+        let Some(name) = self.scanner.name() else { return };
         self.end_those_before(&name);
         self.imply_parents(&name);
         let is_dropped = match name.as_str() {
@@ -210,9 +163,9 @@ impl<'a> Parser<'a> {
             "body" => self.is_open("body"),
             _ => false,
         };
-        let attributes = self.attributes();
-        let is_closed = self.byte(0) == Some(b'/');
-        self.until(">");
+        let attributes = self.scanner.attributes();
+        let is_closed = self.scanner.byte(0) == Some(b'/');
+        self.scanner.until(">");
         if is_dropped {
             self.dropped += 1;
         } else {
@@ -224,85 +177,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Up to the `>` or `/>` of the tag. Of two of one name, the first counts.
-    fn attributes(&mut self) -> Vec<(String, Option<String>)> {
-        let mut attributes: Vec<(String, Option<String>)> = Vec::new();
-        let mut names = HashSet::new();
-        loop {
-            self.skip_blanks();
-            match (self.byte(0), self.byte(1)) {
-                (None | Some(b'>'), _) | (Some(b'/'), Some(b'>')) => return attributes,
-                _ => {}
-            }
-            let Some(name) = self.name() else {
-                let bogus = self.take_while(|letter| !is_blank(letter) && letter != '>');
-                // the slash of `/>` is the tag's
-                self.at -= usize::from(bogus.ends_with('/') && self.byte(0) == Some(b'>'));
-                continue;
-            };
-            self.skip_blanks();
-            let value = if self.byte(0) == Some(b'=') {
-                self.at += 1;
-                self.skip_blanks();
-                Some(self.value())
-            } else {
-                None
-            };
-            if names.insert(name.clone()) {
-                attributes.push((name, value));
-            }
-        }
-    }
-
-    fn value(&mut self) -> String {
-        let quote = self.byte(0).filter(|byte| matches!(byte, b'"' | b'\'')).map(char::from);
-        self.at += usize::from(quote.is_some());
-        let ends = |letter: char| match quote {
-            Some(quote) => letter == quote,
-            None => letter == '>' || is_blank(letter),
-        };
-        let mut value = String::new();
-        loop {
-            value.push_str(self.take_while(|letter| letter != '&' && !ends(letter)));
-            if self.byte(0) != Some(b'&') {
-                break;
-            }
-            value.push_str(&self.reference());
-        }
-        self.at += usize::from(quote.is_some() && self.at < self.text.len());
-        value
-    }
-
-    /// A character by its number or its name; what is neither stays as it is. A name needs its semicolon.
-    fn reference(&mut self) -> String {
-        self.at += 1;
-        if self.byte(0) == Some(b'#') {
-            self.at += 1;
-            let is_hexadecimal = self.byte(0).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'x'));
-            self.at += usize::from(is_hexadecimal);
-            let radix = if is_hexadecimal { 16 } else { 10 };
-            let digits = self.take_while(|letter| letter.is_digit(radix));
-            self.at += usize::from(self.byte(0) == Some(b';'));
-            let letter =
-                u32::from_str_radix(digits, radix).ok().filter(|code| *code >= 32 || is_control(*code));
-            return letter.and_then(char::from_u32).map(String::from).unwrap_or_default();
-        }
-        let starts = self.rest().starts_with(|letter: char| letter.is_alphabetic() || letter == '_');
-        let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, ':' | '-' | '_' | '.');
-        let name = if starts { self.take_while(is_part) } else { "" };
-        match named(name).filter(|_| self.byte(0) == Some(b';')) {
-            Some(letter) => {
-                self.at += 1;
-                letter.into()
-            }
-            None => format!("&{name}"),
-        }
-    }
-
     fn end_tag(&mut self) {
-        self.at += 2;
-        let Some(name) = self.name() else { return };
-        self.until(">");
+        self.scanner.skip(2);
+        let Some(name) = self.scanner.name() else { return };
+        self.scanner.until(">");
         if self.dropped > 0 && matches!(name.as_str(), "html" | "head" | "body") {
             self.dropped -= 1;
             return;
@@ -316,77 +194,26 @@ impl<'a> Parser<'a> {
 
     /// A script or a style is text up to its end tag.
     fn raw_text(&mut self, end: &str) {
-        let rest = self.rest();
-        let is_end = |at: &usize| {
-            rest.as_bytes()[*at..]
-                .get(..end.len())
-                .is_some_and(|found| found.eq_ignore_ascii_case(end.as_bytes()))
-        };
-        let length = rest.match_indices("</").map(|(at, _)| at).find(is_end).unwrap_or(rest.len());
-        self.at += length;
-        self.add_text(&rest[..length]);
+        let text = self.scanner.before_tag(end);
+        self.add_text(text);
     }
 
-    /// One without an end takes the rest of the file with it.
     fn comment(&mut self) {
-        self.at += "<!--".len();
-        let is_whole = self.rest().contains("-->");
-        let text = self.until("-->").to_owned();
-        if is_whole {
-            self.add_aside(Kind::Comment(text));
+        if let Some(text) = self.scanner.comment() {
+            self.add_aside(Kind::Comment(text.to_owned()));
         }
     }
 
     fn instruction(&mut self) {
-        self.at += "<?".len();
-        let target =
-            self.take_while(|letter| letter.is_alphanumeric() || matches!(letter, ':' | '-' | '_' | '.'));
-        if !target.is_empty() {
-            let content = self.until(">").trim_start_matches(is_blank);
-            self.add_aside(Kind::Instruction(format!("{target} {content}")));
+        if let Some(text) = self.scanner.instruction() {
+            self.add_aside(Kind::Instruction(text));
         }
     }
 
-    /// The name, and the public and system identifiers in double quotes.
     fn doctype(&mut self) {
-        self.at += "<!doctype".len();
-        let content = self.until(">");
-        let (name, rest) =
-            content.trim_start_matches(is_blank).split_once(is_blank).unwrap_or((content.trim(), ""));
-        let rest = rest.trim_start_matches(is_blank);
-        let (word, rest) = rest.split_at_checked("PUBLIC".len()).unwrap_or_default();
-        let (first, rest) = literal(rest);
-        let text = match (word.to_ascii_uppercase().as_str(), first) {
-            ("PUBLIC", Some(public)) => match literal(rest).0 {
-                Some(system) => format!("{name} PUBLIC \"{public}\" \"{system}\""),
-                None => format!("{name} PUBLIC \"{public}\""),
-            },
-            ("SYSTEM", Some(system)) => format!("{name} SYSTEM \"{system}\""),
-            _ => name.to_owned(),
-        };
+        let text = self.scanner.doctype();
         self.add_aside(Kind::Doctype(text));
     }
-}
-
-/// A text in quotes, and what follows.
-fn literal(text: &str) -> (Option<&str>, &str) {
-    let text = text.trim_start_matches(is_blank);
-    let Some(quote) = text.chars().next().filter(|letter| matches!(letter, '"' | '\'')) else {
-        return (None, text);
-    };
-    match text[1..].split_once(quote) {
-        Some((inside, rest)) => (Some(inside), rest),
-        None => (None, text),
-    }
-}
-
-fn is_blank(letter: char) -> bool {
-    matches!(letter, ' ' | '\t' | '\n' | '\r')
-}
-
-/// The control characters that a document may hold.
-fn is_control(code: u32) -> bool {
-    matches!(code, 9 | 10 | 13)
 }
 
 #[cfg(test)]
