@@ -55,6 +55,23 @@ fn files_come_with_their_neighbours() {
     assert_eq!(get(&guest, "vm_file", json!({"path": "/none", "dest": "x"})), State::Null);
 }
 
+/// The results of a speed test are called after the day; Verified dates only its own copy.
+#[test]
+fn a_file_may_have_the_date_in_its_name() {
+    let guest = with_file("/Test/Export-2025_05_15.csv", "dated");
+    let fields = json!({"path": "/Test/Export-.csv", "dest": "Export-.csv", "time_suffix": true});
+    let State::File(file) = get(&guest, "vm_file", fields.clone()) else { panic!("no file") };
+    assert_eq!(&*file.bytes, b"dated");
+    assert_eq!(get_in(&guest, Generation::Verified, "vm_file", fields.clone()).unwrap(), State::Null);
+    let mut month = fields;
+    month["time_format"] = json!("%m");
+    let guest = with_file("/Test/Export-05.csv", "dated");
+    assert!(matches!(get(&guest, "vm_file", month.clone()), State::File(_)));
+    month["time_format"] = json!("%!");
+    let error = get_in(&guest, Generation::ArpoEra, "vm_file", month).unwrap_err().to_string();
+    assert!(error.starts_with("getter vm_file: time_format \"%!\": "), "{error}");
+}
+
 #[test]
 fn commands_give_their_output() {
     let mut guest = FakeGuest::default();
