@@ -4,10 +4,12 @@ use crate::fake_guest::FakeGuest;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::error::GetterError;
 use arpo_osworld::getters::{self, Context};
+use arpo_osworld::google::Accounts;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::state::State;
 use arpo_osworld::task::{Generation, Getter};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 fn get_in(
@@ -21,7 +23,9 @@ fn get_in(
     let cache = Cache::new(folder.path(), sources).unwrap();
     let now = "2025-05-15T12:00:00[UTC]".parse().unwrap();
     let deadline = Instant::now() + Duration::from_mins(1);
-    let context = Context { guest, cache: &cache, task: "t", generation, now, deadline };
+    let (accounts, notes) = (Accounts::default(), RefCell::default());
+    let (cache, accounts) = (&cache, &accounts);
+    let context = Context { guest, cache, accounts, task: "t", generation, now, deadline, notes };
     let Value::Object(fields) = fields else { panic!("fields are an object") };
     getters::get(&context, &Getter { kind: kind.into(), fields })
 }
