@@ -9,7 +9,7 @@ use arpo_env::environment::{EnvironmentError, RecordEntry};
 use arpo_osworld::check::problems;
 use arpo_osworld::task::suite;
 use arpo_suite::EnvironmentSource;
-use arpo_suite::osworld::{OsworldSource, TaskText};
+use arpo_suite::osworld::{OsworldSource, TaskText, accounts};
 use arpo_train::run::stop::StopSwitch;
 use clap::Args;
 use std::io::Write;
@@ -42,7 +42,8 @@ pub(crate) struct Outcome {
 
 pub(crate) fn run(arguments: &CheckArguments, out: &mut impl Write) -> Result<(), Failure> {
     let file = suite::read_file(&arguments.task).map_err(Failure::usage)?;
-    let problems = problems(&file.task);
+    let config = arguments.layers.resolve_after("osworld", None)?;
+    let problems = problems(&file.task, &accounts(&config.osworld));
     if !problems.is_empty() {
         let name = arguments.task.display();
         return Err(Failure::usage(format!("{name}: {}", problems.join("; "))));
@@ -54,7 +55,6 @@ pub(crate) fn run(arguments: &CheckArguments, out: &mut impl Write) -> Result<()
         return Ok(());
     }
     out.flush()?;
-    let config = arguments.layers.resolve_after("osworld", None)?;
     let text = TaskText { domain: file.domain, text: file.text };
     let Outcome { notes, score } = on_a_desktop(&config, text, vec![])?;
     for note in &notes {

@@ -7,6 +7,7 @@ use crate::{Failure, write_json};
 use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::fetch;
+use arpo_osworld::google::Accounts;
 use arpo_osworld::metrics::Settings;
 use arpo_osworld::provider::{CleanScope, Leftovers, remove_leftovers};
 use arpo_osworld::score::{parse_cases, score_case, score_values};
@@ -56,6 +57,9 @@ struct CoverageArguments {
     /// Only the tasks of this list, in OSWorld's format (a JSON object of domains)
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
+    /// The folder of settings files with the user's own accounts, as `osworld.settings` [default: beside `examples`]
+    #[arg(long, value_name = "DIR")]
+    settings: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -140,8 +144,9 @@ fn clean(arguments: &CleanArguments, out: &mut impl Write) -> Result<(), Failure
 }
 
 fn covered(arguments: &CoverageArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let CoverageArguments { tasks, list, json } = arguments;
-    let coverage = coverage::of_folder(tasks, list.as_deref()).map_err(Failure::failed)?;
+    let CoverageArguments { tasks, list, settings, json } = arguments;
+    let accounts = settings.as_ref().map_or_else(|| Accounts::beside(tasks), Accounts::new);
+    let coverage = coverage::of_folder(tasks, list.as_deref(), &accounts).map_err(Failure::failed)?;
     if *json {
         return write_json(&coverage, out);
     }

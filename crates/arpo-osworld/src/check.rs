@@ -1,25 +1,27 @@
 //! What is wrong with a task file, as far as that can be said without a desktop.
 
 use crate::coverage::{programs, unimplemented};
+use crate::google::Accounts;
 use crate::host::Program;
-use crate::setup::SetupStep;
+use crate::setup::{DriveOperation, SetupStep};
 use crate::task::local_files::local_path;
 use crate::task::{Getter, Step, TaskFile};
 use serde_json::Value;
 use std::path::Path;
 
-/// Every problem of a task, one line each: what is not implemented, programs of this host that are not installed, steps that cannot
-/// be read, files that are not there.
-pub fn problems(task: &TaskFile) -> Vec<String> {
-    problems_on(task, Program::is_installed)
+/// Every problem of a task, one line each: what is not implemented, programs of this host that are not installed, credentials of
+/// accounts that are missing, steps that cannot be read, files that are not there.
+pub fn problems(task: &TaskFile, accounts: &Accounts) -> Vec<String> {
+    problems_on(task, accounts, Program::is_installed)
 }
 
 /// The problems of a task on a host with some programs.
-fn problems_on(task: &TaskFile, is_installed: impl Fn(Program) -> bool) -> Vec<String> {
+fn problems_on(task: &TaskFile, accounts: &Accounts, is_installed: impl Fn(Program) -> bool) -> Vec<String> {
     let unimplemented = unimplemented(task).into_iter().map(|what| format!("{what} is not implemented"));
     let absent = programs(task).filter(|program| !is_installed(*program));
     let mut problems: Vec<String> =
         unimplemented.chain(absent.map(|program| program.missing().to_string())).collect();
+    problems.extend(accounts.problems(task).iter().map(|problem| format!("Google credentials: {problem}")));
     for (field, steps) in [("config", &task.config), ("evaluator.postconfig", &task.evaluator.postconfig)] {
         for (index, step) in steps.iter().enumerate() {
             let at = |problem: String| format!("{field}[{index}] ({}): {problem}", step.kind);
@@ -44,6 +46,13 @@ fn step_problems(step: &Step) -> Vec<String> {
         Ok(SetupStep::UploadFile(files)) => {
             let missing = files.iter().filter(|(local, _)| !Path::new(local).is_file());
             missing.map(|(local, _)| format!("no file {local}")).collect()
+        }
+        Ok(SetupStep::GoogleDrive { operations, .. }) => {
+            let url = |operation: &DriveOperation| match operation {
+                DriveOperation::Upload { url, .. } => missing_file(url),
+                DriveOperation::Delete { .. } | DriveOperation::MakeFolders(_) => None,
+            };
+            operations.iter().filter_map(url).collect()
         }
         Ok(_) => vec![],
     }
@@ -85,7 +94,7 @@ mod tests {
         });
         let task = TaskFile::parse(&task.to_string()).unwrap();
         assert_eq!(
-            problems(&task),
+            problems(&task, &Accounts::default()),
             [
                 "step dance is not implemented",
                 "config[0] (download): no file /nowhere/a",
@@ -102,11 +111,27 @@ mod tests {
             "result": {"type": "vm_file", "path": "/a", "dest": "a"},
             "expected": {"type": "rule", "rules": {"type": "text", "text": "a"}}}});
         let task = TaskFile::parse(&task.to_string()).unwrap();
-        assert_eq!(problems_on(&task, |_| true), Vec::<String>::new());
+        assert_eq!(problems_on(&task, &Accounts::default(), |_| true), Vec::<String>::new());
         assert_eq!(
-            problems_on(&task, |_| false),
+            problems_on(&task, &Accounts::default(), |_| false),
             [
                 "tesseract is not installed on this host, or not completely; on Debian: apt-get install tesseract-ocr tesseract-ocr-eng"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_account_without_credentials_is_named() {
+        let task = json!({"id": "a", "instruction": "do", "evaluator": {"func": "infeasible"}, "config": [
+            {"type": "googledrive", "parameters": {"operation": ["upload"],
+                "args": [{"url": "file:///nowhere/a.pdf", "path": "a.pdf"}]}}]});
+        let task = TaskFile::parse(&task.to_string()).unwrap();
+        assert_eq!(
+            problems(&task, &Accounts::new("/nowhere")),
+            [
+                "Google credentials: /nowhere/googledrive/settings.yml: no such file: expected settings of PyDrive with \
+                 `save_credentials_file`",
+                "config[0] (googledrive): no file /nowhere/a.pdf",
             ]
         );
     }

@@ -1,7 +1,9 @@
-//! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented, and the programs of this
-//! host that metrics run are installed. Desktops on other hosts judge there: they look for those programs before every episode.
+//! Which tasks can be run and evaluated: every metric, getter and set-up step they name is implemented, the programs of this host
+//! that metrics run are installed, and the accounts that they use have credentials. Desktops on other hosts judge there: they look
+//! for programs and credentials before every episode.
 
 use crate::error::TaskError;
+use crate::google::Accounts;
 use crate::host::{Program, TESSERACT};
 use crate::metrics::INFEASIBLE;
 use crate::needs::{self, Need, TaskNeeds};
@@ -22,7 +24,8 @@ pub struct Coverage {
     pub total: usize,
     /// By domain.
     pub domains: BTreeMap<String, DomainCoverage>,
-    /// What is missing, as `metric NAME`, `getter NAME`, `step NAME` or `program NAME`, with how many tasks need it.
+    /// What is missing, as `metric NAME`, `getter NAME`, `step NAME`, `program NAME` or `credentials FILE`, with how many tasks
+    /// need it.
     pub missing: BTreeMap<String, usize>,
     /// What every task needs, by `domain/id`.
     pub tasks: BTreeMap<String, TaskNeeds>,
@@ -40,21 +43,21 @@ pub struct DomainCoverage {
 }
 
 /// The coverage of a folder of task files, or of a list of them.
-pub fn of_folder(tasks: &Path, list: Option<&Path>) -> Result<Coverage, TaskError> {
-    Ok(of_tasks(&suite::load(tasks, list)?))
+pub fn of_folder(tasks: &Path, list: Option<&Path>, accounts: &Accounts) -> Result<Coverage, TaskError> {
+    Ok(of_tasks(&suite::load(tasks, list)?, accounts))
 }
 
 /// The coverage of tasks.
-pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
+pub fn of_tasks(tasks: &[SuiteTask], accounts: &Accounts) -> Coverage {
     let mut coverage = Coverage {
         covered: 0,
         total: tasks.len(),
         domains: BTreeMap::new(),
         missing: BTreeMap::new(),
-        tasks: tasks.iter().map(|task| (task.name(), needs::of(task))).collect(),
+        tasks: tasks.iter().map(|task| (task.name(), needs::of(task, accounts))).collect(),
     };
     for task in tasks {
-        let lacking = missing(&task.task);
+        let lacking = missing(&task.task, accounts);
         let domain = coverage.domains.entry(task.domain.clone()).or_default();
         domain.total += 1;
         if lacking.is_empty() {
@@ -70,14 +73,18 @@ pub fn of_tasks(tasks: &[SuiteTask]) -> Coverage {
 }
 
 /// Loads tasks; an error if one needs something that is missing.
-pub fn load_runnable(tasks: &Path, list: Option<&Path>) -> Result<Vec<SuiteTask>, TaskError> {
-    runnable(suite::load(tasks, list)?)
+pub fn load_runnable(
+    tasks: &Path,
+    list: Option<&Path>,
+    accounts: &Accounts,
+) -> Result<Vec<SuiteTask>, TaskError> {
+    runnable(suite::load(tasks, list)?, accounts)
 }
 
 /// The tasks, unless one needs something that is missing.
-pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
+pub fn runnable(tasks: Vec<SuiteTask>, accounts: &Accounts) -> Result<Vec<SuiteTask>, TaskError> {
     for task in &tasks {
-        let missing = missing(&task.task);
+        let missing = missing(&task.task, accounts);
         if !missing.is_empty() {
             return Err(TaskError::Missing { task: task.name(), missing: missing.into_iter().collect() });
         }
@@ -85,12 +92,13 @@ pub fn runnable(tasks: Vec<SuiteTask>) -> Result<Vec<SuiteTask>, TaskError> {
     Ok(tasks)
 }
 
-/// What a task needs that is missing: in this program or on this host.
-pub fn missing(task: &TaskFile) -> BTreeSet<String> {
+/// What a task needs that is missing: in this program, on this host or of the user's accounts.
+pub fn missing(task: &TaskFile, accounts: &Accounts) -> BTreeSet<String> {
     let absent = programs(task).filter(|program| !program.is_installed());
     let absent = absent
         .map(|program| format!("program {} (on Debian: apt-get install {})", program.name, program.package));
-    unimplemented(task).into_iter().chain(absent).collect()
+    let unknown = accounts.problems(task).into_iter().map(|problem| format!("credentials {problem}"));
+    unimplemented(task).into_iter().chain(absent).chain(unknown).collect()
 }
 
 /// The programs of this host that a task's metrics run.
@@ -129,6 +137,7 @@ impl fmt::Display for Coverage {
         let parts = [
             (Need::Nothing, "judged here, without a network"),
             (Need::Internet, "needs internet"),
+            (Need::Credentials, "needs credentials"),
             (Need::VirtualMachine, "needs the virtual machine, or a further application"),
             (Need::Program, "needs a program on this host"),
             (Need::NotImplemented, "not implemented"),

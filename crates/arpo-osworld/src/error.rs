@@ -1,5 +1,6 @@
 //! What can go wrong between a task file and a score.
 
+use crate::google::GoogleError;
 use std::path::PathBuf;
 
 /// A task file, a list or a folder of them that cannot be used.
@@ -21,12 +22,12 @@ pub enum TaskError {
         /// What is wrong, and where.
         problem: String,
     },
-    /// A task names functions that are not implemented, or a program that is not installed.
+    /// A task names functions that are not implemented, a program that is not installed, or an account without credentials.
     #[error("task {task} needs what is missing here: {}", missing.join(", "))]
     Missing {
         /// The task.
         task: String,
-        /// What it needs, as `metric NAME`, `getter NAME`, `step NAME` or `program NAME`.
+        /// What it needs, as `metric NAME`, `getter NAME`, `step NAME`, `program NAME` or `credentials FILE`.
         missing: Vec<String>,
     },
 }
@@ -129,6 +130,9 @@ pub enum GetterError {
     /// A file of the internet or of the cache is not available.
     #[error(transparent)]
     Download(#[from] DownloadError),
+    /// Google could not be asked.
+    #[error(transparent)]
+    Google(#[from] GoogleError),
 }
 
 /// Why a file of a task is not available.

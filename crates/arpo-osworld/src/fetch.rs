@@ -34,7 +34,11 @@ pub struct MissingFile {
 /// The files that a task downloads, in the order in which it needs them.
 pub fn needed(task: &TaskFile) -> Vec<NeededFile> {
     let steps = task.config.iter().chain(&task.evaluator.postconfig);
-    let of_setup = steps.filter(|step| step.kind == "download").flat_map(downloads);
+    let of_setup = steps.flat_map(|step| match step.kind.as_str() {
+        "download" => downloads(step),
+        "googledrive" => uploads(step),
+        _ => Vec::new(),
+    });
     of_setup.chain(task.evaluator.checks.iter().flat_map(golds)).collect()
 }
 
@@ -45,6 +49,19 @@ fn downloads(step: &Step) -> Vec<NeededFile> {
         Some(NeededFile { url: url.to_owned(), name: path.to_owned(), is_gold: false })
     };
     files.filter_map(file).collect()
+}
+
+/// The files that a step puts into a Google Drive.
+fn uploads(step: &Step) -> Vec<NeededFile> {
+    let arguments = step.parameters.get("args").and_then(Value::as_array).into_iter().flatten();
+    let file = |upload: &Value| {
+        let name = match &upload["path"] {
+            Value::Array(parts) => parts.last()?.as_str()?,
+            name => name.as_str()?,
+        };
+        Some(NeededFile { url: upload["url"].as_str()?.to_owned(), name: name.to_owned(), is_gold: false })
+    };
+    arguments.filter_map(file).collect()
 }
 
 fn golds(check: &Check) -> Vec<NeededFile> {

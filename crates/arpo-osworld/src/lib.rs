@@ -15,6 +15,7 @@ pub mod error;
 pub mod evaluate;
 pub mod fetch;
 pub mod getters;
+pub mod google;
 pub mod guest;
 pub mod host;
 pub mod html;

@@ -1,8 +1,9 @@
-//! What a task needs besides this program: a network while it is played, an application, the virtual machine, another
-//! program on this host.
+//! What a task needs besides this program: a network while it is played, credentials of the user's own account, an application, the
+//! virtual machine, another program on this host.
 
 use crate::coverage::{programs, unimplemented};
 use crate::fetch;
+use crate::google::{self, Accounts};
 use crate::host::Program;
 use crate::task::suite::SuiteTask;
 use crate::task::{Getter, Step};
@@ -17,6 +18,8 @@ pub enum Need {
     Nothing,
     /// With a network for the desktop: it shows pages of the internet.
     Internet,
+    /// With the credentials of an account, which are not in the settings files.
+    Credentials,
     /// In OSWorld's virtual machine, or a container with a further application.
     VirtualMachine,
     /// With a program that is not installed on this host.
@@ -46,18 +49,21 @@ const PAGES: [&str; 5] = [
 ];
 
 /// What a task needs on this host.
-pub fn of(task: &SuiteTask) -> TaskNeeds {
-    of_on(task, Program::is_installed)
+pub fn of(task: &SuiteTask, accounts: &Accounts) -> TaskNeeds {
+    of_on(task, accounts, Program::is_installed)
 }
 
 /// What a task needs on a host with some programs.
-pub fn of_on(task: &SuiteTask, is_installed: impl Fn(Program) -> bool) -> TaskNeeds {
+pub fn of_on(task: &SuiteTask, accounts: &Accounts, is_installed: impl Fn(Program) -> bool) -> TaskNeeds {
     let files = fetch::needed(&task.task).len();
     let (need, why) =
         if let lacking @ [_, ..] = &unimplemented(&task.task).into_iter().collect::<Vec<_>>()[..] {
             (Need::NotImplemented, lacking.join(", "))
         } else if let Some(program) = programs(&task.task).find(|program| !is_installed(*program)) {
             (Need::Program, program.missing().to_string())
+        } else if let unknown @ [_, ..] = &accounts.problems(&task.task)[..] {
+            let why: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+            (Need::Credentials, why.join("; "))
         } else if let Some(why) = application(task) {
             (Need::VirtualMachine, why)
         } else if let Some(why) = page(task) {
@@ -93,6 +99,9 @@ fn page(task: &SuiteTask) -> Option<String> {
     }
     if let Some(getter) = getters(task).find(|getter| PAGES.contains(&getter.kind.as_str())) {
         return Some(format!("its evaluator reads a page ({})", getter.kind));
+    }
+    if google::is_used_by(&task.task) {
+        return Some("it uses Google Drive".into());
     }
     let rules =
         getters(task).filter(|getter| getter.kind == "rule").filter_map(|getter| getter.fields.get("rules"));

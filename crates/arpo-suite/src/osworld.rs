@@ -9,6 +9,7 @@ use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::coverage::{missing, runnable};
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
+use arpo_osworld::google::Accounts;
 use arpo_osworld::provider::{
     Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, TOKEN_VARIABLE, Vm,
 };
@@ -34,13 +35,22 @@ pub fn is_embedded_list(list: &str) -> bool {
 }
 
 /// The task files that a configuration names; an error if one needs something that is missing: not
-/// implemented, or a program that is not installed on this host.
+/// implemented, a program that is not installed on this host, or credentials of an account.
 fn files(config: &Config) -> Result<Vec<SuiteTask>, SuiteError> {
     let mut tasks = chosen(config)?;
+    let accounts = accounts(&config.osworld);
     if config.osworld.skip_missing {
-        tasks.retain(|task| missing(&task.task).is_empty());
+        tasks.retain(|task| missing(&task.task, &accounts).is_empty());
     }
-    runnable(tasks).map_err(|error| SuiteError::Configuration(error.to_string()))
+    runnable(tasks, &accounts).map_err(|error| SuiteError::Configuration(error.to_string()))
+}
+
+/// The user's own accounts, in the folder of the configuration or beside its tasks.
+pub fn accounts(wanted: &OsworldConfig) -> Accounts {
+    match wanted.settings.as_str() {
+        "" => Accounts::beside(Path::new(&wanted.tasks)),
+        folder => Accounts::new(folder),
+    }
 }
 
 /// The tasks of `tasks.list` that `tasks.only` names.
@@ -87,8 +97,9 @@ pub fn left_out(config: &Config) -> Result<Vec<String>, SuiteError> {
     if !config.osworld.skip_missing {
         return Ok(vec![]);
     }
+    let accounts = accounts(&config.osworld);
     let lacking = |task: SuiteTask| {
-        let missing: Vec<String> = missing(&task.task).into_iter().collect();
+        let missing: Vec<String> = missing(&task.task, &accounts).into_iter().collect();
         (!missing.is_empty()).then(|| format!("{}: {}", task.name(), missing.join(", ")))
     };
     Ok(chosen(config)?.into_iter().filter_map(lacking).collect())
@@ -309,5 +320,6 @@ fn episode_options(config: &Config) -> EpisodeOptions {
         password: wanted.password.clone(),
         token: token(wanted),
         film: false,
+        accounts: accounts(wanted),
     }
 }

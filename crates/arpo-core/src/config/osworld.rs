@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct OsworldConfig {
     /// The folder of task files: the one that contains `examples`.
     pub tasks: String,
-    /// Skip tasks that need a metric, getter or set-up step that is not implemented; `arpo eval` names them. Otherwise such
-    /// a task is an error.
+    /// The folder of OSWorld's settings files, which hold the user's own Google account (`google/settings.json`,
+    /// `googledrive/settings.yml`). Empty: `settings` beside `examples`.
+    pub settings: String,
+    /// Skip tasks that need a metric, getter or set-up step that is not implemented, a program that is not installed, or an
+    /// account without credentials; `arpo eval` names them. Otherwise such a task is an error.
     pub skip_missing: bool,
     /// The kind of desktop.
     pub desktop: DesktopChoice,
@@ -70,6 +73,7 @@ impl Default for OsworldConfig {
     fn default() -> Self {
         Self {
             tasks: "evaluation_examples".into(),
+            settings: String::new(),
             skip_missing: false,
             desktop: DesktopChoice::Container,
             image: "arpo-desktop:latest".into(),

@@ -5,6 +5,7 @@ use crate::download::Cache;
 use crate::error::{DownloadError, GetterError, GuestError, MetricError, SetupError};
 use crate::evaluate::{EvaluateError, evaluate};
 use crate::getters::Context;
+use crate::google::GoogleError;
 use crate::guest::http::HttpGuest;
 use crate::guest::{Command, Guest, Output};
 use crate::metrics::Settings;
@@ -17,6 +18,7 @@ use arpo_agent::pyautogui::{OsworldAction, osworld_actions};
 use arpo_core::action::Action;
 use arpo_env::environment::{EnvironmentError, RecordEntry, Screen, StepResult, check_deadline};
 use jiff::{Timestamp, Zoned};
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// A task on a desktop.
@@ -50,6 +52,7 @@ impl Episode {
         Preparation {
             guest: &self.guest,
             cache: &self.cache,
+            accounts: &options.accounts,
             task: &task.id,
             generation: options.generation.unwrap_or(task.generation),
             proxy: task.proxy,
@@ -104,9 +107,9 @@ impl Episode {
     ) -> Result<f64, EnvironmentError> {
         self.guest.set_deadline(deadline);
         self.unfreeze(options)?;
-        let (score, note) = self.score(task, options, deadline)?;
+        let (score, notes) = self.score(task, options, deadline)?;
         check_deadline(deadline, "evaluate")?;
-        self.record.extend(note.map(RecordEntry::Note));
+        self.record.extend(notes.into_iter().map(RecordEntry::Note));
         self.end_recording(options);
         self.freeze(options)?;
         Ok(score)
@@ -186,28 +189,34 @@ impl Episode {
         Screen::from_png(png)
     }
 
-    /// The score, and why an evaluator that raised gives 0.
+    /// The score, what getters noted, and why an evaluator that raised gives 0.
     fn score(
         &self,
         task: &TaskFile,
         options: &EpisodeOptions,
         deadline: Instant,
-    ) -> Result<(f64, Option<String>), EnvironmentError> {
+    ) -> Result<(f64, Vec<String>), EnvironmentError> {
         let generation = options.generation.unwrap_or(task.generation);
         let (guest, cache, now) = (&self.guest, &self.cache, Zoned::now());
-        let context = Context { guest, cache, task: &task.id, generation, now, deadline };
+        let (accounts, notes) = (&options.accounts, RefCell::default());
+        let context = Context { guest, cache, accounts, task: &task.id, generation, now, deadline, notes };
         let sandbox = GuestSandbox::new(guest);
         let settings = Settings { generation, sandbox: Some(&sandbox) };
         let preparation = self.preparation(task, options, deadline);
-        let zero = |error: &EvaluateError| (0.0, Some(format!("the evaluator scores 0: {error}")));
-        match evaluate(task, self.gave_up, &preparation, &context, &settings) {
-            Ok(score) => Ok((score.clamp(0.0, 1.0), None)),
-            Err(error) if error.counts_as_zero() => Ok(zero(&error)),
+        let judged = evaluate(task, self.gave_up, &preparation, &context, &settings);
+        let notes = context.notes.into_inner();
+        let zero = |mut notes: Vec<String>, error: &EvaluateError| {
+            notes.push(format!("the evaluator scores 0: {error}"));
+            (0.0, notes)
+        };
+        match judged {
+            Ok(score) => Ok((score.clamp(0.0, 1.0), notes)),
+            Err(error) if error.counts_as_zero() => Ok(zero(notes, &error)),
             // a program that the agent closed or a disk that it filled: OSWorld's function raises, and the desktop is fine
             Err(
                 error @ (EvaluateError::Getter(GetterError::Guest(_))
                 | EvaluateError::Metric { error: MetricError::Guest(_), .. }),
-            ) if self.guest.screenshot().is_ok() => Ok(zero(&error)),
+            ) if self.guest.screenshot().is_ok() => Ok(zero(notes, &error)),
             Err(error) => Err(evaluation_error(&self.task, &error, deadline)),
         }
     }
@@ -264,9 +273,9 @@ fn evaluation_error(task: &str, error: &EvaluateError, deadline: Instant) -> Env
         | EvaluateError::Metric { error: MetricError::Guest(error), .. } => {
             guest_error(error, deadline, "evaluate")
         }
-        EvaluateError::Getter(GetterError::Download(DownloadError::Late { .. })) => {
-            EnvironmentError::Deadline { during: "evaluate" }
-        }
+        EvaluateError::Getter(
+            GetterError::Download(DownloadError::Late { .. }) | GetterError::Google(GoogleError::Late { .. }),
+        ) => EnvironmentError::Deadline { during: "evaluate" },
         EvaluateError::Getter(_) | EvaluateError::Metric { .. } => {
             EnvironmentError::BadTask { task: task.to_owned(), reason: error.to_string() }
         }

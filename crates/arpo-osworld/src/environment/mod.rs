@@ -9,6 +9,7 @@ use crate::coverage::programs;
 use crate::download::Cache;
 use crate::error::DownloadError;
 use crate::fetch;
+use crate::google::Accounts;
 use crate::guest::Guest;
 use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
@@ -53,6 +54,8 @@ pub struct EpisodeOptions {
     pub token: Option<String>,
     /// Record a video of every episode.
     pub film: bool,
+    /// The user's own accounts.
+    pub accounts: Accounts,
 }
 
 impl Default for EpisodeOptions {
@@ -68,6 +71,7 @@ impl Default for EpisodeOptions {
             password: "password".into(),
             token: None,
             film: false,
+            accounts: Accounts::default(),
         }
     }
 }
@@ -112,6 +116,10 @@ impl Environment for OsworldDesktop {
         // an episode that cannot be judged afterwards is not played
         if let Some(program) = programs(&known.task).find(|program| !program.is_installed()) {
             let reason = program.missing().to_string();
+            return Err(EnvironmentError::BadTask { task: known.name(), reason });
+        }
+        if let Some(problem) = shared.options.accounts.problems(&known.task).first() {
+            let reason = format!("it needs Google credentials: {problem}");
             return Err(EnvironmentError::BadTask { task: known.name(), reason });
         }
         fetch::obtain_golds(&shared.cache, &known.task, deadline).map_err(|error| match error {

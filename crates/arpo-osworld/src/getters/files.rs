@@ -53,9 +53,31 @@ fn chosen(fields: &Fields<'_>, names: &[&str], contents: Vec<Option<Bytes>>) -> 
 
 fn vm_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {
     let (paths, names) = (fields.texts("path")?, fields.texts("dest")?);
+    let dated = dated_path(context, fields, &paths)?;
+    let paths = if let Some(dated) = &dated { vec![dated.as_str()] } else { paths };
     let read = |path: &&str| Ok(context.guest.read_file(path)?.map(Bytes::from));
     let contents = paths.iter().take(names.len()).map(read).collect::<Result<Vec<_>, GetterError>>()?;
     Ok(chosen(fields, &names, contents))
+}
+
+/// The path of one file whose name has the host's date before its first dot, with `time_suffix` of the ARPO era. Verified dates
+/// only the name in its cache.
+fn dated_path(
+    context: &Context<'_>,
+    fields: &Fields<'_>,
+    paths: &[&str],
+) -> Result<Option<String>, GetterError> {
+    let is_dated = fields.flag("time_suffix") && !fields.flag("multi");
+    let mut parts = paths.iter().flat_map(|path| path.split('.'));
+    let (Some(start), Some(ending), true, Generation::ArpoEra) =
+        (parts.next(), parts.next(), is_dated, context.generation)
+    else {
+        return Ok(None);
+    };
+    let format = if fields.get("time_format").is_some() { fields.text("time_format")? } else { "%Y_%m_%d" };
+    let date = jiff::fmt::strtime::format(format, &context.now);
+    let date = date.map_err(|error| fields.wrong(format!("time_format {format:?}: {error}")))?;
+    Ok(Some(format!("{start}{date}.{ending}")))
 }
 
 fn cloud_file(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, GetterError> {

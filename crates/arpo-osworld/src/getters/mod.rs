@@ -5,6 +5,7 @@
 mod chrome_profile;
 mod commands;
 mod dates;
+mod drive;
 mod fields;
 mod files;
 mod pages;
@@ -14,11 +15,13 @@ mod website;
 
 use crate::download::Cache;
 use crate::error::GetterError;
+use crate::google::Accounts;
 use crate::guest::Guest;
 use crate::state::State;
 use crate::task::{Generation, Getter};
 use fields::Fields;
 use jiff::Zoned;
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// The context of getters.
@@ -27,6 +30,8 @@ pub struct Context<'a> {
     pub guest: &'a dyn Guest,
     /// Files of the internet, and what set-up steps have stored.
     pub cache: &'a Cache,
+    /// The user's own accounts.
+    pub accounts: &'a Accounts,
     /// The task's id.
     pub task: &'a str,
     /// Which generation of getters to use.
@@ -35,6 +40,8 @@ pub struct Context<'a> {
     pub now: Zoned,
     /// Nothing is waited for beyond it.
     pub deadline: Instant,
+    /// Why something is none, where that is not plain: for whoever reads the score.
+    pub notes: RefCell<Vec<String>>,
 }
 
 /// A getter with its name in task files.
@@ -56,6 +63,7 @@ pub const TABLES: &[(&str, &[GetterEntry])] = &[
     ("chrome profile", chrome_profile::GETTERS),
     ("commands and settings", commands::GETTERS),
     ("files", files::GETTERS),
+    ("google drive", drive::GETTERS),
     ("pages", pages::GETTERS),
     ("rules", dates::GETTERS),
     ("tabs", tabs::GETTERS),

@@ -6,7 +6,7 @@ use super::tabs::{active_url, connected};
 use super::website::info_from_website;
 use super::{Context, GetterEntry, getter};
 use crate::error::GetterError;
-use crate::guest::{Browser, Tab};
+use crate::guest::{Browser, Tab, quoted};
 use crate::state::{FileState, State};
 use crate::task::Generation;
 use crate::text::url::unquote;
@@ -54,11 +54,6 @@ fn pdf_from_url(context: &Context<'_>, fields: &Fields<'_>) -> Result<State, Get
         (Err(error), Generation::ArpoEra) => return Err(error.into()),
     };
     Ok(State::File(FileState::new(name, content)))
-}
-
-/// A text as a JavaScript literal.
-pub(super) fn quoted(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
 }
 
 /// The texts of all elements a selector finds.

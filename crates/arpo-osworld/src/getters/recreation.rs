@@ -1,11 +1,11 @@
 //! The one getter that navigates a site itself, for a task on recreation.gov.
 
 use super::fields::Fields;
-use super::pages::{quoted, texts};
+use super::pages::texts;
 use super::tabs::connected;
 use super::{Context, State};
 use crate::error::GetterError;
-use crate::guest::{Browser, Tab};
+use crate::guest::{Browser, Tab, quoted};
 use crate::task::Generation;
 use serde_json::{Map, Value, json};
 use std::time::Duration;

@@ -1,11 +1,10 @@
 //! What a page of the internet says at the time of the evaluation, or what it said when the task was written.
 
 use super::fields::Fields;
-use super::pages::quoted;
 use super::tabs::connected;
 use super::{Context, State};
 use crate::error::GetterError;
-use crate::guest::{Browser, Tab};
+use crate::guest::{Browser, Tab, quoted};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

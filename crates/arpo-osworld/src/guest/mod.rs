@@ -118,6 +118,11 @@ pub trait Browser {
     fn pdf(&self, id: &str) -> Result<Vec<u8>, GuestError>;
 }
 
+/// A text as a literal of an expression.
+pub(crate) fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
 /// A desktop that can be set up and inspected.
 pub trait Guest {
     /// Runs a command and waits for it; none if the guest refused.

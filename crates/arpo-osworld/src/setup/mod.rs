@@ -1,7 +1,9 @@
 //! The steps that prepare a desktop, before an episode and before its evaluation.
 
+mod google;
 mod run;
 
+pub use google::DriveOperation;
 pub use run::{Preparation, Prepared, run};
 
 use crate::guest::{Command, Window};
@@ -45,6 +47,15 @@ pub enum SetupStep {
     ChromeCloseTabs(Vec<String>),
     /// Visits put into the browser's history: address, title, how long ago.
     UpdateBrowseHistory(Vec<(String, String, Duration)>),
+    /// The user's Google Drive changed.
+    GoogleDrive {
+        /// The file that names its account.
+        settings: String,
+        /// What is changed, in order.
+        operations: Vec<DriveOperation>,
+    },
+    /// The browser logged in at Google, with the account of this settings file.
+    Login(String),
 }
 
 /// When a repeated command may stop; without conditions, at once.
@@ -68,7 +79,9 @@ pub const STEPS: &[&str] = &[
     "command",
     "download",
     "execute",
+    "googledrive",
     "launch",
+    "login",
     "open",
     "sleep",
     "update_browse_history",
@@ -107,6 +120,11 @@ impl SetupStep {
             "chrome_open_tabs" => Self::ChromeOpenTabs(texts(fields, "urls_to_open")?),
             "chrome_close_tabs" => Self::ChromeCloseTabs(texts(fields, "urls_to_close")?),
             "update_browse_history" => Self::UpdateBrowseHistory(visits(fields)?),
+            "googledrive" => {
+                let (settings, operations) = google::parse_drive(fields)?;
+                Self::GoogleDrive { settings, operations }
+            }
+            "login" => Self::Login(google::parse_login(fields)?),
             other => return Err(format!("no set-up step is called {other:?}")),
         };
         Ok(step)

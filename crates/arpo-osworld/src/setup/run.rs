@@ -2,11 +2,12 @@
 //!
 //! In the ARPO era a step that the guest refuses leaves a note and the next one runs, as its controller only logs it;
 //! for Verified it ends the set-up. In both, a failed or late download, an unreachable browser and a guest that does not
-//! respond end it.
+//! respond end it, and so does everything that fails at Google.
 
 use super::{SetupStep, Until};
 use crate::download::Cache;
 use crate::error::{DownloadError, GuestError, SetupError};
+use crate::google::Accounts;
 use crate::guest::{Command, CommandLine, Guest, Output, Tab};
 use crate::task::{Generation, Step};
 use crate::text::url::same_address;
@@ -20,6 +21,8 @@ pub struct Preparation<'a> {
     pub guest: &'a dyn Guest,
     /// Files of the internet, and the folder outputs are stored in.
     pub cache: &'a Cache,
+    /// The user's own accounts.
+    pub accounts: &'a Accounts,
     /// The task's id.
     pub task: &'a str,
     /// Which generation of the controller to imitate.
@@ -56,7 +59,7 @@ const EMPTY_HISTORY: &str = "https://huggingface.co/datasets/xlangai/ubuntu_oswo
 const HISTORY_FILE: &str = "history_new.sqlite";
 
 /// Why a step failed.
-enum Failure {
+pub(super) enum Failure {
     /// The guest refused.
     Refused(String),
     /// The desktop does not respond, or a file did not come in time.
@@ -137,6 +140,8 @@ impl Preparation<'_> {
             SetupStep::ChromeOpenTabs(urls) => self.open_tabs(urls)?,
             SetupStep::ChromeCloseTabs(urls) => self.close_tabs(urls)?,
             SetupStep::UpdateBrowseHistory(visits) => self.add_history(visits)?,
+            SetupStep::GoogleDrive { settings, operations } => self.change_drive(settings, operations)?,
+            SetupStep::Login(settings) => self.log_in(settings)?,
         }
         Ok(())
     }
@@ -206,7 +211,8 @@ impl Preparation<'_> {
         written.map_err(|error| Failure::Fatal(format!("{}: {error}", path.display())))
     }
 
-    fn tabs(&self) -> Result<Vec<Tab>, Failure> {
+    /// The tabs of the browser, once it responds.
+    pub(super) fn tabs(&self) -> Result<Vec<Tab>, Failure> {
         let mut last = String::new();
         for attempt in 0..BROWSER_TRIES {
             if attempt > 0 {

@@ -36,12 +36,13 @@ pub(super) fn resolved(text: String, folder: &Path) -> String {
 
 fn resolve_steps(steps: Option<&mut Value>, folder: &Path) {
     for step in steps.and_then(Value::as_array_mut).into_iter().flatten() {
-        let field = match step.get("type").and_then(Value::as_str) {
-            Some("download") => "url",
-            Some("upload_file") => "local_path",
+        let (list, field) = match step.get("type").and_then(Value::as_str) {
+            Some("download") => ("/parameters/files", "url"),
+            Some("upload_file") => ("/parameters/files", "local_path"),
+            Some("googledrive") => ("/parameters/args", "url"),
             _ => continue,
         };
-        let files = step.pointer_mut("/parameters/files").and_then(Value::as_array_mut);
+        let files = step.pointer_mut(list).and_then(Value::as_array_mut);
         for file in files.into_iter().flatten() {
             if let Some(Value::String(name)) = file.get_mut(field) {
                 resolve(name, folder, field == "url");
@@ -101,7 +102,8 @@ mod tests {
                     {"url": "a.xlsx", "path": "/home/user/a.xlsx"}, {"url": "https://host/b", "path": "b"}]}},
                 {"type": "upload_file", "parameters": {"files": [
                     {"local_path": "here.txt", "path": "c"}, {"local_path": "elsewhere.txt", "path": "d"}]}},
-                {"type": "sleep", "parameters": {"seconds": 1}}
+                {"type": "googledrive", "parameters": {"operation": ["delete", "upload"], "args": [
+                    {"query": ""}, {"url": "e.pdf", "path": ["e.pdf"]}]}}
             ],
             "evaluator": {"func": ["f", "g"], "result": [{"type": "vm_file", "path": "r"}, null],
                 "expected": [{"type": "cloud_file", "path": ["gold.xlsx", "file:///x/y"]}, {"type": "rule"}]}
@@ -114,6 +116,8 @@ mod tests {
         assert_eq!(files(0)[1]["url"], "https://host/b");
         assert_eq!(files(1)[0]["local_path"], format!("{here}/here.txt"));
         assert_eq!(files(1)[1]["local_path"], "elsewhere.txt");
+        let uploaded = &task["config"][2]["parameters"]["args"][1];
+        assert_eq!(*uploaded, json!({"url": format!("file://{here}/e.pdf"), "path": ["e.pdf"]}));
         assert_eq!(task["evaluator"]["result"][0]["path"], "r");
         let golds = json!([format!("file://{here}/gold.xlsx"), "file:///x/y"]);
         assert_eq!(task["evaluator"]["expected"][0]["path"], golds);

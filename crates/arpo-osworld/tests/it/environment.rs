@@ -1,5 +1,6 @@
 //! A task on a guest with fixed responses.
 
+use crate::fake_google::{FakeGoogle, GOOD, file};
 use crate::server::serve;
 use arpo_agent::style::Grammar;
 use arpo_core::action::{Action, ModelBox};
@@ -7,6 +8,7 @@ use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::environment::{EpisodeOptions, OsworldDesktop, Shared};
+use arpo_osworld::google::Accounts;
 use arpo_osworld::host::TESSERACT;
 use arpo_osworld::provider::{Addresses, Machine, Options, Provider, Spares};
 use arpo_osworld::results::record::Trial;
@@ -185,6 +187,48 @@ fn a_task_of_videos_is_not_played_on_a_desktop_that_cannot_decode_them() {
     assert!(error.to_string().contains("/usr/bin/ffmpeg"), "{error}");
     let requests = fixture.requests.lock().unwrap().join("\n");
     assert!(!requests.contains("/setup/launch"), "the set-up ran: {requests}");
+}
+
+const WANTS_A_FILE_OF_DRIVE: &str = r#"{"func": "file_contains",
+    "result": {"type": "googledrive_file", "path": ["notes.txt"], "dest": "notes.txt"},
+    "expected": {"type": "rule", "rules": {"expected": ["content"]}}}"#;
+
+#[test]
+fn a_task_of_google_drive_is_not_played_without_credentials() {
+    let options = EpisodeOptions { accounts: Accounts::new("/nowhere"), ..EpisodeOptions::default() };
+    let mut fixture = new_fixture(WANTS_A_FILE_OF_DRIVE, options);
+    let error = fixture.desktop.reset(&task("os", ID), 0, soon()).unwrap_err();
+    assert!(matches!(error, EnvironmentError::BadTask { .. }), "{error}");
+    let reason = "it needs Google credentials: /nowhere/googledrive/settings.yml: no such file";
+    assert!(error.to_string().contains(reason), "{error}");
+    assert!(fixture.requests.lock().unwrap().is_empty(), "the desktop was not touched");
+}
+
+#[test]
+fn a_task_of_google_drive_is_judged_by_what_is_there() {
+    let query = "( title = 'notes.txt' and trashed = false ) and \"root\" in parents";
+    for (files, wanted, note) in
+        [(vec![file("f", None)], 1.0, None), (vec![], 0.0, Some("Google Drive has no file notes.txt"))]
+    {
+        let google = FakeGoogle::new(GOOD, &[(query, files)]);
+        let options = EpisodeOptions { accounts: google.accounts().clone(), ..EpisodeOptions::default() };
+        let mut fixture = new_fixture(WANTS_A_FILE_OF_DRIVE, options);
+        fixture.reset();
+        fixture.act(&finished());
+        assert!((fixture.desktop.evaluate(soon()).unwrap() - wanted).abs() < 1e-12);
+        if let Some(note) = note {
+            let log = fixture.result("runtime.log");
+            assert!(log.contains(note), "{log}");
+        }
+    }
+    let google = FakeGoogle::new("expired", &[]);
+    let options = EpisodeOptions { accounts: google.accounts().clone(), ..EpisodeOptions::default() };
+    let mut fixture = new_fixture(WANTS_A_FILE_OF_DRIVE, options);
+    fixture.reset();
+    fixture.act(&finished());
+    let error = fixture.desktop.evaluate(soon()).unwrap_err();
+    assert!(matches!(error, EnvironmentError::BadTask { .. }), "{error}");
+    assert!(error.to_string().contains("Token has been expired or revoked"), "{error}");
 }
 
 #[test]

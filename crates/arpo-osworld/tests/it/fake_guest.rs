@@ -15,6 +15,8 @@ pub(crate) struct FakeGuest {
     pub(crate) tabs: RefCell<Vec<Tab>>,
     /// Values of expressions that contain the key.
     pub(crate) pages: BTreeMap<String, Value>,
+    /// Every expression that was evaluated.
+    pub(crate) scripts: RefCell<Vec<String>>,
     /// Expressions that contain this fail once, as on a page that is being left.
     pub(crate) fails_once: Cell<Option<&'static str>>,
     /// Names of calls that are refused.
@@ -62,6 +64,7 @@ impl Browser for FakeGuest {
     }
 
     fn evaluate(&self, _: &str, expression: &str) -> Result<Value, GuestError> {
+        self.scripts.borrow_mut().push(expression.to_owned());
         if self.fails_once.get().is_some_and(|part| expression.contains(part)) {
             self.fails_once.set(None);
             return Err(GuestError::Unreachable { call: "evaluate".into(), problem: "no context".into() });

@@ -2,6 +2,7 @@
 
 use arpo_osworld::download::{Cache, Fetch, Fetched, Sources};
 use arpo_osworld::fetch;
+use arpo_osworld::google::Accounts;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::needs::{self, Need};
 use arpo_osworld::state::{FileState, State};
@@ -63,17 +64,18 @@ fn files_are_fetched_once_and_what_is_missing_is_named() {
 #[test]
 fn every_task_says_what_it_needs() {
     let plain = json!({"func": "exact_match", "result": {"type": "rule", "rules": {}}, "expected": {"type": "rule", "rules": {}}});
+    let none = Accounts::new("/nowhere");
     let of = |config: Value, evaluator: &Value| {
-        needs::of(&task(&json!({"id": "t", "instruction": "do", "config": config, "evaluator": evaluator})))
+        let task = json!({"id": "t", "instruction": "do", "config": config, "evaluator": evaluator});
+        needs::of(&self::task(&task), &none)
     };
     assert_eq!(of(json!([]), &plain).need, Need::Nothing);
-    assert_eq!(needs::of(&with_files()).files, 3);
+    assert_eq!(needs::of(&with_files(), &none).files, 3);
     let tabs = json!([{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://a.com"]}}]);
     let web = of(tabs, &plain);
     assert_eq!((web.need, web.why.as_str()), (Need::Internet, "it opens https://a.com"));
-    let drive = json!([{"type": "login", "parameters": {}}]);
-    let login = of(drive, &plain);
-    assert_eq!((login.need, login.why.as_str()), (Need::NotImplemented, "step login"));
+    let dance = of(json!([{"type": "dance", "parameters": {}}]), &plain);
+    assert_eq!((dance.need, dance.why.as_str()), (Need::NotImplemented, "step dance"));
     let odd = of(json!([]), &json!({"func": "no_such", "result": {"type": "rule", "rules": {}}}));
     assert_eq!((odd.need, odd.why.as_str()), (Need::NotImplemented, "metric no_such"));
     let page = json!({"func": "literal_match", "result": {"type": "rule", "rules": {}}, "expected": {"type": "info_from_website", "url": "https://a.org"}});
@@ -84,12 +86,12 @@ fn every_task_says_what_it_needs() {
     );
     let image = json!({"func": "compare_image_text", "result": {"type": "rule", "rules": {}}, "expected": {"type": "rule", "rules": {}}});
     let image = task(&json!({"id": "t", "instruction": "do", "evaluator": image}));
-    assert_eq!(needs::of_on(&image, |_| true).need, Need::Nothing);
-    let without = needs::of_on(&image, |_| false);
+    assert_eq!(needs::of_on(&image, &none, |_| true).need, Need::Nothing);
+    let without = needs::of_on(&image, &none, |_| false);
     let why = "tesseract is not installed on this host, or not completely; on Debian: apt-get install tesseract-ocr tesseract-ocr-eng";
     assert_eq!((without.need, without.why.as_str()), (Need::Program, why));
     let code = json!({"id": "t", "instruction": "do", "related_apps": ["vscode"], "evaluator": plain});
-    assert_eq!(needs::of(&task(&code)).need, Need::VirtualMachine);
+    assert_eq!(needs::of(&task(&code), &none).need, Need::VirtualMachine);
 }
 
 fn score(func: &str, result: &State, expected: &State, options: &Value) -> Result<f64, String> {

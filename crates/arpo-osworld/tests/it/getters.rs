@@ -4,10 +4,12 @@ use crate::fake_guest::FakeGuest;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::error::GetterError;
 use arpo_osworld::getters::{self, Context};
+use arpo_osworld::google::Accounts;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::state::State;
 use arpo_osworld::task::{Generation, Getter};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 fn get_in(
@@ -21,7 +23,9 @@ fn get_in(
     let cache = Cache::new(folder.path(), sources).unwrap();
     let now = "2025-05-15T12:00:00[UTC]".parse().unwrap();
     let deadline = Instant::now() + Duration::from_mins(1);
-    let context = Context { guest, cache: &cache, task: "t", generation, now, deadline };
+    let (accounts, notes) = (Accounts::default(), RefCell::default());
+    let (cache, accounts) = (&cache, &accounts);
+    let context = Context { guest, cache, accounts, task: "t", generation, now, deadline, notes };
     let Value::Object(fields) = fields else { panic!("fields are an object") };
     getters::get(&context, &Getter { kind: kind.into(), fields })
 }
@@ -53,6 +57,23 @@ fn files_come_with_their_neighbours() {
     both["gives"] = json!([0, 1]);
     assert_eq!(get(&guest, "vm_file", both).each().len(), 2);
     assert_eq!(get(&guest, "vm_file", json!({"path": "/none", "dest": "x"})), State::Null);
+}
+
+/// The results of a speed test are called after the day; Verified dates only its own copy.
+#[test]
+fn a_file_may_have_the_date_in_its_name() {
+    let guest = with_file("/Test/Export-2025_05_15.csv", "dated");
+    let fields = json!({"path": "/Test/Export-.csv", "dest": "Export-.csv", "time_suffix": true});
+    let State::File(file) = get(&guest, "vm_file", fields.clone()) else { panic!("no file") };
+    assert_eq!(&*file.bytes, b"dated");
+    assert_eq!(get_in(&guest, Generation::Verified, "vm_file", fields.clone()).unwrap(), State::Null);
+    let mut month = fields;
+    month["time_format"] = json!("%m");
+    let guest = with_file("/Test/Export-05.csv", "dated");
+    assert!(matches!(get(&guest, "vm_file", month.clone()), State::File(_)));
+    month["time_format"] = json!("%!");
+    let error = get_in(&guest, Generation::ArpoEra, "vm_file", month).unwrap_err().to_string();
+    assert!(error.starts_with("getter vm_file: time_format \"%!\": "), "{error}");
 }
 
 #[test]

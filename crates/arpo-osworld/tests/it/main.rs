@@ -5,10 +5,13 @@
 mod cache;
 mod client;
 mod environment;
+mod fake_google;
 mod fake_guest;
 mod files;
 mod getters;
 mod golden;
+mod google_account;
+mod google_drive;
 mod hostile;
 mod own_tasks;
 mod sandbox;

@@ -3,6 +3,7 @@
 use arpo_osworld::check::problems;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::evaluate::score_checks;
+use arpo_osworld::google::Accounts;
 use arpo_osworld::metrics::Settings;
 use arpo_osworld::state::{FileState, State};
 use arpo_osworld::task::suite::{self, SuiteTask};
@@ -34,7 +35,7 @@ fn a_folder_of_tasks_needs_no_domains_and_no_list() {
     ];
     assert_eq!(found, wanted);
     for task in &tasks {
-        assert_eq!(problems(&task.task), Vec::<String>::new(), "{}", task.task.id);
+        assert_eq!(problems(&task.task, &Accounts::default()), Vec::<String>::new(), "{}", task.task.id);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::fake_guest::FakeGuest;
 use arpo_osworld::download::{Cache, Fetch, Fetched, Sources};
 use arpo_osworld::error::SetupError;
+use arpo_osworld::google::Accounts;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::setup::{Preparation, Prepared, run};
 use arpo_osworld::task::{Generation, Step};
@@ -18,12 +19,13 @@ fn prepare(
     steps: &Value,
 ) -> Result<Prepared, SetupError> {
     let cache = Cache::new(folder, Sources { offline: true, ..Sources::default() }).unwrap();
-    prepare_with(&cache, guest, generation, steps, Duration::from_mins(1))
+    prepare_with(&cache, guest, &Accounts::default(), generation, steps, Duration::from_mins(1))
 }
 
-fn prepare_with(
+pub(crate) fn prepare_with(
     cache: &Cache,
     guest: &FakeGuest,
+    accounts: &Accounts,
     generation: Generation,
     steps: &Value,
     limit: Duration,
@@ -37,6 +39,7 @@ fn prepare_with(
     let preparation = Preparation {
         guest,
         cache,
+        accounts,
         task: "t",
         generation,
         proxy: true,
@@ -98,9 +101,9 @@ fn a_refusal_ends_only_verified_s_set_up() {
 fn all_steps_are_read_before_one_runs() {
     let folder = tempfile::tempdir().unwrap();
     let guest = FakeGuest::default();
-    let steps = json!([["sleep", {"seconds": 1}], ["googledrive", {}]]);
+    let steps = json!([["sleep", {"seconds": 1}], ["dance", {}]]);
     let error = prepare(&guest, folder.path(), Generation::ArpoEra, &steps).unwrap_err();
-    assert_eq!(error.to_string(), "set-up step 1: no set-up step is called \"googledrive\"");
+    assert_eq!(error.to_string(), "set-up step 1: no set-up step is called \"dance\"");
     assert!(guest.log().is_empty());
     for (kind, fields) in [
         ("sleep", json!({"seconds": "long"})),
@@ -142,7 +145,8 @@ fn a_late_download_is_not_the_tasks_fault() {
     let steps = json!([["download", {"files": [{"url": "https://a.org/x", "path": "/home/user/x.txt"}]}]]);
     let began = Instant::now();
     let limit = Duration::from_millis(200);
-    let error = prepare_with(&cache, &FakeGuest::default(), Generation::Verified, &steps, limit).unwrap_err();
+    let (guest, accounts) = (FakeGuest::default(), Accounts::default());
+    let error = prepare_with(&cache, &guest, &accounts, Generation::Verified, &steps, limit).unwrap_err();
     assert!(matches!(error, SetupError::Lost { index: 0, .. }), "{error:?}");
     assert!(error.to_string().contains("was not there by the deadline"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(30));

@@ -1,6 +1,7 @@
 //! Folders of task files and lists: read strictly, and what is missing is named.
 
 use arpo_osworld::coverage;
+use arpo_osworld::google::Accounts;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,7 @@ fn suite() -> tempfile::TempDir {
 #[test]
 fn coverage_counts_and_names() {
     let folder = suite();
-    let coverage = coverage::of_folder(folder.path(), None).unwrap();
+    let coverage = coverage::of_folder(folder.path(), None, &Accounts::default()).unwrap();
     assert_eq!((coverage.covered, coverage.total), (2, 3));
     let missing: Vec<&str> = coverage.missing.keys().map(String::as_str).collect();
     assert_eq!(missing, ["getter no_such_getter", "metric no_such_metric"]);
@@ -41,14 +42,14 @@ fn coverage_counts_and_names() {
 #[test]
 fn a_suite_with_an_unknown_metric_does_not_load() {
     let folder = suite();
-    let error = coverage::load_runnable(folder.path(), None).unwrap_err().to_string();
+    let error = coverage::load_runnable(folder.path(), None, &Accounts::default()).unwrap_err().to_string();
     assert_eq!(
         error,
         "task vlc/odd needs what is missing here: getter no_such_getter, metric no_such_metric"
     );
     let list = folder.path().join("list.json");
     fs::write(&list, r#"{"os": ["hopeless", "good"]}"#).unwrap();
-    let tasks = coverage::load_runnable(folder.path(), Some(&list)).unwrap();
+    let tasks = coverage::load_runnable(folder.path(), Some(&list), &Accounts::default()).unwrap();
     assert_eq!(tasks.iter().map(|task| task.task.id.as_str()).collect::<Vec<_>>(), ["hopeless", "good"]);
 }
 
@@ -57,9 +58,9 @@ fn lists_of_every_kind_and_what_is_wrong_with_them() {
     let folder = suite();
     let list = folder.path().join("list.json");
     fs::write(&list, r#"[{"domain": "os", "id": "good", "func": []}]"#).unwrap();
-    assert_eq!(coverage::of_folder(folder.path(), Some(&list)).unwrap().total, 1);
+    assert_eq!(coverage::of_folder(folder.path(), Some(&list), &Accounts::default()).unwrap().total, 1);
     fs::write(&list, "# by hand\nos/good\n").unwrap();
-    assert_eq!(coverage::of_folder(folder.path(), Some(&list)).unwrap().total, 1);
+    assert_eq!(coverage::of_folder(folder.path(), Some(&list), &Accounts::default()).unwrap().total, 1);
     for (text, part) in [
         ("[{}]", "entry 0: domain"),
         ("5", "lines of domain/id"),
@@ -67,7 +68,8 @@ fn lists_of_every_kind_and_what_is_wrong_with_them() {
         (r#"{"os": ["gone"]}"#, "gone.json"),
     ] {
         fs::write(&list, text).unwrap();
-        let error = coverage::of_folder(folder.path(), Some(&list)).unwrap_err().to_string();
+        let error =
+            coverage::of_folder(folder.path(), Some(&list), &Accounts::default()).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
 }
@@ -76,10 +78,10 @@ fn lists_of_every_kind_and_what_is_wrong_with_them() {
 fn an_id_may_be_that_of_another_domain_but_not_twice_in_one() {
     let folder = suite();
     write(folder.path(), "vlc", "good", &json!({"func": "infeasible"}));
-    assert_eq!(coverage::of_folder(folder.path(), None).unwrap().total, 4);
+    assert_eq!(coverage::of_folder(folder.path(), None, &Accounts::default()).unwrap().total, 4);
     let path = folder.path().join("examples/os");
     fs::copy(path.join("good.json"), path.join("copy.json")).unwrap();
-    let error = coverage::of_folder(folder.path(), None).unwrap_err().to_string();
+    let error = coverage::of_folder(folder.path(), None, &Accounts::default()).unwrap_err().to_string();
     assert!(error.ends_with("two files have the id os/good"), "{error}");
 }
 

@@ -32,6 +32,7 @@ const MAY_CHANGE: [&str; 35] = [
     "replay.screens_gib",
     "rollout.",
     "osworld.tasks",
+    "osworld.settings",
     "osworld.vm_disk",
     "osworld.running",
     "osworld.token",
