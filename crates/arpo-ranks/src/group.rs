@@ -4,6 +4,7 @@ use crate::deadline::is_timeout;
 use crate::error::RankError;
 use crate::frame::FrameError;
 use crate::kind::{Frame, Kind};
+use crate::later::LentRing;
 use crate::ring::Ring;
 use crate::watch::{Beat, Ending, Peer, Watch};
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub struct Group {
     watch: Arc<Watch>,
     /// One for each peer of the watch.
     inboxes: Vec<Receiver<Message>>,
-    pub(crate) ring: Ring,
+    pub(crate) ring: LentRing,
 }
 
 /// The place of a rank in its group.
@@ -83,7 +84,7 @@ impl Group {
     /// A group of one, which needs nobody.
     pub fn alone() -> Self {
         let watch = Arc::new(Watch::new(0, 0, vec![]));
-        let ring = Ring::alone(Arc::clone(&watch));
+        let ring = LentRing::new(Ring::alone(Arc::clone(&watch)));
         Self { size: 1, options: GroupOptions::default(), watch, inboxes: vec![], ring }
     }
 
@@ -122,7 +123,7 @@ impl Group {
         let every = options.silence.min(options.deadline) / 5;
         let beat = move || beat(&beating, every);
         Builder::new().name("beats".into()).spawn(beat).map_err(system)?;
-        Ok(Self { size, options, watch, inboxes, ring })
+        Ok(Self { size, options, watch, inboxes, ring: LentRing::new(ring) })
     }
 
     /// The number of this rank.

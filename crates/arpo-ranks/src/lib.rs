@@ -13,7 +13,7 @@
 //! |---|---|
 //! | who is let in, which rank and which group it gets | [`rendezvous`], [`token`] |
 //! | signs of life and of progress, messages, who is blamed for a failure | [`group`], `watch` |
-//! | how sums and copies travel | [`ring`] |
+//! | how sums and copies travel; sums beside a computation | [`ring`]; `later` |
 //! | the types of values | [`values`] |
 //! | how messages are delimited | [`frame`] |
 //! | what ranks say to each other, and how long it may be | `hello`, `kind` |
@@ -24,6 +24,7 @@ pub mod frame;
 pub mod group;
 mod hello;
 mod kind;
+mod later;
 pub mod rendezvous;
 pub mod ring;
 pub mod token;
@@ -33,6 +34,8 @@ mod watch;
 pub use error::RankError;
 pub use group::{Group, GroupOptions, Message, Sentinel};
 pub use values::{HostValues, Parts};
+
+use std::time::Duration;
 
 /// Operations that all ranks of a group carry out together, in the same order. `B` is a buffer of values: memory of the host
 /// ([`HostValues`]), or a tensor on a device.
@@ -53,6 +56,17 @@ pub trait Collectives<B> {
 
     /// Replaces this rank's part of the values by its sums over all ranks; the other parts are then without meaning.
     fn reduce_scatter(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;
+
+    /// Begins [`Self::reduce_scatter`] of some buffers, a bucket, which goes on while this rank computes. Nobody may use a buffer
+    /// until [`Self::wait_reduced`] has returned it. All ranks begin the same buckets in the same order.
+    fn reduce_later(&mut self, bucket: Vec<(B, Parts)>) -> Result<(), RankError>;
+
+    /// Waits until at most `left` buckets are on their way; returns the buffers of the others with their sums, in the order in
+    /// which they were begun. Whatever went wrong on the way is an error here, too.
+    fn wait_reduced(&mut self, left: usize) -> Result<Vec<B>, RankError>;
+
+    /// How long computations were held up by [`Self::wait_reduced`] since this was last asked.
+    fn take_waited(&mut self) -> Duration;
 
     /// Copies each rank's part of the values to all ranks.
     fn all_gather(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;

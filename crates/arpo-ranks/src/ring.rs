@@ -199,6 +199,12 @@ impl Ring {
         )))
     }
 
+    /// Replaces this rank's part of the values by its sums over all ranks.
+    pub(crate) fn reduce_scatter(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
+        self.check(values, parts)?;
+        self.scatter(values, parts)
+    }
+
     fn scatter(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
         let operation = self.begin()?;
         for step in 1..self.size {
@@ -266,23 +272,37 @@ impl Collectives<HostValues> for Group {
     }
 
     fn broadcast(&mut self, root: usize, values: &mut HostValues) -> Result<(), RankError> {
-        self.ring.broadcast(root, values)
+        self.ring.here()?.broadcast(root, values)
     }
 
     fn all_reduce(&mut self, values: &mut HostValues) -> Result<(), RankError> {
         let parts = Parts::even(values.len(), self.size(), 1);
-        self.ring.scatter(values, &parts)?;
-        self.ring.gather(values, &parts)
+        let ring = self.ring.here()?;
+        ring.scatter(values, &parts)?;
+        ring.gather(values, &parts)
     }
 
     fn reduce_scatter(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
-        self.ring.check(values, parts)?;
-        self.ring.scatter(values, parts)
+        self.ring.here()?.reduce_scatter(values, parts)
     }
 
     fn all_gather(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
-        self.ring.check(values, parts)?;
-        self.ring.gather(values, parts)
+        let ring = self.ring.here()?;
+        ring.check(values, parts)?;
+        ring.gather(values, parts)
+    }
+
+    fn reduce_later(&mut self, bucket: Vec<(HostValues, Parts)>) -> Result<(), RankError> {
+        self.check()?;
+        self.ring.reduce_later(bucket)
+    }
+
+    fn wait_reduced(&mut self, left: usize) -> Result<Vec<HostValues>, RankError> {
+        self.ring.wait_reduced(left)
+    }
+
+    fn take_waited(&mut self) -> Duration {
+        self.ring.take_waited()
     }
 
     fn barrier(&mut self) -> Result<(), RankError> {

@@ -52,10 +52,15 @@ impl Context {
     }
 }
 
-/// Runs a function with a GPU current.
-pub(crate) fn with_current<T>(device: Device, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    match Context::of(device)? {
+/// Runs a function with the GPU of a context current; without one, the first is.
+pub(crate) fn on<T>(context: Option<&Context>, work: impl FnOnce() -> T) -> T {
+    match context {
         None => work(),
         Some(context) => context.with(work),
     }
+}
+
+/// Runs a function with a GPU current.
+pub(crate) fn with_current<T>(device: Device, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    on(Context::of(device)?.as_ref(), work)
 }

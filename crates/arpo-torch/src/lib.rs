@@ -13,4 +13,5 @@ pub mod mapped;
 pub mod nccl;
 pub mod runtime;
 pub mod shim;
+pub mod stream;
 pub mod upload;

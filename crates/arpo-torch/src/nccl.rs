@@ -2,8 +2,9 @@
 //! none for CPUs.
 //!
 //! Operations are queued on libtorch's default stream, like our kernels: they see what was computed before them, and what is
-//! computed after them sees their results.
+//! computed after them sees their results. Sums of parts can be queued on a stream beside it ([`crate::stream`]).
 
+use crate::stream::SideStream;
 use libloading::os::unix::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -190,6 +191,11 @@ impl Calls {
     }
 }
 
+/// The stream that an operation is queued on: the given one, or libtorch's.
+fn handle_of(stream: Option<&SideStream>) -> *mut c_void {
+    stream.map_or(ptr::null_mut(), SideStream::handle)
+}
+
 /// A range of a tensor that an operation works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
@@ -215,16 +221,23 @@ impl Communicator {
         })
     }
 
-    /// Sums equal parts of a flat tensor over all ranks, each for its rank, which is the `rank`-th.
-    pub fn reduce_scatter(&self, tensor: &Tensor, rank: usize, length: usize) -> Result<(), String> {
+    /// Sums equal parts of a flat tensor over all ranks, each for its rank, which is the `rank`-th; on a stream of its own, if
+    /// there is one.
+    pub fn reduce_scatter(
+        &self,
+        tensor: &Tensor,
+        rank: usize,
+        length: usize,
+        stream: Option<&SideStream>,
+    ) -> Result<(), String> {
         let (pointer, kind) = self.buffer(tensor)?;
         let own = self.part(tensor, pointer, rank, length);
+        let stream = handle_of(stream);
         self.operate(|handle| {
             // SAFETY: ncclReduceScatter(send, receive, count of a part, type, operation, comm, stream); in place, because what is
-            // received is the rank's part of what is sent; as above.
-            let code = unsafe {
-                (self.calls.reduce_scatter)(pointer, own, length, kind, SUM, handle, ptr::null_mut())
-            };
+            // received is the rank's part of what is sent; as above, or on a live stream of the same device.
+            let code =
+                unsafe { (self.calls.reduce_scatter)(pointer, own, length, kind, SUM, handle, stream) };
             self.calls.check("ncclReduceScatter", code)
         })
     }
@@ -268,22 +281,19 @@ impl Communicator {
         })
     }
 
-    /// Sums each section over all ranks, for its rank.
-    pub fn reduce(&self, tensor: &Tensor, sections: &[Section]) -> Result<(), String> {
+    /// Sums each section over all ranks, for its rank; on a stream of its own, if there is one.
+    pub fn reduce(
+        &self,
+        tensor: &Tensor,
+        sections: &[Section],
+        stream: Option<&SideStream>,
+    ) -> Result<(), String> {
+        let stream = handle_of(stream);
         self.each(tensor, sections, |pointer, kind, section, handle| {
+            let (count, root) = (section.length, section.root as c_int);
             // SAFETY: ncclReduce(send, receive, count, type, operation, root, comm, stream), in place; as above.
-            let code = unsafe {
-                (self.calls.reduce)(
-                    pointer,
-                    pointer,
-                    section.length,
-                    kind,
-                    SUM,
-                    section.root as c_int,
-                    handle,
-                    ptr::null_mut(),
-                )
-            };
+            let code =
+                unsafe { (self.calls.reduce)(pointer, pointer, count, kind, SUM, root, handle, stream) };
             self.calls.check("ncclReduce", code)
         })
     }

@@ -77,6 +77,8 @@ struct Report {
     /// With several ranks: the update of one rank alone, on the same machine, and what it is of theirs.
     alone_seconds: Option<f64>,
     efficiency: Option<f64>,
+    /// With several ranks: for how much of the backward pass it waited for the sums that go on beside it.
+    communication_wait_seconds: Option<f64>,
     device_memory_gib: Option<f64>,
     /// After a tenth of the updates, and after the last.
     resident_mib: Option<[f64; 2]>,
@@ -163,17 +165,21 @@ fn measure(
     let trained_tokens = coefficients[0].len();
     let episodes = [synthetic.episode()];
     let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
-    let mut seconds = [0.0; 4];
+    let mut seconds = [0.0; 5];
     let mut resident_early = None;
     for update in 0..=arguments.updates {
         let ((), encode) = timed(device, || encode(&learner, &synthetic.images));
         let (pass, forward) = timed(device, || learner.forward(batch));
         let pass = pass.map_err(Failure::failed)?;
-        let (done, backward) = timed(device, || pass.backward(&coefficients));
+        let (done, backward) = timed(device, || match ranks.as_deref_mut() {
+            None => pass.backward(&coefficients),
+            Some(ranks) => pass.backward_summing(&coefficients, ranks),
+        });
         done.map_err(Failure::failed)?;
+        let wait = ranks.as_deref_mut().map_or(0.0, |ranks| ranks.take_waited().as_secs_f64());
         let (moved, step) = timed(device, || match ranks.as_deref_mut() {
             None => Ok(optimiser.update(learner.model().weights(), 1e-6)),
-            Some(ranks) => optimiser.update_with(learner.model().weights(), 1e-6, ranks),
+            Some(ranks) => optimiser.update_summed(learner.model().weights(), 1e-6, ranks),
         });
         if let Update::Skipped { gradient_norm } = moved.map_err(Failure::failed)? {
             return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
@@ -182,14 +188,15 @@ fn measure(
             resident_early = resident_mib();
         }
         if update > 0 {
-            for (total, one) in seconds.iter_mut().zip([encode, forward, backward, step]) {
+            for (total, one) in seconds.iter_mut().zip([encode, forward, backward, step, wait]) {
                 *total += one / arguments.updates as f64;
             }
         }
     }
-    let [encode_seconds, forward_seconds, backward_seconds, optimiser_seconds] = seconds;
+    let [encode_seconds, forward_seconds, backward_seconds, optimiser_seconds, wait_seconds] = seconds;
     let update_seconds = forward_seconds + backward_seconds + optimiser_seconds;
     Ok(Report {
+        communication_wait_seconds: ranks.is_some().then_some(wait_seconds),
         ranks: ranks.map_or(1, |ranks| ranks.size()),
         parameters: learner.model().weights().count(),
         tokens: synthetic.tokens.len(),
@@ -244,6 +251,9 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
             "efficiency",
             100.0 * efficiency
         )?;
+    }
+    if let Some(seconds) = report.communication_wait_seconds {
+        writeln!(out, "  {:<15} {seconds:9.4} s of the backward pass", "wait for sums")?;
     }
     if let Some(gib) = report.device_memory_gib {
         writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;

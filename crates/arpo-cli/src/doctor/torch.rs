@@ -66,12 +66,12 @@ pub(super) fn cuda() -> Finding {
                     let detail = format!("{found}; it has no bf16: expected compute capability 8.0 or newer");
                     Finding { command: None, ..Finding::broken(CUDA, detail, needed_for, "") }
                 }
-                Ok(()) => match Kernels::of(tch::Device::Cuda(0)).missing() {
-                    None => Finding::usable(CUDA, format!("{found}; libtorch computes on it")),
-                    Some(slower) => {
-                        Finding::usable(CUDA, format!("{found}; libtorch computes on it; {slower}"))
-                    }
-                },
+                Ok(()) => {
+                    let slower = Kernels::of(tch::Device::Cuda(0)).missing();
+                    let mut found = vec![found, "libtorch computes on it".into()];
+                    found.extend(slower.into_iter().chain(problems_of_others(&driver)));
+                    Finding::usable(CUDA, found.join("; "))
+                }
                 Err(problem) => {
                     Finding::broken(CUDA, format!("{found}; {problem}"), needed_for, "nvidia-smi")
                 }
@@ -90,6 +90,19 @@ pub(super) fn cuda() -> Finding {
             Finding::missing(CUDA, detail, needed_for, USE_OWN_PYTORCH)
         }
     }
+}
+
+/// Why GPUs other than the first cannot be used, those that cannot: `model.gpu` may choose one, and further ranks get them.
+fn problems_of_others(driver: &Driver) -> Vec<String> {
+    let problem = |number: usize| {
+        let problem = match runtime::computes_on(tch::Device::Cuda(number)) {
+            Err(problem) => problem,
+            Ok(()) if driver.devices.get(number).is_some_and(GpuDevice::has_bf16) => return None,
+            Ok(()) => "no bf16".into(),
+        };
+        Some(format!("GPU {number} cannot be used: {problem}"))
+    };
+    (1..runtime::usable_cuda_devices()).filter_map(problem).collect()
 }
 
 /// Whether the kernel lists a PCI device of NVIDIA.

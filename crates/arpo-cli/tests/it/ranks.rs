@@ -275,4 +275,6 @@ fn the_update_of_several_ranks_is_compared_with_that_of_one() {
     assert!((field("ranks") - 2.0).abs() < f64::EPSILON);
     let expected = field("alone_seconds") / field("update_seconds");
     assert!((field("efficiency") - expected).abs() < 1e-9 && expected > 0.0);
+    let (wait, backward) = (field("communication_wait_seconds"), field("backward_seconds"));
+    assert!((0.0..=backward).contains(&wait), "{report}");
 }

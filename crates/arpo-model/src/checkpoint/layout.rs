@@ -29,15 +29,16 @@ impl ParameterLayout {
         self.name == "text.head"
     }
 
-    /// What its gradient shares a buffer with, if layers pass theirs on: the same parameter of the other blocks, which is as
-    /// large; and the embedding with the head.
-    pub fn buffer_name(&self) -> &str {
+    /// What its gradient shares a buffer with, if layers pass theirs on: the same parameter, which is as large, of every other
+    /// block, because the sums of one block's gradients are on their way while the next one's are computed; and the embedding
+    /// with the head.
+    pub fn buffer(&self) -> (usize, &str) {
         if self.is_head() {
-            return "text.embed";
+            return (0, "text.embed");
         }
         match self.block() {
-            Some(_) => self.name.splitn(3, '.').last().unwrap_or(&self.name),
-            None => &self.name,
+            Some(block) => (block % 2, self.name.splitn(3, '.').last().unwrap_or(&self.name)),
+            None => (0, self.name.as_str()),
         }
     }
 

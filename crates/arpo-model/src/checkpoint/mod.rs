@@ -35,8 +35,8 @@ pub enum GradientBuffer {
     Absent,
     /// In memory of its own.
     Own,
-    /// In memory that the layers of the backward pass use one after the other: its reader must have taken each layer's
-    /// gradients before the next one computes its own (see `training::gradients`).
+    /// In memory that the layers of the backward pass use in turns: its reader must have taken each layer's gradients before
+    /// the one after the next computes its own (see `training::gradients`).
     Shared,
 }
 
@@ -135,7 +135,7 @@ impl Weights {
         mut self,
         buffer_of: impl Fn(&ParameterLayout) -> B,
     ) -> Self {
-        let mut shared: BTreeMap<&str, Tensor> = BTreeMap::new();
+        let mut shared: BTreeMap<(usize, &str), Tensor> = BTreeMap::new();
         let mut gradients = vec![];
         self.shares_gradient_buffers = false;
         for (layout, tensor) in &self.parameters {
@@ -147,7 +147,7 @@ impl Weights {
                 GradientBuffer::Own => Some(zeros()),
                 GradientBuffer::Shared => {
                     self.shares_gradient_buffers = true;
-                    Some(shared.entry(layout.buffer_name()).or_insert_with(zeros).shallow_clone())
+                    Some(shared.entry(layout.buffer()).or_insert_with(zeros).shallow_clone())
                 }
             });
         }

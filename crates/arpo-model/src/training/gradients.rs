@@ -1,10 +1,13 @@
-//! Gradients in shards (ZeRO-2): each rank keeps the sums of a part of every gradient, and whole gradients exist only for as
-//! long as the backward pass of their layer.
+//! Sums of the gradients over all ranks, in buckets, while the backward pass goes on.
 //!
 //! The backward pass completes gradients in a fixed order: those of the head, of each block from the last to the first, and
-//! then the rest. As soon as a bucket is complete, it is summed over all ranks, each rank adds its part to its sums, and the
-//! buffers are free for the next block, which has gradients of the same shapes ([`GradientBuffer::Shared`]). All ranks do
-//! this in the same order, also one that has nothing to add.
+//! then the rest. As soon as a bucket is complete, its sum over all ranks is begun, and the pass computes the next one beside
+//! it; when that is complete, the sum has to be there. So never more than two buckets are on their way. All ranks do this in
+//! the same order, also one that has nothing to add.
+//!
+//! Whole gradients (ZeRO-1) are accumulated over the micro-batches of an update and summed in its last round. Of gradients in
+//! shards (ZeRO-2) each rank keeps the sums of a part: every round is summed, each rank adds its part to its sums, and the
+//! buffers are free for the block after the next, which has gradients of the same shapes ([`GradientBuffer::Shared`]).
 //!
 //! [`GradientBuffer::Shared`]: crate::checkpoint::GradientBuffer::Shared
 
@@ -13,6 +16,7 @@ use crate::ModelError;
 use crate::checkpoint::Weights;
 use crate::checkpoint::layout::ParameterLayout;
 use arpo_ranks::Collectives;
+use std::collections::VecDeque;
 use tch::{Kind, Tensor, no_grad};
 
 /// Gradients that the backward pass completes together.
@@ -36,19 +40,25 @@ impl Bucket {
     }
 }
 
-/// This rank's part of the sums of all gradients.
+/// Sums gradients over all ranks.
 #[derive(Debug)]
-pub(super) struct GradientShards {
+pub(super) struct GradientSums {
     shard: Shard,
-    /// In the order of [`Weights::trained`].
-    sums: Vec<Tensor>,
+    /// This rank's part of the sums of all rounds so far, in the order of [`Weights::trained`]; `None` if gradients are whole.
+    shards: Option<Vec<Tensor>>,
     /// In the order in which the backward pass completes them, with the indices of their parameters.
     buckets: Vec<(Bucket, Vec<usize>)>,
+    /// Parameters whose gradients are on their way.
+    travelling: VecDeque<usize>,
 }
 
-impl GradientShards {
+impl GradientSums {
+    /// In shards if the layers of the model share the memory of their gradients, otherwise whole.
     pub(super) fn new(weights: &Weights, shard: Shard) -> Self {
-        let sums = weights.trained().map(|(_, _, gradient)| shard.of(gradient).zeros_like()).collect();
+        let shards = weights.shares_gradient_buffers().then(|| {
+            let zeros = weights.trained().map(|(_, _, gradient)| shard.of(gradient).zeros_like());
+            zeros.collect::<Vec<Tensor>>()
+        });
         let of_parameters: Vec<Bucket> = weights.trained().map(|(layout, _, _)| Bucket::of(layout)).collect();
         let blocks =
             weights.trained().filter_map(|(layout, _, _)| layout.block()).max().map_or(0, |last| last + 1);
@@ -58,54 +68,71 @@ impl GradientShards {
             let indices = of_parameters.iter().enumerate().filter(move |(_, of)| **of == bucket);
             (bucket, indices.map(|(index, _)| index).collect())
         };
-        Self { shard, sums, buckets: order.map(members).collect() }
+        Self { shard, shards, buckets: order.map(members).collect(), travelling: VecDeque::new() }
     }
 
-    /// This rank's sums, in the order of [`Weights::trained`].
-    pub(super) fn sums(&self) -> &[Tensor] {
-        &self.sums
+    /// This rank's part of the sums of all rounds so far; `None` if gradients are whole.
+    pub(super) fn shards(&self) -> Option<&[Tensor]> {
+        self.shards.as_deref()
     }
 
-    /// Sums a complete bucket over all ranks, keeps this rank's part, and zeroes the buffers. Returns the squared norm of what
-    /// this rank had, on its device.
-    pub(super) fn reduce(
+    /// Begins the sum of a complete bucket, and waits for those before it: the next bucket may use their buffers. Returns the
+    /// squared norm of what this rank had, on its device.
+    pub(super) fn begin(
         &mut self,
         bucket: Bucket,
         weights: &Weights,
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
         let gradients: Vec<&Tensor> = weights.trained().map(|(_, _, gradient)| gradient).collect();
-        let indices = self.buckets.iter().filter(|(of, _)| *of == bucket).flat_map(|(_, indices)| indices);
+        let members = self.buckets.iter().filter(|(of, _)| *of == bucket);
+        let indices: Vec<usize> = members.flat_map(|(_, indices)| indices.iter().copied()).collect();
         no_grad(|| {
-            let mut squares = vec![];
-            for &index in indices {
+            let (mut squares, mut buffers) = (vec![], vec![]);
+            for &index in &indices {
                 let gradient = gradients[index];
                 squares.push(gradient.norm_scalaropt_dtype(2, Kind::Float).square());
-                ranks.reduce_scatter(&mut flat(gradient), &self.shard.parts(gradient))?;
-                let _ = self.sums[index].g_add_(&self.shard.of(gradient));
-                let _ = gradient.shallow_clone().zero_();
+                buffers.push((flat(gradient), self.shard.parts(gradient)));
             }
-            if bucket == Bucket::Rest {
-                // so that the time of the GPUs' operations is that of one round
-                ranks.barrier()?;
-            }
+            ranks.reduce_later(buffers)?;
+            self.travelling.extend(&indices);
+            self.receive(1, ranks)?;
             Ok(squares)
         })
     }
 
-    /// Takes part in the sums of all buckets with nothing.
-    pub(super) fn reduce_nothing(
+    /// Waits for the sums of all buckets: the backward pass is complete.
+    pub(super) fn end(&mut self, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
+        no_grad(|| self.receive(0, ranks))?;
+        // so that the time of the GPUs' operations is that of one round
+        Ok(ranks.barrier()?)
+    }
+
+    /// The sums of all buckets at once, for a rank without a backward pass.
+    pub(super) fn sum_all(
         &mut self,
         weights: &Weights,
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<(), ModelError> {
         let buckets: Vec<Bucket> = self.buckets.iter().map(|(bucket, _)| *bucket).collect();
-        buckets.into_iter().try_for_each(|bucket| self.reduce(bucket, weights, ranks).map(|_| ()))
+        buckets.into_iter().try_for_each(|bucket| self.begin(bucket, weights, ranks).map(drop))?;
+        self.end(ranks)
+    }
+
+    /// Waits until at most so many buckets are on their way. What arrives in shards is added up, and its buffer zeroed.
+    fn receive(&mut self, left: usize, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
+        for mut gradient in ranks.wait_reduced(left)? {
+            let (Some(index), Some(shards)) = (self.travelling.pop_front(), &self.shards) else { continue };
+            let _ = flat(&shards[index]).g_add_(&self.shard.of(&gradient));
+            let _ = gradient.zero_();
+        }
+        Ok(())
     }
 
     /// Forgets all sums.
     pub(super) fn zero(&mut self) {
-        for sum in &mut self.sums {
+        self.travelling.clear();
+        for sum in self.shards.iter_mut().flatten() {
             let _ = sum.zero_();
         }
     }

@@ -23,10 +23,12 @@ use crate::model::Model;
 use crate::positions::Grid;
 use crate::text::{Embedded, SavedText, TextLayout};
 use crate::vision::SavedVision;
-use gradients::Bucket;
+use arpo_ranks::Collectives;
+use gradients::{Bucket, GradientSums};
 use head::Head;
 use packed::Packed;
 use plan::Plan;
+use shard::Shard;
 use tch::{Device, Tensor, no_grad};
 
 /// An image of a micro-batch.
@@ -236,6 +238,20 @@ impl ForwardPass<'_> {
     /// each trained token.
     pub fn backward(self, coefficients: &[Vec<f32>]) -> Result<(), ModelError> {
         self.backward_in_buckets(coefficients, &mut |_| Ok(()))
+    }
+
+    /// The same for one of several ranks, whose gradients are whole: while the pass goes on, they are summed over all ranks, and
+    /// each rank has the sums of its shard after it ([`adamw::AdamW::update_summed`]).
+    pub fn backward_summing(
+        self,
+        coefficients: &[Vec<f32>],
+        ranks: &mut dyn Collectives<Tensor>,
+    ) -> Result<(), ModelError> {
+        let learner = self.learner;
+        let weights = learner.model.weights();
+        let mut sums = GradientSums::new(weights, Shard::of_rank(ranks));
+        self.backward_in_buckets(coefficients, &mut |bucket| sums.begin(bucket, weights, ranks).map(drop))?;
+        sums.end(ranks)
     }
 
     /// The same; `complete` is called when all gradients of a bucket are, before the next bucket's are computed.

@@ -4,9 +4,14 @@
 //! ends, because a rank is lost, or when the operations take longer than the group's deadline, it aborts them. Ranks agree
 //! over TCP before they begin (see `finish_with` in `step`), so that the time of the operations is only their own; where
 //! gradients are summed in the backward pass (`gradients`), it is that of the pass of the slowest rank.
+//!
+//! Sums that go on beside the backward pass are on a stream of their own, which waits for what they sum, and which the
+//! computation waits for.
 
 use arpo_ranks::{Collectives, Group, Parts, RankError, Sentinel};
 use arpo_torch::nccl::{Communicator, ID_BYTES, Nccl, Section};
+use arpo_torch::stream::{Event, Hold, SideStream};
+use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
@@ -27,6 +32,14 @@ pub struct NcclTensors {
     device: Device,
     /// When the operations that are not known to be done were begun.
     busy: Arc<Mutex<Option<Instant>>>,
+    /// For sums beside the computation.
+    stream: SideStream,
+    /// Those that the computation has not been made to wait for: their tensors, which have to live so long, and their ends.
+    travelling: VecDeque<(Vec<Tensor>, Event)>,
+    /// Waits of the computation that may not have ended yet.
+    holds: Vec<Hold>,
+    /// Those that have.
+    waited: Duration,
 }
 
 /// A group whose GPUs are connected, or not.
@@ -41,13 +54,14 @@ pub enum Connected {
 impl NcclTensors {
     /// Connects the GPUs of a group. If one of them cannot be used with NCCL, no rank uses it.
     pub fn connect(mut group: Group, device: Device) -> Result<Connected, RankError> {
-        let communicator = match connected(&mut group, device)? {
+        let (communicator, stream) = match connected(&mut group, device)? {
             Err(reason) => return Ok(Connected::Without(group, reason)),
-            Ok(communicator) => Arc::new(communicator),
+            Ok((communicator, stream)) => (Arc::new(communicator), stream),
         };
         let busy = Arc::default();
         watch(&group, &communicator, &busy);
-        Ok(Connected::With(Self { group, communicator, device, busy }))
+        let (travelling, holds, waited) = (VecDeque::new(), vec![], Duration::ZERO);
+        Ok(Connected::With(Self { group, communicator, device, busy, stream, travelling, holds, waited }))
     }
 
     /// The group.
@@ -56,7 +70,7 @@ impl NcclTensors {
     }
 
     /// Queues an operation. What goes wrong here is not a wrong call but a broken connection.
-    fn operate(&self, operation: impl FnOnce(&Communicator) -> Result<(), String>) -> Result<(), RankError> {
+    fn operate<T>(&self, operation: impl FnOnce(&Communicator) -> Result<T, String>) -> Result<T, RankError> {
         self.group.check()?;
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
         operation(&self.communicator).map_err(|problem| {
@@ -68,7 +82,7 @@ impl NcclTensors {
     }
 
     /// Waits until all operations are done.
-    fn settle(&self) {
+    fn settle(&mut self) {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if busy.is_none() {
             return;
@@ -79,6 +93,23 @@ impl NcclTensors {
         }
         busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         *busy = None;
+        drop(busy);
+        let seconds: f64 = self.holds.drain(..).filter_map(|hold| hold.seconds()).sum();
+        self.waited += Duration::from_secs_f64(seconds.max(0.0));
+    }
+}
+
+/// Sums each rank's part of a tensor over all ranks.
+fn sum_parts(
+    communicator: &Communicator,
+    values: &Tensor,
+    (rank, parts): (usize, &Parts),
+    stream: Option<&SideStream>,
+) -> Result<(), String> {
+    let sections = sections(parts);
+    match equal_length(&sections) {
+        Some(length) => communicator.reduce_scatter(values, rank, length, stream),
+        None => communicator.reduce(values, &sections, stream),
     }
 }
 
@@ -97,8 +128,11 @@ fn equal_length(sections: &[Section]) -> Option<usize> {
     sections.iter().all(|section| section.length == first).then_some(first)
 }
 
-/// A communicator; within it the reason why NCCL cannot be used, if it cannot.
-fn connected(group: &mut Group, device: Device) -> Result<Result<Communicator, String>, RankError> {
+/// What a group uses NCCL with: its communicator, and a stream for sums beside the computation.
+type Connection = (Communicator, SideStream);
+
+/// The connection of this rank; within it the reason why NCCL cannot be used, if it cannot.
+fn connected(group: &mut Group, device: Device) -> Result<Result<Connection, String>, RankError> {
     let opened = Nccl::open();
     let missing = group.sums(&[f64::from(u8::from(opened.is_err()))])?[0];
     let nccl = match opened {
@@ -109,7 +143,8 @@ fn connected(group: &mut Group, device: Device) -> Result<Result<Communicator, S
     let id = exchanged_id(group, &nccl)?;
     let joined = match id {
         Err(reason) => Err(reason),
-        Ok(id) => join_in_time(&nccl, id, (group.rank(), group.size()), device),
+        Ok(id) => join_in_time(&nccl, id, (group.rank(), group.size()), device)
+            .and_then(|communicator| Ok((communicator, SideStream::new(device)?))),
     };
     let failed = group.sums(&[f64::from(u8::from(joined.is_err()))])?[0];
     Ok(match joined {
@@ -189,11 +224,37 @@ impl Collectives<Tensor> for NcclTensors {
     }
 
     fn reduce_scatter(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
-        let (rank, sections) = (self.group.rank(), sections(parts));
-        self.operate(|communicator| match equal_length(&sections) {
-            Some(length) => communicator.reduce_scatter(values, rank, length),
-            None => communicator.reduce(values, &sections),
-        })
+        let own = (self.group.rank(), parts);
+        self.operate(|communicator| sum_parts(communicator, values, own, None))
+    }
+
+    fn reduce_later(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
+        let rank = self.group.rank();
+        let end = self.operate(|communicator| {
+            self.stream.follow_computation()?;
+            for (values, parts) in &bucket {
+                sum_parts(communicator, values, (rank, parts), Some(&self.stream))?;
+            }
+            self.stream.mark()
+        })?;
+        self.travelling.push_back((bucket.into_iter().map(|(values, _)| values).collect(), end));
+        Ok(())
+    }
+
+    fn wait_reduced(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
+        let arrived = self.travelling.len().saturating_sub(left);
+        let mut reduced = vec![];
+        for (values, end) in self.travelling.drain(..arrived).collect::<Vec<_>>() {
+            let hold = self.operate(|_| self.stream.hold_computation(&end))?;
+            self.holds.push(hold);
+            reduced.extend(values);
+        }
+        Ok(reduced)
+    }
+
+    fn take_waited(&mut self) -> Duration {
+        self.settle();
+        std::mem::take(&mut self.waited)
     }
 
     fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {

@@ -1,19 +1,23 @@
 //! Operations between ranks on tensors, through the memory of the host: for CPUs, and for GPUs without NCCL.
 
 use arpo_ranks::{Collectives, Group, HostValues, Parts, RankError};
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::Duration;
 use tch::{Kind, Tensor, no_grad};
 
 /// Tensors of ranks that are connected by TCP. Only flat tensors of f32 and bf16 travel.
 #[derive(Debug)]
 pub struct HostTensors {
     group: Group,
+    /// Tensors whose sums are on their way, by bucket, each with this rank's part.
+    travelling: VecDeque<Vec<(Tensor, Range<usize>)>>,
 }
 
 impl HostTensors {
     /// The tensors of a group.
     pub fn new(group: Group) -> Self {
-        Self { group }
+        Self { group, travelling: VecDeque::new() }
     }
 
     /// The group.
@@ -97,6 +101,38 @@ impl Collectives<Tensor> for HostTensors {
     fn reduce_scatter(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
         let (all, own) = (0..values.numel(), parts.of(self.group.rank()));
         self.through_the_host(values, (all, own), |group, values| group.reduce_scatter(values, parts))
+    }
+
+    fn reduce_later(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
+        let (mut on_host, mut tensors) = (vec![], vec![]);
+        for (tensor, parts) in bucket {
+            let own = parts.of(self.group.rank());
+            // what a single rank has is already the sum
+            if self.group.size() > 1 {
+                on_host.push((to_host(&tensor, 0..tensor.numel())?, parts));
+            }
+            tensors.push((tensor, own));
+        }
+        self.group.reduce_later(on_host)?;
+        self.travelling.push_back(tensors);
+        Ok(())
+    }
+
+    fn wait_reduced(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
+        let mut sums = self.group.wait_reduced(left)?.into_iter();
+        let arrived = self.travelling.len().saturating_sub(left);
+        let arrived = self.travelling.drain(..arrived).flatten();
+        let into_tensor = |(tensor, own): (Tensor, Range<usize>)| {
+            if let Some(values) = sums.next() {
+                from_host(&values, own, &tensor);
+            }
+            tensor
+        };
+        Ok(arrived.map(into_tensor).collect())
+    }
+
+    fn take_waited(&mut self) -> Duration {
+        self.group.take_waited()
     }
 
     fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {

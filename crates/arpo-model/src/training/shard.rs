@@ -6,7 +6,6 @@
 //! Rounding noise belongs to a value's place in its parameter, so that the number of ranks does not change it.
 
 use super::adamw::{AdamW, Update, sum_of_squares};
-use super::gradients::GradientShards;
 use crate::ModelError;
 use crate::checkpoint::Weights;
 use arpo_core::config::OptimiserConfig;
@@ -66,36 +65,29 @@ impl AdamW {
         learning_rate: f64,
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<Update, ModelError> {
-        let own = no_grad(|| {
-            for (_, _, gradient) in weights.trained() {
-                ranks.reduce_scatter(&mut flat(gradient), &self.shard.parts(gradient))?;
-            }
-            Ok::<_, ModelError>(
-                weights.trained().map(|(_, _, gradient)| self.shard.of(gradient)).collect::<Vec<Tensor>>(),
-            )
-        })?;
+        for (_, _, gradient) in weights.trained() {
+            no_grad(|| ranks.reduce_scatter(&mut flat(gradient), &self.shard.parts(gradient)))?;
+        }
+        self.update_summed(weights, learning_rate, ranks)
+    }
+
+    /// The same from gradients of which each rank has the sums of its shard already.
+    pub fn update_summed(
+        &mut self,
+        weights: &Weights,
+        learning_rate: f64,
+        ranks: &mut dyn Collectives<Tensor>,
+    ) -> Result<Update, ModelError> {
+        let own: Vec<Tensor> = weights.trained().map(|(_, _, gradient)| self.shard.of(gradient)).collect();
         let update = self.update_shard(weights, &own, learning_rate, ranks);
         // those of the other shards, too
         weights.zero_gradients();
         update
     }
 
-    /// The same from gradients that are summed already.
-    pub(super) fn update_from_shards(
-        &mut self,
-        weights: &Weights,
-        gradients: &mut GradientShards,
-        learning_rate: f64,
-        ranks: &mut dyn Collectives<Tensor>,
-    ) -> Result<Update, ModelError> {
-        let update = self.update_shard(weights, gradients.sums(), learning_rate, ranks);
-        gradients.zero();
-        update
-    }
-
     /// Updates this rank's shard, unless the norm of the gradients of all shards is not finite, and gathers the weights of all
     /// shards.
-    fn update_shard(
+    pub(super) fn update_shard(
         &mut self,
         weights: &Weights,
         gradients: &[Tensor],

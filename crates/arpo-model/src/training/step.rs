@@ -2,7 +2,7 @@
 //! step. An update with a non-finite loss or gradient is skipped and counted, and its micro-batch is recorded.
 
 use super::adamw::{AdamW, Update, gradient_norm, sum};
-use super::gradients::GradientShards;
+use super::gradients::GradientSums;
 use super::incident::{self, Evidence};
 use super::ranks::HostTensors;
 use super::{Learner, MicroBatch, TokenScores};
@@ -41,8 +41,8 @@ pub struct Updater {
     optimiser: AdamW,
     /// What the optimiser updates, if not the learner's own weights.
     masters: Option<Weights>,
-    /// This rank's part of the gradients, if they are summed over the ranks after every micro-batch.
-    gradients: Option<GradientShards>,
+    /// How gradients are summed over the ranks, if there are several.
+    gradients: GradientSums,
     /// The folder for records of skipped updates, if any.
     incidents: Option<PathBuf>,
     skipped: u64,
@@ -71,6 +71,10 @@ pub struct UpdateInProgress<'a> {
     losses: Vec<f64>,
     scores: Vec<TokenScores>,
     skipped_update: Option<SkippedUpdate>,
+    /// What is added next is the last of this update, on all ranks.
+    last_round: bool,
+    /// Whole gradients are summed: nothing can be added any more.
+    summed: bool,
     finished: bool,
 }
 
@@ -86,8 +90,7 @@ impl Updater {
     /// model share the memory of their gradients, their sums are kept here, in shards like the optimiser's moments.
     pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
         let weights = learner.model().weights();
-        let gradients =
-            weights.shares_gradient_buffers().then(|| GradientShards::new(weights, optimiser.shard));
+        let gradients = GradientSums::new(weights, optimiser.shard);
         Self { learner, optimiser, masters: None, gradients, incidents, skipped: 0 }
     }
 
@@ -135,6 +138,8 @@ impl Updater {
             losses: vec![],
             scores: vec![],
             skipped_update: None,
+            last_round: false,
+            summed: false,
             finished: false,
         }
     }
@@ -187,6 +192,24 @@ impl UpdateInProgress<'_> {
         self.try_add_with(&mut alone, batch, |_, scores| Ok::<_, ModelError>(loss(scores))).map(|_| ())
     }
 
+    /// What all ranks add next, a micro-batch or nothing, is the last of this update: gradients are summed over the ranks while
+    /// its backward pass goes on, not only when the update is finished. All ranks call this in the same round, or none does.
+    pub fn begin_last_round(&mut self) {
+        self.last_round = true;
+    }
+
+    /// Whether what is added now is summed over the ranks: in every round if gradients are in shards, else in the last.
+    fn sums_now(&mut self) -> Result<bool, ModelError> {
+        if self.updater.gradients.shards().is_some() {
+            return Ok(true);
+        }
+        if self.summed {
+            return Err(ModelError::Input("a micro-batch after the last round of its update".into()));
+        }
+        self.summed = self.last_round;
+        Ok(self.summed)
+    }
+
     /// The same for a rank, while each other rank adds a micro-batch, too, or nothing ([`Self::add_nothing`]); the loss may
     /// fail to be computed. Returns false if the micro-batch is ignored: then this rank has to add nothing.
     pub fn try_add_with<R: HasRanks, E: From<ModelError>>(
@@ -198,6 +221,7 @@ impl UpdateInProgress<'_> {
         if self.skipped_update.is_some() {
             return Ok(false);
         }
+        let sums_now = self.sums_now()?;
         let Updater { learner, gradients, incidents, skipped, .. } = &mut *self.updater;
         let weights = learner.model().weights();
         let pass = learner.forward(batch)?;
@@ -205,22 +229,23 @@ impl UpdateInProgress<'_> {
         let LossGradient { value, coefficients } = loss(owner, &scores)?;
         // the norm is computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
         // gradient
-        let norm = match (value.is_finite(), gradients) {
-            (false, None) => None,
-            (false, Some(shards)) => {
-                shards.reduce_nothing(weights, owner.ranks())?;
+        let norm = match (value.is_finite(), sums_now) {
+            (false, false) => None,
+            (false, true) => {
+                gradients.sum_all(weights, owner.ranks())?;
                 None
             }
-            (true, None) => {
+            (true, false) => {
                 pass.backward(&coefficients)?;
                 Some(gradient_norm(weights))
             }
-            (true, Some(shards)) => {
+            (true, true) => {
                 let mut squares = vec![];
                 pass.backward_in_buckets(&coefficients, &mut |bucket| {
-                    squares.extend(shards.reduce(bucket, weights, owner.ranks())?);
+                    squares.extend(gradients.begin(bucket, weights, owner.ranks())?);
                     Ok(())
                 })?;
+                gradients.end(owner.ranks())?;
                 Some(sum(&squares).sqrt())
             }
         };
@@ -240,20 +265,22 @@ impl UpdateInProgress<'_> {
         Ok(true)
     }
 
-    /// Adds nothing, while other ranks add a micro-batch: where gradients are in shards, all ranks sum them together.
+    /// Adds nothing, while other ranks add a micro-batch: where gradients are summed, all ranks take part.
     pub fn add_nothing(&mut self, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
-        let Updater { learner, gradients, .. } = &mut *self.updater;
-        match gradients {
-            None => Ok(()),
-            Some(shards) => shards.reduce_nothing(learner.model().weights(), ranks),
+        if !self.sums_now()? {
+            return Ok(());
         }
+        let Updater { learner, gradients, .. } = &mut *self.updater;
+        gradients.sum_all(learner.model().weights(), ranks)
     }
 
     /// Updates the weights, unless a loss or gradient was non-finite. Without a micro-batch the gradient is 0: the
     /// weights still move by the optimiser's moments.
     pub fn finish(mut self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
-        if self.updater.gradients.is_some() {
-            return Err(ModelError::Input("gradients in shards need the other ranks".into()));
+        if self.updater.gradients.shards().is_some() || self.summed {
+            return Err(ModelError::Input(
+                "gradients that are summed over ranks need the other ranks".into(),
+            ));
         }
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
         let skipped_update = self.skipped_update.take();
@@ -305,11 +332,13 @@ impl UpdateInProgress<'_> {
             // dropping zeroes the gradients
             return Ok(report(norm, false, incident));
         }
-        let update = match gradients {
-            None => optimiser.update_with(weights, learning_rate, ranks)?,
-            Some(shards) => optimiser.update_from_shards(weights, shards, learning_rate, ranks)?,
+        let update = match gradients.shards() {
+            Some(shards) => optimiser.update_shard(weights, shards, learning_rate, ranks),
+            None if self.summed => optimiser.update_summed(weights, learning_rate, ranks),
+            None => optimiser.update_with(weights, learning_rate, ranks),
         };
-        let (norm, applied) = match update {
+        gradients.zero();
+        let (norm, applied) = match update? {
             Update::Applied { gradient_norm } => (gradient_norm, true),
             // each rank's gradient was finite, their sum is not
             Update::Skipped { gradient_norm } => (gradient_norm, false),
@@ -327,9 +356,7 @@ impl Drop for UpdateInProgress<'_> {
             // a device that has just failed may fail here too; the first failure is the one to report
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 learner.model().weights().zero_gradients();
-                if let Some(shards) = gradients {
-                    shards.zero();
-                }
+                gradients.zero();
             }));
         }
     }

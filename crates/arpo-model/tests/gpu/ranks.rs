@@ -14,6 +14,7 @@ use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_ranks::{Collectives, Group, GroupOptions, Parts};
+use arpo_torch::runtime;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
@@ -48,6 +49,9 @@ fn trained<R: Collectives<Tensor>>(updater: &mut Updater, ranks: &mut R) -> (Vec
         let mut update = updater.begin();
         let (rank, size) = (ranks.rank(), ranks.size());
         for episode in (0..4).filter(|episode| episode % size == rank) {
+            if episode + size >= 4 {
+                update.begin_last_round();
+            }
             let (tokens, trained) = tokens(episode);
             let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
             let batch = MicroBatch { sequences: &sequence, images: &[] };
@@ -70,9 +74,18 @@ fn one_rank(device: Device) -> NcclTensors {
     }
 }
 
+/// On the first GPU, and on another one where there is one: its context is not the one that is current.
 #[test]
 fn nccl_with_one_rank_changes_nothing() {
-    let Some((device, _)) = gpu() else { return };
+    let Some((first, _)) = gpu() else { return };
+    nccl_changes_nothing(first);
+    let last = Device::Cuda(runtime::usable_cuda_devices() - 1);
+    if last != first {
+        nccl_changes_nothing(last);
+    }
+}
+
+fn nccl_changes_nothing(device: Device) {
     let mut nccl = one_rank(device);
     for kind in [Kind::Float, Kind::BFloat16] {
         let before = Tensor::randn([1000], (Kind::Float, device)).to_kind(kind);
@@ -82,6 +95,17 @@ fn nccl_with_one_rank_changes_nothing() {
         nccl.reduce_scatter(&mut values, &Parts::even(1000, 1, 16)).unwrap();
         nccl.all_gather(&mut values, &Parts::even(1000, 1, 16)).unwrap();
         nccl.barrier().unwrap();
+        assert!(values.equal(&before), "{kind:?}");
+        // on the stream beside the computation, which goes on
+        let parts = Parts::even(1000, 1, 16);
+        for _ in 0..2 {
+            values = &values * 2.0;
+            nccl.reduce_later(vec![(values, parts.clone())]).unwrap();
+            let meanwhile = &before * 2.0;
+            let mut summed = nccl.wait_reduced(0).unwrap();
+            values = summed.pop().unwrap() * 0.5;
+            assert!(summed.is_empty() && meanwhile.equal(&(&values * 2.0)), "{kind:?}");
+        }
         assert!(values.equal(&before), "{kind:?}");
     }
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());

@@ -7,4 +7,5 @@ mod golden;
 mod golden_model;
 mod learner;
 mod optimiser_file;
+mod overlap;
 mod ranks;

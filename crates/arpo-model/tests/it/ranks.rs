@@ -1,5 +1,5 @@
-//! Ranks whose gradients are in shards, here in threads, learn what one process learns: with unequal and empty shares, with
-//! clipping, and with updates that are skipped.
+//! Ranks, here in threads, learn what one process learns, with whole gradients and with shards of them: with unequal and empty
+//! shares, with clipping, and with updates that are skipped. Gradients are summed while the backward pass goes on.
 
 use arpo_core::config::OptimiserConfig;
 use arpo_model::checkpoint::{GradientBuffer, Weights};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 
 /// What ranks and one process may differ by, because of the order of sums.
-const TOLERANCE: f64 = 1e-5;
+pub(crate) const TOLERANCE: f64 = 1e-5;
 
 const LEARNING_RATE: f64 = 2e-5;
 
@@ -30,7 +30,7 @@ const BAD_LOSS: (usize, usize) = (7, 4);
 const BAD_GRADIENT: (usize, usize) = (12, 0);
 
 /// A model whose head is tied to its embedding, and one with a head of its own.
-fn models() -> [ModelConfig; 2] {
+pub(crate) fn models() -> [ModelConfig; 2] {
     let (tied, mut own) = (pocket(), pocket());
     own.text.tied_head = false;
     assert!(tied.text.tied_head);
@@ -90,9 +90,9 @@ fn values(updater: &Updater) -> Vec<Tensor> {
     updater.learner().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect()
 }
 
-fn alone(config: &ModelConfig) -> (Vec<Tensor>, Vec<UpdateReport>) {
+pub(crate) fn alone(config: &ModelConfig, updates: &[usize]) -> (Vec<Tensor>, Vec<UpdateReport>) {
     let mut updater = updater(config, GradientBuffer::Own, None);
-    let reports = UPDATES.iter().enumerate().map(|(number, &episodes)| {
+    let reports = updates.iter().enumerate().map(|(number, &episodes)| {
         let mut update = updater.begin();
         for episode in 0..episodes {
             let (tokens, trained) = tokens(number, episode);
@@ -107,20 +107,29 @@ fn alone(config: &ModelConfig) -> (Vec<Tensor>, Vec<UpdateReport>) {
 }
 
 /// One rank: episode e is that of rank e modulo their number; in the last round some have none.
-fn as_rank(config: &ModelConfig, mut ranks: HostTensors) -> (Vec<Tensor>, Vec<UpdateReport>, HostTensors) {
-    let mut updater = updater(config, GradientBuffer::Shared, Some(&ranks));
+pub(crate) fn as_rank<R: Collectives<Tensor>>(
+    config: &ModelConfig,
+    buffer: GradientBuffer,
+    updates: &[usize],
+    mut ranks: R,
+) -> (Vec<Tensor>, Vec<UpdateReport>, R) {
+    let mut updater = updater(config, buffer, Some(&ranks));
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut reports = vec![];
-    for (number, &episodes) in UPDATES.iter().enumerate() {
+    for (number, &episodes) in updates.iter().enumerate() {
         let mut update = updater.begin();
-        for round in 0..episodes.div_ceil(size) {
+        let rounds = episodes.div_ceil(size);
+        for round in 0..rounds {
+            if round + 1 == rounds {
+                update.begin_last_round();
+            }
             let episode = round * size + rank;
             let mut added = false;
             if episode < episodes {
                 let (tokens, trained) = tokens(number, episode);
                 let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
                 let batch = MicroBatch { sequences: &sequence, images: &[] };
-                let loss = |_: &mut HostTensors, scores: &TokenScores| {
+                let loss = |_: &mut R, scores: &TokenScores| {
                     Ok::<_, arpo_model::ModelError>(loss(number, episode, scores))
                 };
                 added = update.try_add_with(&mut ranks, batch, loss).unwrap();
@@ -134,7 +143,8 @@ fn as_rank(config: &ModelConfig, mut ranks: HostTensors) -> (Vec<Tensor>, Vec<Up
     (values(&updater), reports, ranks)
 }
 
-fn together(config: &ModelConfig, size: usize) -> Vec<(Vec<Tensor>, Vec<UpdateReport>, HostTensors)> {
+/// Runs a function on every rank.
+pub(crate) fn together<T: Send>(size: usize, rank: impl Fn(HostTensors) -> T + Sync) -> Vec<T> {
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let rendezvous = Rendezvous::listen("test", here, "").unwrap();
     let address = rendezvous.address().to_string();
@@ -144,38 +154,40 @@ fn together(config: &ModelConfig, size: usize) -> Vec<(Vec<Tensor>, Vec<UpdateRe
             .map(|_| {
                 scope.spawn(|| {
                     let group = join(&address, "", limit, &mut || Ok(())).unwrap();
-                    as_rank(config, HostTensors::new(group))
+                    rank(HostTensors::new(group))
                 })
             })
             .collect();
         let options = GroupOptions::default();
         let group = rendezvous.gather(size, options, limit, &mut |_| {}, &mut || Ok(())).unwrap();
-        let mut results = vec![as_rank(config, HostTensors::new(group))];
+        let mut results = vec![rank(HostTensors::new(group))];
         results.extend(others.into_iter().map(|other| other.join().unwrap()));
         results
     })
 }
 
-fn largest_difference(one: &[Tensor], other: &[Tensor]) -> f64 {
+pub(crate) fn largest_difference(one: &[Tensor], other: &[Tensor]) -> f64 {
     let difference = |(one, other): (&Tensor, &Tensor)| (one - other).abs().max().double_value(&[]);
     one.iter().zip(other).map(difference).fold(0.0, f64::max)
 }
 
 #[test]
-fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
+fn ranks_learn_what_one_process_learns() {
     for config in models() {
         let before = weights(&config, GradientBuffer::Absent);
         let before: Vec<Tensor> = before.iter().map(|(_, tensor)| tensor.copy()).collect();
-        let (expected, reports) = alone(&config);
+        let (expected, reports) = alone(&config, &UPDATES);
         let applied: Vec<bool> = reports.iter().map(|report| report.applied).collect();
         assert_eq!(applied.iter().filter(|applied| !**applied).count(), 2, "{applied:?}");
         let norms = reports.iter().filter_map(|report| report.gradient_norm);
         assert!(norms.filter(|norm| *norm > 0.01).count() > 5, "hardly ever clipped: {reports:?}");
         let moved = largest_difference(&expected, &before);
         assert!(moved > 5.0 * TOLERANCE, "the weights hardly moved: {moved}");
-        for size in [2, 3, 4] {
+        let (shards, whole) = (GradientBuffer::Shared, GradientBuffer::Own);
+        for (size, buffer) in [(2, shards), (3, shards), (4, shards), (2, whole), (3, whole)] {
             let mut first: Option<Vec<Tensor>> = None;
-            for (found, theirs, _) in together(&config, size) {
+            let results = together(size, |ranks| as_rank(&config, buffer, &UPDATES, ranks));
+            for (found, theirs, _) in results {
                 for (one, other) in theirs.iter().zip(&reports) {
                     assert_eq!(one.applied, other.applied);
                     if let (true, Some(one), Some(other)) =
@@ -187,8 +199,8 @@ fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
                     }
                 }
                 let difference = largest_difference(&found, &expected);
-                println!("{size} ranks: the weights differ by {difference:e} after 20 updates");
-                assert!(difference < TOLERANCE, "{size} ranks: {difference}");
+                println!("{size} ranks, {buffer:?}: the weights differ by {difference:e} after 20 updates");
+                assert!(difference < TOLERANCE, "{size} ranks, {buffer:?}: {difference}");
                 // all ranks have the same bits
                 let same = first.get_or_insert_with(|| found.iter().map(Tensor::copy).collect());
                 assert_eq!(largest_difference(same, &found).to_bits(), 0f64.to_bits());
@@ -197,7 +209,7 @@ fn ranks_with_gradients_in_shards_learn_what_one_process_learns() {
     }
 }
 
-/// What is saved: the gradients of one block, and of one of embedding and head.
+/// What is saved: the gradients of all blocks but two, and of one of embedding and head.
 #[test]
 fn layers_share_the_memory_of_their_gradients() {
     for config in models() {
@@ -213,7 +225,7 @@ fn layers_share_the_memory_of_their_gradients() {
             own.map(|(_, value, _)| value.numel()).sum::<usize>()
         };
         let (embedding, norm) = (config.text.vocabulary * config.text.hidden, config.text.hidden);
-        assert_eq!(bytes(GradientBuffer::Shared), of_block(0) + (embedding + norm) as usize);
+        assert_eq!(bytes(GradientBuffer::Shared), 2 * of_block(0) + (embedding + norm) as usize);
         let heads = if config.text.tied_head { 1 } else { 2 };
         let whole = config.text.layers * of_block(1) + (heads * embedding + norm) as usize;
         assert_eq!(bytes(GradientBuffer::Own), whole);

@@ -1,7 +1,7 @@
 //! A rank that leaves, hangs or fails ends the others, with a line that names it.
 
 use crate::{PATIENT, options, ranks, reason};
-use arpo_ranks::{Collectives, Group, HostValues};
+use arpo_ranks::{Collectives, Group, HostValues, Parts};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,37 @@ fn a_rank_that_leaves_is_named_by_all() {
         sum_until_the_end(&mut group)
     });
     for rank in [0, 1, 3] {
+        assert!(
+            reasons[rank].contains("rank 2 (") && reasons[rank].contains("rank 2 has left"),
+            "{reasons:?}"
+        );
+    }
+    assert!(began.elapsed() < PATIENT / 2, "{:?}", began.elapsed());
+}
+
+/// The same line, whether a rank waits for its sums or is about to begin more of them.
+#[test]
+fn a_rank_that_leaves_is_named_to_those_that_compute() {
+    let began = Instant::now();
+    let reasons = ranks(3, options(PATIENT, PATIENT), |mut group: Group| {
+        let go_on = |group: &mut Group| {
+            let bucket = vec![(HostValues::F32(vec![1.0; 100]), Parts::even(100, 3, 1))];
+            group.reduce_later(bucket).and_then(|()| group.wait_reduced(1))
+        };
+        if group.rank() == 2 {
+            for _ in 0..5 {
+                go_on(&mut group).unwrap();
+            }
+            return String::new();
+        }
+        loop {
+            let summed = go_on(&mut group);
+            if summed.is_err() {
+                return reason(summed);
+            }
+        }
+    });
+    for rank in [0, 1] {
         assert!(
             reasons[rank].contains("rank 2 (") && reasons[rank].contains("rank 2 has left"),
             "{reasons:?}"

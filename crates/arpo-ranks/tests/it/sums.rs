@@ -3,6 +3,9 @@
 use crate::{PATIENT, options, ranks, together};
 use arpo_ranks::values::{bf16_of, of_bf16};
 use arpo_ranks::{Collectives, Group, HostValues, Parts};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Numbers that no sum of few is exact for.
 fn value(rank: usize, index: usize) -> f32 {
@@ -66,6 +69,50 @@ fn unequal_and_empty_parts_are_scattered_and_gathered() {
         assert_eq!(results[0], HostValues::F32(expected));
         assert!(results[1..].iter().all(|all| *all == results[0]), "{sizes:?}");
     }
+}
+
+/// Each rank takes part in its buckets only when the rank before it has begun all of its own: if beginning one waited for
+/// its sum, no rank would get any further.
+#[test]
+fn sums_go_on_while_a_rank_does_something_else() {
+    const BUCKETS: usize = 3;
+    let begun: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
+    // the last needs several frames
+    let parts = [Parts::of_sizes(&[5, 0, 2]), Parts::even(1000, 3, 16), Parts::even(1_500_001, 3, 16)];
+    together(3, |group: &mut Group| {
+        let rank = group.rank();
+        let until = Instant::now() + PATIENT;
+        while rank > 0 && begun[rank - 1].load(Ordering::SeqCst) < BUCKETS {
+            assert!(Instant::now() < until, "rank {} waits for the sums that it has begun", rank - 1);
+            sleep(Duration::from_millis(1));
+        }
+        for parts in &parts {
+            // two buffers in each bucket, of which one is in bf16
+            let own = values(rank, parts.total());
+            let halves = own.iter().map(|value| bf16_of(*value)).collect();
+            let bucket =
+                vec![(HostValues::F32(own), parts.clone()), (HostValues::Bf16(halves), parts.clone())];
+            group.reduce_later(bucket).unwrap();
+            begun[rank].fetch_add(1, Ordering::SeqCst);
+        }
+        let first = group.wait_reduced(2).unwrap();
+        // an operation of another kind comes after all of them, on every rank
+        assert_eq!(group.sums(&[1.0]).unwrap()[0].to_bits(), 3f64.to_bits());
+        let rest = group.wait_reduced(0).unwrap();
+        assert!(group.wait_reduced(0).unwrap().is_empty());
+        assert_eq!((first.len(), rest.len()), (2, 4));
+        let mut expected = vec![];
+        for parts in &parts {
+            let own = values(rank, parts.total());
+            let halves = own.iter().map(|value| bf16_of(*value)).collect();
+            for mut values in [HostValues::F32(own), HostValues::Bf16(halves)] {
+                group.reduce_scatter(&mut values, parts).unwrap();
+                expected.push(values);
+            }
+        }
+        // the same bits as without a thread, also in what has no meaning
+        assert!(first.into_iter().chain(rest).eq(expected));
+    });
 }
 
 #[test]

@@ -97,27 +97,33 @@ impl Kernels {
     fn fused_in_groups(&self, tensor: &Tensor, group: i64) -> Option<Fused<'_>> {
         let whole_groups = tensor.size().last().is_some_and(|width| width % group == 0);
         self.module(|families| &families.fused, &fused::FAMILY)
-            .filter(|_| whole_groups && is_supported(tensor))
+            .filter(|_| whole_groups && self.supports(tensor))
             .map(|module| Fused { module })
     }
 
     /// The kernels of the paged kv cache, if they support this tensor.
     pub fn paged(&self, tensor: &Tensor) -> Option<Paged<'_>> {
         self.module(|families| &families.paged, &paged::FAMILY)
-            .filter(|_| is_supported(tensor))
+            .filter(|_| self.supports(tensor))
             .map(|module| Paged { module })
     }
 
     /// The matrix-vector kernels, if they support this tensor.
     pub fn row(&self, tensor: &Tensor) -> Option<Row<'_>> {
         self.module(|families| &families.row, &row::FAMILY)
-            .filter(|_| is_supported(tensor))
+            .filter(|_| self.supports(tensor))
             .map(|module| Row { module })
     }
 
     /// The sampling kernels.
     pub fn sampling(&self) -> Option<Sampling<'_>> {
         self.module(|families| &families.sample, &sample::FAMILY).map(|module| Sampling { module })
+    }
+
+    /// Whether they are for tensors of this type on this device.
+    fn supports(&self, tensor: &Tensor) -> bool {
+        let own = self.0.as_ref().map(|families| Device::Cuda(families.device));
+        tensor.kind() == Kind::BFloat16 && Some(tensor.device()) == own
     }
 
     fn module(
@@ -128,10 +134,6 @@ impl Kernels {
         let families = self.0.as_ref()?;
         cell(families).get_or_init(|| Module::load(family, families.device)).as_ref().ok()
     }
-}
-
-fn is_supported(tensor: &Tensor) -> bool {
-    tensor.kind() == Kind::BFloat16 && matches!(tensor.device(), Device::Cuda(_))
 }
 
 #[cfg(test)]

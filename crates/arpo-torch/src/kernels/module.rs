@@ -2,7 +2,7 @@
 
 use super::Family;
 use super::compiler::{check, compile, find};
-use crate::context::Context;
+use crate::context::{Context, on};
 use libloading::os::unix::Library;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -134,18 +134,14 @@ impl Module {
         let get: GetFunction = unsafe { find(&self.driver, "cuModuleGetFunction")? };
         let name = CString::new(kernel).map_err(|error| error.to_string())?;
         let mut function = ptr::null_mut();
-        // SAFETY: as above, with a live module and a NUL-terminated name.
-        check(kernel, unsafe { get(&raw mut function, self.handle as *mut c_void, name.as_ptr()) })?;
+        // SAFETY: as above, with a live module and a NUL-terminated name. The driver may load the kernel only now, into the
+        // context that is current.
+        let code = on(self.context.as_ref(), || unsafe {
+            get(&raw mut function, self.handle as *mut c_void, name.as_ptr())
+        });
+        check(kernel, code)?;
         functions.insert(kernel, function as usize);
         Ok(function as usize)
-    }
-}
-
-/// Runs a function with a device current; without a context the first is.
-fn on<T>(context: Option<&Context>, work: impl FnOnce() -> T) -> T {
-    match context {
-        None => work(),
-        Some(context) => context.with(work),
     }
 }
 

@@ -368,7 +368,7 @@ mod tests {
         assert!((part(&moments.learning, "gradients") - 19.61).abs() < 0.02, "{moments}");
         let gradients = plan(78, &["learn.ranks=8", "learn.zero_stage=2"]);
         assert!((part(&gradients.learning, "gradients") - 19.61 / 8.0).abs() < 0.02, "{gradients}");
-        assert!((part(&gradients.learning, "gradient buffers") - 5.03).abs() < 0.02, "{gradients}");
+        assert!((part(&gradients.learning, "gradient buffers") - 5.48).abs() < 0.02, "{gradients}");
         assert!(gradients.activation_bytes > moments.activation_bytes + (11 << 30), "{gradients}");
         // one process has nothing to divide
         assert_eq!(plan(78, &["learn.zero_stage=2"]), plan(78, &[]));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     /// 33.45e9 parameters in bf16; gradients of 2.35e9 in the attention's projections, of embedding, head and vision tower in
-    /// f32. One block, one of embedding and head, and the vision tower have whole gradients.
+    /// f32. Two blocks, one of embedding and head, and the vision tower have whole gradients.
     #[test]
     fn a_32b_on_eight_cards_needs_its_gradients_in_shards() {
         let plan = |stage: &str| {
@@ -409,7 +409,7 @@ mod tests {
         let sharded = plan("learn.zero_stage=2");
         assert_eq!((sharded.problem(), sharded.moments), (None, Moments::Device), "{sharded}");
         for (name, gib) in
-            [("weights", 62.31), ("gradients", 8.86), ("gradient buffers", 6.44), ("moments", 15.58)]
+            [("weights", 62.31), ("gradients", 8.86), ("gradient buffers", 7.42), ("moments", 15.58)]
         {
             assert!((part(&sharded.learning, name) - gib).abs() < 0.05, "{name}: {sharded}");
         }

@@ -48,11 +48,8 @@ impl Sizes {
         };
         let whole_gradients: u64 = layouts.iter().filter(trained).map(gradient).sum();
         let (gradients, gradient_buffers) = if config.learn.shards_gradients() {
-            let buffers: BTreeMap<&str, u64> = layouts
-                .iter()
-                .filter(trained)
-                .map(|layout| (layout.buffer_name(), gradient(layout)))
-                .collect();
+            let buffers: BTreeMap<(usize, &str), u64> =
+                layouts.iter().filter(trained).map(|layout| (layout.buffer(), gradient(layout))).collect();
             (whole_gradients.div_ceil(config.learn.learners() as u64), buffers.values().sum())
         } else {
             (whole_gradients, 0)

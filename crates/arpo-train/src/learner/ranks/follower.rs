@@ -225,9 +225,14 @@ impl Follower {
         let LocalLearner { updater, micro_batches, .. } = learner;
         let mut update = updater.begin();
         let device = update.learner().model().device();
+        let mut round = 0;
         let computed = micro_batches.each_of(device, &trajectories, &screens, batches, |spans, batch| {
             if self.is_cancelled(number)? {
                 return Err(TrainError::Interrupted);
+            }
+            round += 1;
+            if round == rounds {
+                update.begin_last_round();
             }
             let computed = update.try_add_with(self, batch, |this, scores| {
                 let payload = to_bytes(&[scores.logp.concat(), scores.entropy.concat()].concat());
@@ -244,8 +249,11 @@ impl Follower {
         });
         // rounds in which only others have a micro-batch
         let computed = computed.and_then(|()| {
-            (batches.len()..rounds).try_for_each(|_| {
+            (batches.len()..rounds).try_for_each(|round| {
                 self.pass(number)?;
+                if round + 1 == rounds {
+                    update.begin_last_round();
+                }
                 Ok(update.add_nothing(self.tensors.as_mut())?)
             })
         });

@@ -252,6 +252,9 @@ impl Learner for RankedLearner {
         let (mut round, mut tally) = (0, Tally::default());
         let mut compute = || {
             micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
+                if round + 1 == division.rounds() {
+                    update.begin_last_round();
+                }
                 let computed =
                     update.try_add_with(&mut *ranks, batch, |ranks: &mut OtherRanks, scores| {
                         let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
@@ -274,6 +277,9 @@ impl Learner for RankedLearner {
                     return Err(TrainError::Interrupted);
                 }
                 ranks.serve(&division, round, trajectories, &mut tally, loss)?;
+                if round + 1 == division.rounds() {
+                    update.begin_last_round();
+                }
                 update.add_nothing(ranks.tensors.as_mut())?;
                 round += 1;
             }

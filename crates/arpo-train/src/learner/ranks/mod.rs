@@ -5,8 +5,8 @@
 //! computes its own: in rounds, one micro-batch of each rank a round. After its forward pass a rank sends rank 0 its
 //! log-probabilities and gets the loss's coefficients, because only rank 0 knows the loss. Then gradients are summed between
 //! the ranks, each rank updates its shard of the weights, and these are gathered in place (`arpo_model::training::shard`).
-//! With `learn.zero_stage` = 1 gradients are summed after the last micro-batch; with 2 in the backward pass of every round, in
-//! which all ranks take part (`arpo_model::training::gradients`).
+//! With `learn.zero_stage` = 1 gradients are summed while the backward pass of the last round goes on; with 2 while that of
+//! every round does. All ranks take part, also one without a micro-batch (`arpo_model::training::gradients`).
 //!
 //! The order of everything that rank 0 computes is fixed by rounds and ranks, not by who is first, so that runs with the same
 //! number of ranks are the same to the bit where one process's are: shown with one thread of libtorch for each rank.
