@@ -93,14 +93,12 @@ static bool rotary_is_correct(const Heads &test, bool norms) {
     const double epsilon = 1e-6;
     bf16 *qkv = random_values(tokens * total * width), *out = unwritten<bf16>(tokens * total * width);
     bf16 *weights = random_values(2 * width, 0.1, 1), *gradient = random_values(tokens * total * width);
-    bf16 *d_qkv = unwritten<bf16>(tokens * total * width), *unnormed = allocate<bf16>(tokens * rotates * width);
+    bf16 *d_qkv = unwritten<bf16>(tokens * total * width);
     float *cosine = allocate<float>(tokens * half), *sine = allocate<float>(tokens * half);
     for (int i = 0; i < tokens * half; i++) {
         float angle = 3 * normal(generator);
         cosine[i] = cosf(angle), sine[i] = sinf(angle);
     }
-    for (int token = 0; token < tokens; token++)
-        std::copy_n(qkv + token * total * width, rotates * width, unnormed + token * rotates * width);
     // queries, keys and values are tensors of their own
     bf16 *k_weight = weights + width, *k = out + tokens * heads * width, *v = k + tokens * kv_heads * width;
     bf16 *dk = gradient + tokens * heads * width, *dv = dk + tokens * kv_heads * width;
@@ -122,7 +120,7 @@ static bool rotary_is_correct(const Heads &test, bool norms) {
     float *dw = unwritten<float>(slots * rotates * width);
     ran &= launch(norms ? (slots * slot_threads + 255) / 256 : tokens, norms ? 256 : threads, 0, [&] {
         if (norms)
-            rotary_norm_join((Bf16x8 *)gradient, (Bf16x8 *)dk, (Bf16x8 *)dv, cosine, sine, (Bf16x8 *)unnormed, (Bf16x8 *)weights,
+            rotary_norm_join((Bf16x8 *)gradient, (Bf16x8 *)dk, (Bf16x8 *)dv, cosine, sine, (Bf16x8 *)qkv, (Bf16x8 *)weights,
                              (Bf16x8 *)k_weight, (Bf16x8 *)d_qkv, dw, tokens, slots, heads, kv_heads, groups, epsilon);
         else if (in_eights)
             rotary_join((Bf16x8 *)gradient, (Bf16x8 *)dk, (Bf16x8 *)dv, cosine, sine, (Bf16x8 *)d_qkv, heads, kv_heads, groups);

@@ -67,6 +67,7 @@ impl TextConfig {
             queries: self.heads * self.head_width,
             keys: self.kv_heads * self.head_width,
             inner: 2 * self.intermediate,
+            heads: self.heads,
             qk_norm: self.qk_norm,
         }
     }
@@ -168,8 +169,8 @@ impl VisionConfig {
 
     /// The widths of its blocks.
     pub fn block_widths(&self) -> BlockWidths {
-        let Self { hidden, .. } = *self;
-        BlockWidths { hidden, queries: hidden, keys: hidden, inner: self.inner(), qk_norm: false }
+        let Self { hidden, heads, .. } = *self;
+        BlockWidths { hidden, queries: hidden, keys: hidden, inner: self.inner(), heads, qk_norm: false }
     }
 }
 
@@ -184,6 +185,8 @@ pub struct BlockWidths {
     pub keys: i64,
     /// Inside the MLP, gate and up together.
     pub inner: i64,
+    /// Heads of queries.
+    pub heads: i64,
     /// Queries and keys are normed, so that the backward pass needs them before and after.
     pub qk_norm: bool,
 }

@@ -9,6 +9,7 @@
 //! | the computation | [`vision`], [`text`], combined in [`model`] |
 //! | the distribution tokens are sampled from | [`distribution`] |
 //! | training | [`training`] |
+//! | what our CUDA kernels save | [`kernel_times`] |
 //!
 //! All external input (files, images, token counts) is validated before it reaches a tensor; inside, a shape that does
 //! not fit is a bug and panics.
@@ -18,6 +19,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod distribution;
 pub mod error;
+pub mod kernel_times;
 mod layers;
 pub mod model;
 pub mod positions;

@@ -1,18 +1,27 @@
-// Parts of libtorch that tch does not bind: attention with a causal mask aligned bottom-right, a backward pass from a
-// given gradient, the allocator's peak memory, pinned memory, and the precision of f32 matmuls. Every function returns
-// 0, or 1 with a message in `error`.
+// Parts of libtorch that tch does not bind: attention with a causal mask aligned bottom-right, attention with its
+// log-sum-exp and its backward pass from both, a backward pass from a given gradient, the allocator's peak memory, pinned
+// memory, and the precision of f32 matmuls. Every function returns 0, or 1 with a message in `error`.
 
 #include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/GradMode.h>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <torch/csrc/autograd/autograd.h>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,16 +30,16 @@ static int failed(char *error, std::size_t length, const char *why) {
     return 1;
 }
 
-// Attention with a causal mask aligned bottom-right, and its log-sum-exp.
-static std::pair<at::Tensor, at::Tensor> flash(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v) {
-    auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, /*is_causal=*/true, false);
+// Flash attention, and its log-sum-exp. Its causal mask is aligned bottom-right.
+static std::pair<at::Tensor, at::Tensor> flash(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal) {
+    auto result = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, causal, false);
     return {std::get<0>(result), std::get<1>(result)};
 }
 
 extern "C" int arpo_attention_bottom_right(at::Tensor **out, const at::Tensor *q, const at::Tensor *k, const at::Tensor *v,
                                            char *error, std::size_t error_length) {
     try {
-        *out = new at::Tensor(flash(*q, *k, *v).first);
+        *out = new at::Tensor(flash(*q, *k, *v, true).first);
         return 0;
     } catch (const std::exception &exception) {
         return failed(error, error_length, exception.what());
@@ -76,11 +85,73 @@ extern "C" int arpo_split_attention(at::Tensor **out, const at::Tensor *q, const
             std::fprintf(stderr, "cuDNN attention is unavailable, flash attention is used from now on: %s\n", exception.what());
             return 0;
         }
-        if (front != missing) suffix = flash(*q, *k, *v);
+        if (front != missing) suffix = flash(*q, *k, *v, true);
         auto lse = [&](const at::Tensor &x, std::int64_t first) { return x.reshape({heads, -1}).narrow(1, first, rows); };
         at::Tensor results[] = {prefix.first.narrow(2, 0, rows), lse(prefix.second, 0), suffix.first.narrow(2, front, rows),
                               lse(suffix.second, front)};
         for (int i = 0; i < 4; i++) out[i] = new at::Tensor(results[i]);
+        return 0;
+    } catch (const std::exception &exception) {
+        return failed(error, error_length, exception.what());
+    }
+}
+
+static bool is_cudnn(std::int64_t kernel) { return kernel == static_cast<std::int64_t>(at::SDPBackend::cudnn_attention); }
+
+// Attention of q over as many keys and values, by the kernel that libtorch chooses for training: its result and its
+// log-sum-exp, in the kernel's own layout, and the kernel's number. Leaves `out` untouched if that kernel has none.
+extern "C" int arpo_attention(at::Tensor **out, std::int64_t *kernel, const at::Tensor *q, const at::Tensor *k,
+                              const at::Tensor *v, bool causal, char *error, std::size_t error_length) {
+    try {
+        {
+            // some kernels have no backward pass for some widths
+            c10::AutoGradMode with_gradients(true);
+            const at::Tensor trained = q->detach().set_requires_grad(true);
+            *kernel = at::_fused_sdp_choice(trained, *k, *v, std::nullopt, 0.0, causal, std::nullopt, q->size(1) != k->size(1));
+        }
+        std::pair<at::Tensor, at::Tensor> result;
+        if (is_cudnn(*kernel)) {
+            result = cudnn(*q, *k, *v, causal);
+        } else if (*kernel != static_cast<std::int64_t>(at::SDPBackend::flash_attention)) {
+            return 0;
+        } else if (!q->is_cuda()) {
+            auto cpu = at::_scaled_dot_product_flash_attention_for_cpu(*q, *k, *v, 0.0, causal);
+            result = {std::get<0>(cpu), std::get<1>(cpu)};
+        } else if (q->size(3) % 8 == 0) {
+            result = flash(*q, *k, *v, causal);
+        } else {
+            return 0;     // heads would have to be padded
+        }
+        out[0] = new at::Tensor(result.first);
+        out[1] = new at::Tensor(result.second);
+        return 0;
+    } catch (const std::exception &exception) {
+        return failed(error, error_length, exception.what());
+    }
+}
+
+// The gradients of queries, keys and values, from that of the result, and from what `arpo_attention` gave.
+extern "C" int arpo_attention_backward(at::Tensor **out, std::int64_t kernel, const at::Tensor *gradient, const at::Tensor *q,
+                                       const at::Tensor *k, const at::Tensor *v, const at::Tensor *result,
+                                       const at::Tensor *lse, bool causal, char *error, std::size_t error_length) {
+    try {
+        std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients;
+        const std::int64_t queries = q->size(2), keys = k->size(2);
+        const at::Tensor none;
+        if (!q->is_cuda()) {
+            gradients = at::_scaled_dot_product_flash_attention_for_cpu_backward(*gradient, *q, *k, *v, *result, *lse, 0.0, causal);
+        } else {
+            // the random numbers of dropout, which there is not
+            const at::Tensor unused = at::empty({}, q->options().dtype(at::kLong));
+            gradients = is_cudnn(kernel)
+                            ? at::_scaled_dot_product_cudnn_attention_backward(*gradient, *q, *k, *v, *result, *lse, unused, unused,
+                                                                               none, none, none, queries, keys, 0.0, causal)
+                            : at::_scaled_dot_product_flash_attention_backward(*gradient, *q, *k, *v, *result, *lse, none, none,
+                                                                               queries, keys, 0.0, causal, unused, unused);
+        }
+        out[0] = new at::Tensor(std::get<0>(gradients));
+        out[1] = new at::Tensor(std::get<1>(gradients));
+        out[2] = new at::Tensor(std::get<2>(gradients));
         return 0;
     } catch (const std::exception &exception) {
         return failed(error, error_length, exception.what());

@@ -27,6 +27,29 @@ unsafe extern "C" {
         error: *mut c_char,
         error_length: usize,
     ) -> c_int;
+    fn arpo_attention(
+        out: *mut *mut C_tensor,
+        kernel: *mut i64,
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        causal: bool,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
+    fn arpo_attention_backward(
+        out: *mut *mut C_tensor,
+        kernel: i64,
+        gradient: *const C_tensor,
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        result: *const C_tensor,
+        lse: *const C_tensor,
+        causal: bool,
+        error: *mut c_char,
+        error_length: usize,
+    ) -> c_int;
     fn arpo_gradients(
         out: *mut *mut C_tensor,
         output: *const C_tensor,
@@ -126,6 +149,62 @@ fn merge_plain(SplitAttention { prefix, suffix, prefix_lse, suffix_lse }: &Split
     let prefix_weight = (prefix_lse - suffix_lse).sigmoid().unsqueeze(-1);
     let to_f32 = |tensor: &Tensor| tensor.to_kind(Kind::Float);
     to_f32(suffix).lerp_tensor(&to_f32(prefix), &prefix_weight).to_kind(prefix.kind())
+}
+
+/// What the backward pass of [`attention`] needs besides its result, its queries, keys and values.
+#[derive(Debug)]
+pub struct AttentionStatistics {
+    lse: Tensor,
+    /// The kernel that computed it.
+    kernel: i64,
+    causal: bool,
+}
+
+/// Attention of q `[sequences, heads, tokens, width]` over keys and values, which may have fewer heads: a result shaped like
+/// q. `None` where libtorch has no kernel for these tensors whose result is enough for the backward pass.
+pub fn attention([q, k, v]: [&Tensor; 3], causal: bool) -> Option<(Tensor, AttentionStatistics)> {
+    let (mut out, mut kernel) = ([ptr::null_mut(); 2], 0);
+    // SAFETY: live tensors, two output pointers and one for a number, a buffer of the given length.
+    checked("attention", |error| unsafe {
+        let (q, k, v, out) = (q.as_ptr(), k.as_ptr(), v.as_ptr(), out.as_mut_ptr());
+        arpo_attention(out, &raw mut kernel, q, k, v, causal, error, ERROR_LENGTH)
+    })
+    .unwrap_or_else(|error| panic!("{error}"));
+    if out.iter().any(|tensor| tensor.is_null()) {
+        return None;
+    }
+    // SAFETY: tensors on the heap that nothing else owns.
+    let [result, lse] = out.map(|tensor| unsafe { Tensor::from_ptr(tensor) });
+    Some((result, AttentionStatistics { lse, kernel, causal }))
+}
+
+impl AttentionStatistics {
+    /// dL/d(q, k, v) from dL/d(result), and from what [`attention`] was given and gave.
+    pub fn backward(&self, [q, k, v]: [&Tensor; 3], result: &Tensor, gradient: &Tensor) -> [Tensor; 3] {
+        let Self { lse, kernel, causal } = self;
+        let mut out = [ptr::null_mut(); 3];
+        // SAFETY: live tensors, three output pointers, a buffer of the given length.
+        checked("the backward pass of attention", |error| unsafe {
+            let (gradient, result, lse) = (gradient.as_ptr(), result.as_ptr(), lse.as_ptr());
+            let (q, k, v, out) = (q.as_ptr(), k.as_ptr(), v.as_ptr(), out.as_mut_ptr());
+            arpo_attention_backward(
+                out,
+                *kernel,
+                gradient,
+                q,
+                k,
+                v,
+                result,
+                lse,
+                *causal,
+                error,
+                ERROR_LENGTH,
+            )
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+        // SAFETY: tensors on the heap that nothing else owns.
+        out.map(|tensor| unsafe { Tensor::from_ptr(tensor) })
+    }
 }
 
 /// dL/d(inputs) from dL/d(output), through the autograd graph between them, which is freed.

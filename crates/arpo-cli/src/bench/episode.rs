@@ -6,7 +6,7 @@ use arpo_model::training::{ImageInput, SequenceInput};
 use tch::{Device, Kind, Tensor};
 
 /// Tokens of a response, end token included, and of the turn's header before it.
-const TURN_TOKENS: usize = 120;
+pub(super) const TURN_TOKENS: usize = 120;
 const HEADER_TOKENS: usize = 6;
 
 /// The tokens of an episode.

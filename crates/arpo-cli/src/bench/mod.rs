@@ -5,6 +5,7 @@ mod collect;
 mod env;
 mod episode;
 mod iteration;
+mod kernel_times;
 mod kernels;
 mod load;
 mod preprocess;
@@ -71,6 +72,8 @@ enum Benchmark {
     Sums(sums::SumsArguments),
     /// Our CUDA kernels against their plain versions: agreement and speed
     Kernels(kernels::KernelsArguments),
+    /// What each of our CUDA kernels saves in an update
+    KernelTimes(kernel_times::KernelTimesArguments),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -137,6 +140,7 @@ pub(crate) fn run(arguments: &BenchArguments, out: &mut impl Write) -> Result<()
         Benchmark::Worker(arguments) => workers::serve(arguments),
         Benchmark::Sums(arguments) => sums::run(arguments, out),
         Benchmark::Kernels(arguments) => kernels::run(arguments, out),
+        Benchmark::KernelTimes(arguments) => kernel_times::run(arguments, out),
     }
 }
 

@@ -1,11 +1,13 @@
 //! `arpo bench update`: the learner's step on one complete episode; with several ranks, on one for each of them.
 
-use super::episode::SyntheticEpisode;
+use super::episode::{SyntheticEpisode, TURN_TOKENS};
 use super::{ModelName, compute_kind, device_memory_gib, timed, warn_without_kernels, write_json};
 use crate::Failure;
 use crate::device::DeviceName;
-use arpo_core::config::OptimiserConfig;
+use arpo_agent::geometry::Size;
+use arpo_core::config::{Config, OptimiserConfig};
 use arpo_model::checkpoint::Weights;
+use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::training::adamw::{AdamW, Update};
@@ -16,7 +18,9 @@ use arpo_ranks::{GroupOptions, token};
 use arpo_torch::kernels::Kernels;
 use arpo_train::learner::ranks::RankTensors;
 use arpo_train::memory::resident_mib;
+use arpo_train::memory_plan::{MemoryPlan, Work};
 use arpo_train::trainer::ranks::{Processes, connect, visible_devices};
+use arpo_train::trainer::setup;
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -45,9 +49,9 @@ pub(crate) struct UpdateArguments {
     /// Do not use our own CUDA kernels
     #[arg(long)]
     plain: bool,
-    /// GiB for activations kept between the passes
-    #[arg(long, default_value_t = 44)]
-    activation_gib: u64,
+    /// GiB for activations kept between the passes [default: what the memory plan of a training run on one device leaves]
+    #[arg(long)]
+    activation_gib: Option<u64>,
     /// Ranks that learn together, each from one episode, on GPUs of their own: how much longer an update takes than alone
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     gpus: u16,
@@ -74,6 +78,8 @@ struct Report {
     optimiser_seconds: f64,
     update_seconds: f64,
     tokens_per_second: f64,
+    /// What activations may take.
+    activation_gib: f64,
     /// With several ranks: the update of one rank alone, on the same machine, and what it is of theirs.
     alone_seconds: Option<f64>,
     efficiency: Option<f64>,
@@ -143,13 +149,15 @@ fn measure(
     let kind = compute_kind(device);
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
+    let activation_bytes =
+        arguments.activation_gib.map_or_else(|| planned(arguments, &config, device), |gib| gib << 30);
     let weights = Weights::random(&config, kind, device)
         .with_kernels(kernels)
         .with_gradients(|layout| !(freeze && layout.is_vision()));
     let options = LearnerOptions {
         temperature: 1.0,
         forbidden: vec![config.image_token, config.video_token],
-        activation_bytes: arguments.activation_gib << 30,
+        activation_bytes,
         logit_rows: 512,
         pad_to_multiple: 1,
         share_prefixes: false,
@@ -211,9 +219,23 @@ fn measure(
         alone_seconds: None,
         efficiency: None,
         tokens_per_second: synthetic.tokens.len() as f64 / update_seconds,
+        activation_gib: activation_bytes as f64 / f64::from(1 << 30),
         device_memory_gib: device_memory_gib(device),
         resident_mib: resident_early.zip(resident_mib()).map(|(early, late)| [early, late]),
     })
+}
+
+/// Bytes for activations in a training run on such episodes.
+fn planned(arguments: &UpdateArguments, model: &ModelConfig, device: Device) -> u64 {
+    let mut config = Config::default();
+    config.collect.max_steps = arguments.pictures;
+    config.agent.max_screenshots = arguments.pictures;
+    config.agent.max_tokens = TURN_TOKENS;
+    config.model.freeze_vision = arguments.freeze_vision;
+    (config.model.cache_gib, config.model.activation_gib) = (0.0, 0.0);
+    let (width, height) = arguments.model.screen();
+    let (screen, memory) = (Size { width, height }, setup::device_memory(device));
+    MemoryPlan::new(model, &config, screen, memory, Work::Training).activation_bytes
 }
 
 /// The vision tower's forward pass alone.
@@ -255,6 +277,7 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
     if let Some(seconds) = report.communication_wait_seconds {
         writeln!(out, "  {:<15} {seconds:9.4} s of the backward pass", "wait for sums")?;
     }
+    writeln!(out, "  {:<15} {:9.1} GiB at most", "activations", report.activation_gib)?;
     if let Some(gib) = report.device_memory_gib {
         writeln!(out, "  {:<15} {gib:9.1} GiB", "device memory")?;
     }

@@ -271,6 +271,8 @@ fn the_update_of_several_ranks_is_compared_with_that_of_one() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_arpo"));
     bench.args(["bench", "update", "--gpus", "2", "--pictures", "1", "--updates", "1", "--json"]);
     let report: Value = serde_json::from_slice(&succeed(bench).stdout).unwrap();
+    // what the memory plan leaves on a CPU
+    assert_eq!(report["activation_gib"], 2.0);
     let field = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
     assert!((field("ranks") - 2.0).abs() < f64::EPSILON);
     let expected = field("alone_seconds") / field("update_seconds");

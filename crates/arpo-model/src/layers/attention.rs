@@ -1,6 +1,5 @@
 //! Attention within packed sequences of tokens: windows, images, episodes.
 
-use arpo_torch::shim;
 use tch::{Device, Kind, Tensor};
 
 /// Sequences packed into one tensor, and which of their tokens attend to each other.
@@ -91,13 +90,56 @@ impl Order {
 
 impl PackedSequences {
     /// Tokens in the order that makes the sequences contiguous.
-    fn reorder(&self, x: &Tensor) -> Tensor {
+    pub(super) fn reorder(&self, x: &Tensor) -> Tensor {
         self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.apply(x))
     }
 
     /// Tokens in their original order.
-    fn restore_order(&self, x: &Tensor) -> Tensor {
+    pub(super) fn restore_order(&self, x: &Tensor) -> Tensor {
         self.order.as_ref().map_or_else(|| x.shallow_clone(), |order| order.undo(x))
+    }
+
+    pub(super) fn batches(&self) -> Vec<Batch> {
+        let equal = self.lengths.chunk_by(|a, b| a == b);
+        equal.map(|equal| Batch { sequences: equal.len() as i64, length: equal[0] }).collect()
+    }
+}
+
+/// Consecutive sequences of equal length, which are computed at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    sequences: i64,
+    length: i64,
+}
+
+impl Batch {
+    /// The tokens of each. By splitting, not by narrowing: autograd then concatenates the gradients once, instead of padding
+    /// each to the whole.
+    pub(super) fn split(batches: &[Self], x: &Tensor) -> Vec<Tensor> {
+        match batches {
+            [_] => vec![x.shallow_clone()],
+            batches => {
+                let sizes: Vec<i64> = batches.iter().map(|batch| batch.sequences * batch.length).collect();
+                x.split_with_sizes(&sizes, 0)
+            }
+        }
+    }
+
+    /// The inverse of splitting.
+    pub(super) fn join(mut parts: Vec<Tensor>) -> Tensor {
+        if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0) }
+    }
+
+    /// From tokens `[tokens, heads, width]` to `[sequences, heads, length, width]`.
+    pub(super) fn by_head(self, x: &Tensor) -> Tensor {
+        let size = x.size();
+        x.view([self.sequences, self.length, size[1], size[2]]).transpose(1, 2)
+    }
+
+    /// The inverse.
+    pub(super) fn by_token(self, x: &Tensor) -> Tensor {
+        let size = x.size();
+        x.transpose(1, 2).reshape([self.sequences * self.length, size[1], size[3]])
     }
 }
 
@@ -108,8 +150,8 @@ pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSe
     sequences.restore_order(&attention_in_order(&q, &k, &v, sequences))
 }
 
-/// The same for contiguous sequences. Consecutive sequences of equal length are one batch.
-fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Tensor {
+/// The same for contiguous sequences.
+pub(super) fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Tensor {
     if let Some(shared_prefix) = &sequences.shared_prefix {
         return shared_prefix.attention(q, k, v, &sequences.lengths);
     }
@@ -119,62 +161,13 @@ fn attention_in_order(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequ
     let [k, v] = [k, v]
         .map(|x| if repeats_kv { x.repeat_interleave_self_int(group, 1, None) } else { x.shallow_clone() });
     let grouped = group > 1 && !repeats_kv;
-    let batches: Vec<(i64, i64)> =
-        sequences.lengths.chunk_by(|a, b| a == b).map(|equal| (equal.len() as i64, equal[0])).collect();
-    let sizes: Vec<i64> = batches.iter().map(|(count, length)| count * length).collect();
-    // split, not narrow: autograd then concatenates the gradients once, instead of padding each to the whole
-    let splits = [q, &k, &v]
-        .map(|x| if sizes.len() == 1 { vec![x.shallow_clone()] } else { x.split_with_sizes(&sizes, 0) });
-    let mut results: Vec<Tensor> = batches
-        .iter()
-        .enumerate()
-        .map(|(number, &(count, length))| {
-            // [sequences, heads, length, width]
-            let [q, k, v] = splits.each_ref().map(|splits| {
-                let size = splits[number].size();
-                splits[number].view([count, length, size[1], size[2]]).transpose(1, 2)
-            });
-            let no_mask = None::<&Tensor>;
-            let attended = Tensor::scaled_dot_product_attention(
-                &q,
-                &k,
-                &v,
-                no_mask,
-                0.0,
-                sequences.causal,
-                None,
-                grouped,
-            );
-            attended.transpose(1, 2).reshape([count * length, -1])
-        })
-        .collect();
-    match results.len() {
-        1 => results.remove(0),
-        _ => Tensor::cat(&results, 0),
-    }
-}
-
-/// Attention saved for its backward pass: a small autograd graph over contiguous sequences.
-#[derive(Debug)]
-pub(crate) struct SavedAttention {
-    inputs: [Tensor; 3],
-    output: Tensor,
-}
-
-impl SavedAttention {
-    pub(crate) fn new(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &PackedSequences) -> Self {
-        let inputs = [q, k, v].map(|x| sequences.reorder(x).detach().set_requires_grad(true));
-        let output = tch::with_grad(|| attention_in_order(&inputs[0], &inputs[1], &inputs[2], sequences));
-        Self { inputs, output }
-    }
-
-    pub(crate) fn output(&self, sequences: &PackedSequences) -> Tensor {
-        sequences.restore_order(&self.output.detach())
-    }
-
-    /// dL/d(q, k, v) from dL/do.
-    pub(crate) fn backward(self, d_output: &Tensor, sequences: &PackedSequences) -> [Tensor; 3] {
-        let gradients = shim::gradients(&self.output, &self.inputs, &sequences.reorder(d_output));
-        gradients.map(|gradient| sequences.restore_order(&gradient))
-    }
+    let batches = sequences.batches();
+    let splits = [q, &k, &v].map(|x| Batch::split(&batches, x));
+    let results = batches.iter().enumerate().map(|(number, batch)| {
+        let [q, k, v] = splits.each_ref().map(|splits| batch.by_head(&splits[number]));
+        let (no_mask, causal) = (None::<&Tensor>, sequences.causal);
+        let attended = Tensor::scaled_dot_product_attention(&q, &k, &v, no_mask, 0.0, causal, None, grouped);
+        batch.by_token(&attended).flatten(1, 2)
+    });
+    Batch::join(results.collect())
 }

@@ -1,11 +1,12 @@
 //! The transformer block of both towers: attention and an MLP, each with a pre-norm and a residual connection.
 
-use super::attention::{PackedSequences, SavedAttention, attention};
+use super::attention::{PackedSequences, attention};
 use super::linear::Linear;
 use super::mlp::Mlp;
 use super::norm::Norm;
 use super::qk_norm::QkNorm;
 use super::rotary::Rotary;
+use super::saved_attention::{SavedAs, SavedAttention};
 use crate::config::BlockWidths;
 use arpo_torch::kernels::paged::PageSlots;
 use tch::Tensor;
@@ -35,22 +36,35 @@ pub(crate) struct BlockContext<'a> {
 pub enum Keep {
     /// The block's input only: the whole block is recomputed.
     Input,
-    /// Attention and its residual too: norms and the MLP's inner projection are recomputed.
+    /// The result of attention too: its projections, norms and the MLP's inner projection are recomputed. Where attention
+    /// cannot be saved by its result, the same as `Input`.
+    Result,
+    /// Attention's projections and its residual too: norms and the MLP's inner projection are recomputed.
     Attention,
     /// The inner projection too: only norms are recomputed.
     Everything,
 }
 
+/// Bytes of a log-sum-exp, which every token has one of for every head.
+const LSE_BYTES: u64 = 4;
+
 impl Keep {
-    /// Values kept for each token of a block.
-    pub(crate) fn values_per_token(self, widths: BlockWidths) -> i64 {
-        let BlockWidths { hidden, queries, keys, inner, qk_norm } = widths;
-        match self {
-            Self::Input => hidden,
-            // input and middle; queries, keys, values and attention's output; queries and keys before their norm
-            Self::Attention => 2 * hidden + 2 * (queries + keys) + if qk_norm { queries + keys } else { 0 },
-            Self::Everything => Self::Attention.values_per_token(widths) + inner,
-        }
+    /// Bytes kept for each token of a block whose attention is saved like this.
+    pub(crate) fn bytes_per_token(self, widths: BlockWidths, saved: SavedAs, value_bytes: u64) -> u64 {
+        let BlockWidths { hidden, queries, keys, inner, heads, qk_norm } = widths;
+        let bytes = |values: i64| values as u64 * value_bytes;
+        let projections = queries + 2 * keys;
+        let (result, attention) = match saved {
+            // the projections as attention has them, or before their norms
+            SavedAs::Result => (bytes(queries) + heads as u64 * LSE_BYTES, bytes(hidden + projections)),
+            // a graph has its result and the projections as attention has them; their norms need them as they were before
+            SavedAs::Graph => {
+                let unnormed = if qk_norm { projections } else { 0 };
+                (0, bytes(hidden + queries + projections + unnormed))
+            }
+        };
+        let added = [(Self::Result, result), (Self::Attention, attention), (Self::Everything, bytes(inner))];
+        bytes(hidden) + added.iter().filter(|(from, _)| self >= *from).map(|(_, bytes)| bytes).sum::<u64>()
     }
 }
 
@@ -61,14 +75,40 @@ pub(crate) struct Saved {
     attended: Option<Attended>,
 }
 
+/// What is kept of attention and what follows it.
 #[derive(Debug)]
 struct Attended {
     attention: SavedAttention,
-    /// Queries and keys before their norm, if they have one.
-    unnormed: Option<Tensor>,
+    heads: Option<Heads>,
     /// The input plus the output of attention.
-    middle: Tensor,
+    middle: Option<Tensor>,
     inner: Option<Tensor>,
+}
+
+impl Attended {
+    /// Without what `keep` does not ask for.
+    fn kept(mut self, keep: Keep) -> Option<Self> {
+        if keep < Keep::Attention {
+            if self.attention.saved_as() == SavedAs::Graph {
+                return None;
+            }
+            (self.heads, self.middle) = (None, None);
+        }
+        if keep < Keep::Everything {
+            self.inner = None;
+        }
+        Some(self)
+    }
+}
+
+/// What queries, keys and values are computed from again, or they themselves.
+#[derive(Debug)]
+enum Heads {
+    /// The qkv projection before the norms of queries and keys, whose backward pass needs it. Both forms would be twice the
+    /// memory.
+    Unnormed(Tensor),
+    /// Queries, keys and values as attention has them.
+    Split([Tensor; 3]),
 }
 
 impl Block {
@@ -98,20 +138,22 @@ impl Block {
             return (self.forward(x, context), saved);
         }
         let mut attended = self.attend(x, context);
-        let inner = self.mlp.inner(&self.norm2.forward(&attended.middle));
-        let y = self.mlp.finish_onto(&attended.middle, &inner);
-        if keep == Keep::Everything {
-            attended.inner = Some(inner);
-        }
-        (y, Saved { input: x.shallow_clone(), attended: Some(attended) })
+        let middle = attended.middle.as_ref().expect("attention was computed");
+        let inner = self.mlp.inner(&self.norm2.forward(middle));
+        let y = self.mlp.finish_onto(middle, &inner);
+        attended.inner = Some(inner);
+        (y, Saved { input: x.shallow_clone(), attended: attended.kept(keep) })
     }
 
     /// dL/dx from dL/dy; accumulates the parameters' gradients.
     pub(crate) fn backward(&self, saved: Saved, dy: &Tensor, context: BlockContext) -> Tensor {
+        let BlockContext { rotary, sequences } = context;
         let Saved { input, attended } = saved;
-        let Attended { attention, unnormed, middle, inner } =
+        let Attended { attention, heads, middle, inner } =
             attended.unwrap_or_else(|| self.attend(&input, context));
 
+        let result = attention.output(sequences);
+        let middle = middle.unwrap_or_else(|| self.out.forward_onto(&input, &result));
         let normed = self.norm2.forward(&middle);
         let inner = inner.unwrap_or_else(|| self.mlp.inner(&normed));
         let d_normed = self.mlp.backward(&normed, inner, dy);
@@ -119,21 +161,46 @@ impl Block {
         let d_middle = self.norm2.backward(&middle, &d_normed, Some(dy));
         drop((middle, d_normed));
 
-        let d_attended = self.out.backward(&attention.output(context.sequences), &d_middle);
-        let norm = self.qk_norm.as_ref().zip(unnormed.as_ref());
-        let d_qkv = context.rotary.join(&attention.backward(&d_attended, context.sequences), norm);
-        drop((d_attended, unnormed));
-        let d_normed = self.qkv.backward(&self.norm1.forward(&input), &d_qkv);
+        let d_result = self.out.backward(&result, &d_middle);
+        drop(result);
+        let normed = self.norm1.forward(&input);
+        let heads = heads.unwrap_or_else(|| self.heads_of(self.qkv.forward(&normed), rotary));
+        let gradients = attention.backward(|| self.split_heads(&heads, rotary), &d_result, sequences);
+        let norm = match (&self.qk_norm, &heads) {
+            (Some(norm), Heads::Unnormed(qkv)) => Some((norm, qkv)),
+            _ => None,
+        };
+        let d_qkv = rotary.join(&gradients, norm);
+        drop((gradients, d_result, heads));
+        let d_normed = self.qkv.backward(&normed, &d_qkv);
+        drop((normed, d_qkv));
         self.norm1.backward(&input, &d_normed, Some(&d_middle))
     }
 
     fn attend(&self, x: &Tensor, context: BlockContext) -> Attended {
-        let qkv = self.qkv.forward(&self.norm1.forward(x));
-        let unnormed = self.qk_norm.as_ref().map(|norm| norm.saved(&qkv));
-        let [q, k, v] = self.projected(qkv, context.rotary).split();
-        let attention = SavedAttention::new(&q, &k, &v, context.sequences);
-        let middle = self.out.forward_onto(x, &attention.output(context.sequences));
-        Attended { attention, unnormed, middle, inner: None }
+        let BlockContext { rotary, sequences } = context;
+        let heads = self.heads_of(self.qkv.forward(&self.norm1.forward(x)), rotary);
+        let [q, k, v] = self.split_heads(&heads, rotary);
+        let attention = SavedAttention::new(&q, &k, &v, sequences);
+        let middle = self.out.forward_onto(x, &attention.output(sequences));
+        Attended { attention, heads: Some(heads), middle: Some(middle), inner: None }
+    }
+
+    /// What is kept of a qkv projection.
+    fn heads_of(&self, qkv: Tensor, rotary: &Rotary) -> Heads {
+        if self.qk_norm.is_some() {
+            Heads::Unnormed(qkv)
+        } else {
+            Heads::Split(self.projected(qkv, rotary).split())
+        }
+    }
+
+    /// Queries, keys and values.
+    fn split_heads(&self, heads: &Heads, rotary: &Rotary) -> [Tensor; 3] {
+        match heads {
+            Heads::Unnormed(qkv) => self.projected(qkv.shallow_clone(), rotary).split(),
+            Heads::Split(split) => split.each_ref().map(Tensor::shallow_clone),
+        }
     }
 
     fn project<'a>(&'a self, x: &Tensor, rotary: &'a Rotary) -> Projected<'a> {

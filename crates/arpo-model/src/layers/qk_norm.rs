@@ -20,19 +20,14 @@ impl QkNorm {
         Tensor::cat(&[normed(&self.q, &q), normed(&self.k, &k), v], 1)
     }
 
-    /// What the backward pass needs of a qkv projection: its queries and keys.
-    pub(crate) fn saved(&self, qkv: &Tensor) -> Tensor {
-        qkv.narrow(1, 0, self.widths[0] + self.widths[1]).contiguous()
-    }
-
-    /// dL/d(qkv) from the saved queries and keys, and the gradient after the norms; accumulates the weights' gradients.
-    pub(crate) fn backward(&self, saved: &Tensor, gradient: &Tensor) -> Tensor {
+    /// dL/d(qkv) from the projection before the norms and the gradient after them; accumulates the weights' gradients.
+    pub(crate) fn backward(&self, qkv: &Tensor, gradient: &Tensor) -> Tensor {
         let [dq, dk, dv] = self.split(gradient);
-        let inputs = saved.split_with_sizes(&self.widths[..2], 1);
+        let [q, k, _] = self.split(qkv);
         let backward = |norm: &RmsNorm, x: &Tensor, dy: &Tensor| {
             norm.backward(&by_head(norm, x), &by_head(norm, dy), None).view_as(dy)
         };
-        let (dq, dk) = (backward(&self.q, &inputs[0], &dq), backward(&self.k, &inputs[1], &dk));
+        let (dq, dk) = (backward(&self.q, &q, &dq), backward(&self.k, &k, &dk));
         Tensor::cat(&[dq, dk, dv], 1)
     }
 

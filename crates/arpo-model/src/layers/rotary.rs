@@ -57,15 +57,15 @@ impl Rotary {
         paged.rotary_into_pages(qkv, &self.cosine, &self.sine, heads, norm.map(QkNorm::weights), slots)
     }
 
-    /// The gradient of the qkv projection from those of queries, keys and values: undoes the rotation and, from queries and
-    /// keys before their norms, goes through these, whose weights' gradients it accumulates.
+    /// The gradient of the qkv projection from those of queries, keys and values: undoes the rotation and, from the
+    /// projection before the norms of queries and keys, goes through these, whose weights' gradients it accumulates.
     pub(crate) fn join(&self, gradients: &[Tensor; 3], norm: Option<(&QkNorm, &Tensor)>) -> Tensor {
         let (fused, cosine, sine) = (self.kernels.fused_rotary(&gradients[0]), &self.cosine, &self.sine);
-        if let Some((norm, unnormed)) = norm {
-            let fused_result = fused
-                .and_then(|fused| fused.rotary_norm_join(gradients, cosine, sine, unnormed, norm.weights()));
+        if let Some((norm, qkv)) = norm {
+            let fused_result =
+                fused.and_then(|fused| fused.rotary_norm_join(gradients, cosine, sine, qkv, norm.weights()));
             let Some((joined, weights)) = fused_result else {
-                return norm.backward(unnormed, &self.join(gradients, None));
+                return norm.backward(qkv, &self.join(gradients, None));
             };
             norm.accumulate(&weights);
             return joined;

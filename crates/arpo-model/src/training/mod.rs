@@ -167,12 +167,7 @@ impl Learner {
                 ));
             }
             let packed = Packed::new(&self.model, &batch, &self.options)?;
-            let plan = Plan::new(
-                self.model.config(),
-                &batch,
-                self.model.weights().kind(),
-                self.options.activation_bytes,
-            );
+            let plan = self.plan(&batch, self.options.activation_bytes);
             let (features, vision) = if self.trains_vision() && plan.keeps_vision() {
                 self.features_saving(&batch, &plan)
             } else {
@@ -185,6 +180,11 @@ impl Learner {
             let scores = self.head.scores(&self.model, &hidden, &packed);
             Ok(ForwardPass { learner: self, batch, packed, layout, hidden, text, vision, plan, scores })
         })
+    }
+
+    /// Which activations of a micro-batch are kept if they may take this many bytes.
+    pub fn plan(&self, batch: &MicroBatch, activation_bytes: u64) -> Plan {
+        Plan::new(&self.model, batch, &self.options, self.trains_vision(), activation_bytes)
     }
 
     fn trains_vision(&self) -> bool {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod attention;
 mod decoding;
 mod learner;
 mod ranks;

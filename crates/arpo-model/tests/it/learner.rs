@@ -2,9 +2,11 @@
 
 use crate::golden::{Golden, tensor};
 use arpo_core::config::OptimiserConfig;
+use arpo_model::Keep;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::model::{Model, ModelInput};
 use arpo_model::training::adamw::{AdamW, Update};
+use arpo_model::training::plan::Plan;
 use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use serde_json::{Value, json};
@@ -209,11 +211,48 @@ fn packing_matches_single_episodes() {
 #[test]
 fn recomputation_matches_keeping() {
     for golden in Golden::all() {
-        let batch = Batch::new(&golden);
-        let kept = whole(&learner(&golden, u64::MAX, |_| true), &batch);
-        for activation_bytes in [0, 500_000, 2_000_000, 4_000_000] {
-            assert_equal(&kept, &whole(&learner(&golden, activation_bytes, |_| true), &batch), 1e-4);
+        // attention with shared prefixes is saved in another way
+        for share_prefixes in [false, true] {
+            every_plan_matches(&golden, share_prefixes);
         }
+    }
+}
+
+/// Every plan that some budget gives, from recomputing everything to keeping everything.
+fn every_plan_matches(golden: &Golden, share_prefixes: bool) {
+    let batch = Batch::new(golden);
+    let with = |activation_bytes: u64| {
+        let options = LearnerOptions {
+            temperature: 1.0,
+            forbidden: vec![],
+            activation_bytes,
+            logit_rows: 7,
+            pad_to_multiple: 1,
+            share_prefixes,
+        };
+        with_options(golden, options, |_| true)
+    };
+    let everything = with(u64::MAX);
+    let kept = whole(&everything, &batch);
+    let episodes = batch.episodes();
+    let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
+    let plan = |bytes: u64| everything.plan(&whole_batch, bytes);
+    let mut most = 1 << 10;
+    while plan(most) != plan(u64::MAX) {
+        most *= 2;
+    }
+    let mut plans: Vec<Plan> = vec![];
+    for activation_bytes in (0..=32).map(|step| most / 32 * step) {
+        let plan = plan(activation_bytes);
+        if !plans.contains(&plan) {
+            assert_equal(&kept, &whole(&with(activation_bytes), &batch), 1e-4);
+            plans.push(plan);
+        }
+    }
+    assert!(plans.iter().any(|plan| !plan.keeps_vision()), "the tower is encoded again");
+    for keep in [Keep::Result, Keep::Attention, Keep::Everything] {
+        assert!(plans.iter().any(|plan| plan.keeps_vision() && plan.vision(0) == keep), "tower: {keep:?}");
+        assert!(plans.iter().any(|plan| plan.text(0) == keep), "language model: {keep:?}");
     }
 }
 

@@ -131,12 +131,12 @@ extern "C" __global__ void __launch_bounds__(1024)
     join_token(dq, dk, dv, cosine, sine, dqkv, heads, kv_heads, groups);
 }
 
-// The backward pass with norms, from queries and keys before them (`unnormed`). Tokens are shared by `slots`, of whole
+// The backward pass with norms, from the projection before them (`qkv`). Tokens are shared by `slots`, of whole
 // warps each, so that a thread has the same part of the same head in all its tokens; it writes that part's sum of the
 // weight's gradient, a row for every slot and head.
 extern "C" __global__ void __launch_bounds__(256, 2)
     rotary_norm_join(const Bf16x8 *dq, const Bf16x8 *dk, const Bf16x8 *dv, const float *cosine, const float *sine,
-                     const Bf16x8 *unnormed, const Bf16x8 *q_weight, const Bf16x8 *k_weight, Bf16x8 *dqkv, float *dw,
+                     const Bf16x8 *qkv, const Bf16x8 *q_weight, const Bf16x8 *k_weight, Bf16x8 *dqkv, float *dw,
                      i64 tokens, int slots, int heads, int kv_heads, int groups, float epsilon) {
     int norms = heads + kv_heads, threads = ((norms + kv_heads) * groups + 31) / 32 * 32;
     int at = blockIdx.x * blockDim.x + threadIdx.x, slot = at / threads;
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
             d[1] = in[groups + g];
         }
         if (has_norm) {
-            const Bf16x8 *in = unnormed + (token * norms + head) * 2 * groups;
+            const Bf16x8 *in = qkv + (token * (norms + kv_heads) + head) * 2 * groups;
             x[0] = in[g];
             x[1] = in[groups + g];
             i64 angle = (token * groups + g) * 8;

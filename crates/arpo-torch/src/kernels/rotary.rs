@@ -116,14 +116,14 @@ impl Fused<'_> {
         joined
     }
 
-    /// The same through the norms of queries and keys, from both before them, `[tokens, (heads + kv_heads) * width]`; and
-    /// the gradients of the norms' weights in f32. `None` if the kernel does not support the heads' width.
+    /// The same through the norms of queries and keys, from the projection before them; and the gradients of the norms'
+    /// weights in f32. `None` if the kernel does not support the heads' width.
     pub fn rotary_norm_join(
         self,
         gradients: &[Tensor; 3],
         cosine: &Tensor,
         sine: &Tensor,
-        unnormed: &Tensor,
+        qkv: &Tensor,
         norms: HeadNorms,
     ) -> Option<(Tensor, [Tensor; 2])> {
         if !is_normed(gradients[0].size()[2]) {
@@ -132,7 +132,7 @@ impl Fused<'_> {
         let Join { gradients: [dq, dk, dv], joined, tokens, heads, kv_heads, width } =
             Join::new(gradients, cosine, sine);
         norms.expect(width);
-        expect("queries and keys", unnormed, Kind::BFloat16, tokens * (heads + kv_heads) * width);
+        expect("the qkv projection", qkv, Kind::BFloat16, tokens * (heads + 2 * kv_heads) * width);
         let slots = tokens.min(TOKEN_SLOTS);
         let partial = Tensor::empty([slots, heads + kv_heads, width], (Kind::Float, dq.device()));
         let Launch { groups, .. } = Launch::new(width, heads + 2 * kv_heads);
@@ -142,7 +142,7 @@ impl Fused<'_> {
             Argument::tensor(&dv),
             Argument::tensor(cosine),
             Argument::tensor(sine),
-            Argument::tensor(unnormed),
+            Argument::tensor(qkv),
             Argument::tensor(norms.q),
             Argument::tensor(norms.k),
             Argument::tensor(&joined),
@@ -157,7 +157,7 @@ impl Fused<'_> {
         // a thread for every eight pairs of a slot, in whole warps
         let slot_threads = ((heads + 2 * kv_heads) * width / 16) as u32;
         let blocks = (slots as u32 * slot_threads.next_multiple_of(32)).div_ceil(THREADS);
-        // SAFETY: rotary_norm_join(dq, dk, dv, cosine, sine, unnormed, q weight, k weight, dqkv, dw, tokens, slots, heads,
+        // SAFETY: rotary_norm_join(dq, dk, dv, cosine, sine, qkv, q weight, k weight, dqkv, dw, tokens, slots, heads,
         // kv heads, groups, epsilon); sizes checked, dw has a row for each head of each slot, and the threads of a head are
         // a power of two within a warp.
         unsafe { self.module.launch("rotary_norm_join", blocks, THREADS, &arguments) };

@@ -185,8 +185,9 @@ impl MemoryPlan {
         collecting.push(Allocation { name: "working memory", bytes: working });
 
         let least_activations = input_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes);
+        let trained_patches = if config.model.freeze_vision { 0 } else { (shown * sizes.patches) as u64 };
         let most_activations =
-            Plan::full_activation_bytes(model, sizes.micro_batch as u64, sizes.value_bytes)
+            Plan::full_activation_bytes(model, sizes.micro_batch as u64, trained_patches, sizes.value_bytes)
                 .max(least_activations);
         let longest_request = (sizes.slice + config.agent.max_tokens) as u64 * sizes.token_bytes;
         let episode_bytes = sizes.slice as u64 * sizes.token_bytes;
@@ -470,6 +471,14 @@ mod tests {
         let plan = plan(140, &["model.freeze_vision=true"]);
         assert_eq!(plan.problem(), None);
         assert!(part(&plan.learning, "features") > 1.0 && part(&plan.learning, "cache").abs() < 1e-9);
+    }
+
+    /// On a device with memory for it, unless it is frozen.
+    #[test]
+    fn a_large_device_keeps_the_vision_tower() {
+        let [trained, frozen] = [plan(400, &[]), plan(400, &["model.freeze_vision=true"])]
+            .map(|plan| part(&plan.learning, "activations"));
+        assert!(trained > frozen + 100.0, "{trained} {frozen}");
     }
 
     /// Free memory changes by the minute; the plan must not.
