@@ -12,6 +12,9 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 const EPSILON: f64 = 1e-6;
 
+/// Times an operation of a name that an update computes so often.
+type Timer<'a> = dyn FnMut(&'static str, usize, &mut dyn FnMut()) + 'a;
+
 /// An operation with one of our kernels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
@@ -155,12 +158,7 @@ impl Part {
         times
     }
 
-    fn rotary_times(
-        &self,
-        kernels: &Kernels,
-        device: Device,
-        add: &mut dyn FnMut(&'static str, usize, &mut dyn FnMut()),
-    ) {
+    fn rotary_times(&self, kernels: &Kernels, device: Device, add: &mut Timer<'_>) {
         let BlockWidths { queries, keys, qk_norm, .. } = self.widths;
         let (heads, kv_heads) = (queries / self.head_width, keys / self.head_width);
         let angles = Tensor::randn([self.tokens, self.head_width / 2], (Kind::Float, device));

@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// Keys, and sections with a trailing `.`, that may change when a run resumes: its length, how often it is saved,
 /// desktops and hosts, deadlines, memory, ranks, what it logs.
-const MAY_CHANGE: [&str; 35] = [
+const MAY_CHANGE: [&str; 36] = [
     "iterations",
     "checkpoints.",
     "cluster.",

@@ -149,10 +149,14 @@ mod tests {
             let reserved: Vec<&String> = held_out.difference(&training).collect();
             let names = suite.templates();
             let mut count = 0;
-            for (first, second) in names.iter().flat_map(|first| names.iter().map(move |second| (first, second))) {
+            for (first, second) in
+                names.iter().flat_map(|first| names.iter().map(move |second| (first, second)))
+            {
                 for index in 0..2 {
                     let variation = Variation { dictionary: None, reworded: index == 1 };
-                    let Some(task) = suite.composed_task_of([first, second], index, variation) else { continue };
+                    let Some(task) = suite.composed_task_of([first, second], index, variation) else {
+                        continue;
+                    };
                     let phrase = phrase(&task.instruction, pocket);
                     let taught = reserved.iter().find(|reserved| phrase.contains(reserved.as_str()));
                     assert_eq!(taught, None, "{phrase}");
