@@ -4,6 +4,7 @@
 //! configuration is wrong, 130 stopped on request.
 
 mod bench;
+mod choices;
 mod cluster;
 mod config;
 mod curve;

@@ -1,9 +1,11 @@
 //! `arpo osworld`: which OSWorld tasks can be evaluated, their files, the score of a metric on given values, the check of a
 //! task file, the score of a task on a running desktop, and what killed runs left behind.
 
+use crate::choices::one_of;
 use crate::dry_run::{self, CheckArguments};
 use crate::judge::{self, JudgeArguments};
 use crate::{Failure, write_json};
+use arpo_core::generation::Generation;
 use arpo_osworld::coverage;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::fetch;
@@ -11,9 +13,8 @@ use arpo_osworld::google::Accounts;
 use arpo_osworld::metrics::Settings;
 use arpo_osworld::provider::{CleanScope, Leftovers, remove_leftovers};
 use arpo_osworld::score::{parse_cases, score_case, score_values};
-use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -105,17 +106,9 @@ struct ScoreArguments {
     /// line for each
     #[arg(long, value_name = "FILE", conflicts_with_all = ["func", "result", "expected", "options"])]
     cases: Option<PathBuf>,
-    /// The OSWorld version whose metrics are used
-    #[arg(long, value_enum, default_value = "arpo-era")]
-    generation: GenerationName,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum GenerationName {
-    /// OSWorld as ARPO used it
-    ArpoEra,
-    /// OSWorld-Verified
-    Verified,
+    /// The OSWorld version whose metrics are used: as ARPO used it, or OSWorld-Verified
+    #[arg(long, value_parser = one_of(&Generation::ALL, Generation::key), default_value = "arpo-era")]
+    generation: Generation,
 }
 
 pub(crate) fn run(arguments: &OsworldArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -181,11 +174,7 @@ fn fetched(arguments: &FetchArguments, out: &mut impl Write) -> Result<(), Failu
 }
 
 fn score(arguments: &ScoreArguments, out: &mut impl Write) -> Result<(), Failure> {
-    let generation = match arguments.generation {
-        GenerationName::ArpoEra => Generation::ArpoEra,
-        GenerationName::Verified => Generation::Verified,
-    };
-    let settings = Settings { generation, sandbox: None };
+    let settings = Settings { generation: arguments.generation, sandbox: None };
     if let Some(path) = &arguments.cases {
         return score_cases(path, &settings, out);
     }

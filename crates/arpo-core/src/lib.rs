@@ -14,12 +14,14 @@
 //! | success rates and their intervals | [`statistics`] |
 //! | random streams | [`random`] |
 //! | the options of a run | [`config`] |
+//! | OSWorld's generations | [`generation`] |
 
 pub mod action;
 pub mod advantage;
 pub mod config;
 pub mod effort;
 pub mod endless;
+pub mod generation;
 pub mod loss;
 pub mod random;
 pub mod replay;

@@ -1,18 +1,10 @@
 //! Command-line options.
 
-use clap::{Parser, ValueEnum};
+use arpo_core::generation::Generation;
+use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// Which of OSWorld's servers this one imitates. They differ in a few responses and in what they wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Generation {
-    /// Before "OSWorld-Verified": the one ARPO was trained with.
-    #[default]
-    ArpoEra,
-    /// "OSWorld-Verified".
-    Verified,
-}
 
 /// OSWorld's server inside a desktop container.
 #[derive(Debug, Clone, Parser)]
@@ -26,8 +18,8 @@ pub struct Options {
     #[arg(long, default_value = ":0")]
     pub display: String,
 
-    /// Which generation of OSWorld's server to imitate.
-    #[arg(long, value_enum, default_value_t, env = "ARPO_DESKTOP_GENERATION")]
+    /// Which generation of OSWorld's server to imitate. They differ in a few responses and in what they wait for.
+    #[arg(long, value_parser = generations(), default_value = "arpo-era", env = "ARPO_DESKTOP_GENERATION")]
     pub generation: Generation,
 
     /// Accept only requests that carry this, as `Authorization: Bearer TOKEN`.
@@ -37,6 +29,14 @@ pub struct Options {
     /// A program to start first, which brings up the display. Requests get status 503 until the display is ready.
     #[arg(long, value_name = "PROGRAM")]
     pub session: Option<PathBuf>,
+}
+
+/// A parser for a generation, by its key.
+fn generations() -> impl TypedValueParser<Value = Generation> {
+    PossibleValuesParser::new(Generation::ALL.map(Generation::key)).map(|key| {
+        let named = Generation::ALL.into_iter().find(|generation| generation.key() == key);
+        named.expect("only these keys get here")
+    })
 }
 
 #[cfg(test)]
@@ -50,5 +50,7 @@ mod tests {
         assert_eq!((options.display.as_str(), options.generation), (":0", Generation::ArpoEra));
         let options = Options::parse_from(["arpo-desktop", "--generation", "verified"]);
         assert_eq!(options.generation, Generation::Verified);
+        let error = Options::try_parse_from(["arpo-desktop", "--generation", "verifed"]).unwrap_err();
+        assert!(error.to_string().contains("[possible values: arpo-era, verified]"), "{error}");
     }
 }

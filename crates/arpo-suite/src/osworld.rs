@@ -3,7 +3,8 @@
 use crate::task_lists::chosen_by;
 use crate::{EnvironmentSource, SuiteError};
 use arpo_agent::style::Grammar;
-use arpo_core::config::{Config, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig, StyleChoice};
+use arpo_core::config::{Config, DesktopChoice, NetworkChoice, OsworldConfig, StyleChoice};
+use arpo_core::generation::Generation;
 use arpo_core::task::{Task, TaskId};
 use arpo_env::environment::{Environment, EnvironmentError};
 use arpo_osworld::coverage::{missing, runnable};
@@ -13,7 +14,6 @@ use arpo_osworld::google::Accounts;
 use arpo_osworld::provider::{
     Addresses, Container, Limits, Machine, Network, Options, Provider, Spares, TOKEN_VARIABLE, Vm,
 };
-use arpo_osworld::task::Generation;
 use arpo_osworld::task::suite::{self, SuiteTask};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -226,11 +226,7 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Share
     let wanted = &config.osworld;
     let problem = |error: &dyn std::fmt::Display| SuiteError::Service(error.to_string());
     let tasks: BTreeMap<String, SuiteTask> = files.into_iter().map(|task| (task.name(), task)).collect();
-    let verified = match wanted.generation {
-        GenerationChoice::Verified => true,
-        GenerationChoice::ArpoEra => false,
-        GenerationChoice::Task => tasks.values().any(|task| task.task.generation == Generation::Verified),
-    };
+    let generation = wanted.generation.unwrap_or_else(|| guest_generation(&tasks));
     let sources = Sources {
         offline: wanted.offline,
         mirror: (!wanted.mirror.is_empty()).then(|| wanted.mirror.clone()),
@@ -238,7 +234,7 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Share
     };
     let cache = Cache::new(&wanted.cache, sources).map_err(|error| problem(&error))?;
     let options =
-        Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted, verified)? };
+        Options { run: format!("arpo-{}", std::process::id()), machine: machine(wanted, generation)? };
     let provider = Provider::new(options).map_err(|error| problem(&error))?;
     let spares = if provider.starts_fresh() { wanted.spares } else { 0 };
     Ok(Shared {
@@ -249,7 +245,13 @@ fn shared_by(config: &Config, files: Vec<SuiteTask>, film: bool) -> Result<Share
     })
 }
 
-fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError> {
+/// The generation of the server in the guests, which tasks of both generations share: the later one if any needs it.
+fn guest_generation(tasks: &BTreeMap<String, SuiteTask>) -> Generation {
+    let is_later = tasks.values().any(|task| task.task.generation == Generation::Verified);
+    if is_later { Generation::Verified } else { Generation::ArpoEra }
+}
+
+fn machine(wanted: &OsworldConfig, generation: Generation) -> Result<Machine, SuiteError> {
     let some = |number: f64| (number > 0.0).then_some(number);
     let network = match wanted.network {
         NetworkChoice::Internal => Network::Isolated,
@@ -266,7 +268,7 @@ fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError
                 ..Limits::default()
             },
             network,
-            environment: environment(wanted, verified),
+            environment: environment(wanted, generation),
             ..Container::default()
         }),
         DesktopChoice::Vm => {
@@ -283,11 +285,11 @@ fn machine(wanted: &OsworldConfig, verified: bool) -> Result<Machine, SuiteError
     })
 }
 
-fn environment(wanted: &OsworldConfig, verified: bool) -> Vec<String> {
-    let generation = verified.then(|| "ARPO_DESKTOP_GENERATION=verified".to_owned());
+fn environment(wanted: &OsworldConfig, generation: Generation) -> Vec<String> {
+    let generation = format!("ARPO_DESKTOP_GENERATION={}", generation.key());
     let zone = (!wanted.time_zone.is_empty()).then(|| format!("ARPO_TIMEZONE={}", wanted.time_zone));
     zone.into_iter()
-        .chain(generation)
+        .chain([generation])
         .chain(token(wanted).map(|token| format!("{TOKEN_VARIABLE}={token}")))
         .collect()
 }
@@ -312,11 +314,7 @@ fn episode_options(config: &Config) -> EpisodeOptions {
         freeze: wanted.freeze && wanted.desktop != DesktopChoice::Running,
         calls_tolerated: wanted.calls_tolerated,
         give_up_at: (wanted.give_up_at > 0).then_some(wanted.give_up_at),
-        generation: match wanted.generation {
-            GenerationChoice::Task => None,
-            GenerationChoice::ArpoEra => Some(Generation::ArpoEra),
-            GenerationChoice::Verified => Some(Generation::Verified),
-        },
+        generation: wanted.generation,
         password: wanted.password.clone(),
         token: token(wanted),
         film: false,

@@ -1,8 +1,9 @@
 //! `arpo env list`: lists tasks, one per line.
 
 use super::tasks::{SelectedTask, Source};
-use super::{one_of, write_json};
+use super::write_json;
 use crate::Failure;
+use crate::choices::one_of;
 use arpo_core::task::TaskId;
 use arpo_env::tasks::Split;
 use clap::Args;

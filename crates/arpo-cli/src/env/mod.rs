@@ -9,7 +9,6 @@ mod tasks;
 mod widgets;
 
 use crate::{Failure, write_json};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -40,18 +39,6 @@ pub(crate) fn run(arguments: &EnvArguments, out: &mut impl Write) -> Result<(), 
         Topic::Play(arguments) => play::run(arguments, &mut io::stdin().lock(), out),
         Topic::Scores(arguments) => scores::run(arguments, out),
     }
-}
-
-/// A parser for one of a library's choices, by the name the library gives it.
-fn one_of<T: Copy + Send + Sync + 'static>(
-    choices: &'static [T],
-    key: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    let names = choices.iter().map(move |choice| key(*choice));
-    PossibleValuesParser::new(names).map(move |name| {
-        let named = choices.iter().copied().find(|choice| key(*choice) == name);
-        named.expect("only these names get here")
-    })
 }
 
 /// The deadline of a call. Calls of the embedded desktop take milliseconds.

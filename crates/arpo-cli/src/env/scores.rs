@@ -1,7 +1,8 @@
 //! `arpo env scores`: scores of the scripted policies over all listed tasks.
 
-use super::{one_of, write_json};
+use super::write_json;
 use crate::Failure;
+use crate::choices::one_of;
 use arpo_env::scores::{PolicyKind, Scores, scores};
 use arpo_env::tasks::Suite;
 use clap::{Args, value_parser};

@@ -1,7 +1,8 @@
 //! Task selection: the listed tasks or those of the user's files; and one of them, set up on a screen.
 
-use super::{deadline, one_of};
+use super::deadline;
 use crate::Failure;
+use crate::choices::one_of;
 use arpo_core::task::Task;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen};

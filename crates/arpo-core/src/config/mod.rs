@@ -11,6 +11,7 @@ mod agent;
 mod check;
 mod cluster;
 mod collecting;
+mod generation;
 mod layers;
 mod learn;
 mod logging;
@@ -30,7 +31,7 @@ pub use learn::LearnConfig;
 pub use logging::{LoggingConfig, TRACKERS};
 pub use offline::OfflineConfig;
 pub use optimiser::{Batch, Moments, OptimiserConfig, Schedule};
-pub use osworld::{ChatConfig, DesktopChoice, GenerationChoice, NetworkChoice, OsworldConfig};
+pub use osworld::{ChatConfig, DesktopChoice, NetworkChoice, OsworldConfig};
 pub use rollout::{RolloutConfig, RolloutEngine};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluateWhen, EvaluationConfig, FontChoice, ModelSection, ScreenConfig,

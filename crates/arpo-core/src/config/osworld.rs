@@ -1,5 +1,6 @@
 //! The sections for OSWorld: its desktops, how its tasks are run, and chat servers as the policy.
 
+use crate::generation::Generation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,9 @@ pub struct OsworldConfig {
     #[schemars(range(max = 10_000))]
     pub give_up_at: usize,
     /// The OSWorld version whose set-up steps, getters and metrics are used.
-    pub generation: GenerationChoice,
+    #[serde(with = "super::generation")]
+    #[schemars(schema_with = "super::generation::schema")]
+    pub generation: Option<Generation>,
     /// The guest's password.
     pub password: String,
 }
@@ -95,7 +98,7 @@ impl Default for OsworldConfig {
             freeze: true,
             calls_tolerated: 0,
             give_up_at: 0,
-            generation: GenerationChoice::Task,
+            generation: None,
             password: "password".into(),
         }
     }
@@ -124,18 +127,6 @@ pub enum NetworkChoice {
     InternalOpenToHost,
     /// Whatever Docker's default bridge can reach.
     Bridge,
-}
-
-/// A version of OSWorld.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GenerationChoice {
-    /// The version of each task file.
-    Task,
-    /// OSWorld as ARPO used it.
-    ArpoEra,
-    /// OSWorld-Verified, the later revision.
-    Verified,
 }
 
 /// A chat server as the policy: `arpo eval --policy chat`.

@@ -2,6 +2,7 @@
 
 use arpo_core::config::presets::PRESETS;
 use arpo_core::config::{Config, Layer, StyleChoice, reference, resolve};
+use arpo_core::generation::Generation;
 use arpo_core::loss::{Objective, RatioLevel};
 
 fn set(assignment: &str) -> Result<Config, String> {
@@ -86,6 +87,21 @@ fn later_layers_win_and_leave_the_rest() {
 }
 
 #[test]
+fn the_generation_is_osworld_s_or_that_of_the_task() {
+    for (name, generation) in
+        [("task", None), ("arpo_era", Some(Generation::ArpoEra)), ("verified", Some(Generation::Verified))]
+    {
+        let config = set(&format!("osworld.generation={name}")).unwrap();
+        assert_eq!(config.osworld.generation, generation);
+        assert!(config.to_toml().contains(&format!("\ngeneration = \"{name}\"\n")));
+        let json = serde_json::to_value(&config).unwrap();
+        assert_eq!(json["osworld"]["generation"], name);
+        assert_eq!(serde_json::from_value::<Config>(json).unwrap(), config);
+    }
+    assert_eq!(Config::default().osworld.generation, None);
+}
+
+#[test]
 fn errors_name_the_key_the_value_and_what_was_expected() {
     for (assignment, message) in [
         (
@@ -115,6 +131,10 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
         ("seed=1.5", "`seed` = 1.5: expected a whole number from 0 to 4294967295"),
         ("collect.group_size=0", "`collect.group_size` = 0: expected a whole number from 2 to 10000"),
         ("replay.enabled=1", "`replay.enabled` = 1: expected true or false"),
+        (
+            "osworld.generation=arpo-era",
+            "`osworld.generation` = \"arpo-era\": expected one of \"task\", \"arpo_era\", \"verified\"",
+        ),
         ("advantage.kind=gae", "`advantage.kind` = \"gae\": expected one of \"grpo\", \"dr_grpo\", \"rloo\""),
         (
             "reward=1",

@@ -20,12 +20,12 @@ pub mod open;
 pub mod recording;
 pub mod response;
 
-use crate::options::Generation;
 use crate::session;
 use crate::x11::capture::Capture;
 use crate::x11::input::InputDriver;
 use crate::x11::windows::Windows;
 use crate::x11::{LazyConnection, XError};
+use arpo_core::generation::Generation;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};

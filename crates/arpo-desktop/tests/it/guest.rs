@@ -1,7 +1,7 @@
 //! The whole server over HTTP, as clients use it.
 
 use crate::display::{Display, HEIGHT, WIDTH};
-use arpo_desktop::options::Generation;
+use arpo_core::generation::Generation;
 use arpo_desktop::server::{Guest, router};
 use serde_json::{Value, json};
 use std::fs;

@@ -14,11 +14,11 @@ use crate::guest::Guest;
 use crate::guest::http::RetryPolicy;
 use crate::provider::Spares;
 use crate::setup;
-use crate::task::Generation;
 use crate::task::suite::SuiteTask;
 use crate::video;
 use arpo_agent::style::Grammar;
 use arpo_core::action::Action;
+use arpo_core::generation::Generation;
 use arpo_core::task::Task;
 use arpo_env::environment::{
     Environment, EnvironmentError, RecordEntry, Screen, StepResult, check_deadline, ends_episode,

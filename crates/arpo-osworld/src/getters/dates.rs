@@ -5,7 +5,7 @@ use super::{Context, GetterEntry, getter};
 use crate::error::GetterError;
 use crate::guest::Command;
 use crate::state::State;
-use crate::task::Generation;
+use arpo_core::generation::Generation;
 use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;

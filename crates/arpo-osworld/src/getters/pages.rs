@@ -8,8 +8,8 @@ use super::{Context, GetterEntry, getter};
 use crate::error::GetterError;
 use crate::guest::{Browser, Tab, quoted};
 use crate::state::{FileState, State};
-use crate::task::Generation;
 use crate::text::url::unquote;
+use arpo_core::generation::Generation;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

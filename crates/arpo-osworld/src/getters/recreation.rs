@@ -6,7 +6,7 @@ use super::tabs::connected;
 use super::{Context, State};
 use crate::error::GetterError;
 use crate::guest::{Browser, Tab, quoted};
-use crate::task::Generation;
+use arpo_core::generation::Generation;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::error::MetricError;
 use crate::sandbox::Sandbox;
 use crate::state::State;
-use crate::task::Generation;
+use arpo_core::generation::Generation;
 use serde_json::{Map, Value};
 
 /// A score in [0, 1], or why there is none.

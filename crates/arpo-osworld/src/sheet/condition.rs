@@ -5,8 +5,8 @@ use crate::sheet::book::{Book, Sheet};
 use crate::sheet::cell::{RawCell, lone_values, style_value};
 use crate::sheet::formula::{Formula, Operand};
 use crate::sheet::range::{CellPosition, Ranges};
-use crate::task::Generation;
 use crate::xml::children;
+use arpo_core::generation::Generation;
 use roxmltree::Node;
 use serde_json::{Value, json};
 

@@ -6,19 +6,8 @@ pub mod suite;
 
 pub use evaluator::{Check, Conjunction, Evaluator, Getter};
 
-use serde::{Deserialize, Serialize};
+use arpo_core::generation::Generation;
 use serde_json::{Map, Value};
-
-/// Which OSWorld a task file was written for; its functions of the same name differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Generation {
-    /// Before the refresh of 2025: what ARPO trained and evaluated on.
-    #[default]
-    ArpoEra,
-    /// OSWorld-Verified.
-    Verified,
-}
 
 /// A step that prepares the desktop, before the episode or before its evaluation.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Addresses taken apart as Python's `urllib.parse` does, and OSWorld's two ways of comparing them.
 
-use crate::task::Generation;
+use arpo_core::generation::Generation;
 use percent_encoding::percent_decode_str;
 use std::net::IpAddr;
 

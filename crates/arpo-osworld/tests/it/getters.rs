@@ -1,13 +1,14 @@
 //! Getters give what the guest has, and nothing where it has nothing.
 
 use crate::fake_guest::FakeGuest;
+use arpo_core::generation::Generation;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::error::GetterError;
 use arpo_osworld::getters::{self, Context};
 use arpo_osworld::google::Accounts;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::state::State;
-use arpo_osworld::task::{Generation, Getter};
+use arpo_osworld::task::Getter;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

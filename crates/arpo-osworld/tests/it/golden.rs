@@ -1,9 +1,9 @@
 //! Every metric scores what OSWorld's own evaluators score.
 
 use crate::videos::MotionJpeg;
+use arpo_core::generation::Generation;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::score::{Case, score_case};
-use arpo_osworld::task::Generation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,13 +3,14 @@
 use crate::fake_google::{FakeGoogle, GOOD, SETTINGS, file};
 use crate::fake_guest::FakeGuest;
 use crate::setup::prepare_with;
+use arpo_core::generation::Generation;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::error::{GetterError, SetupError};
 use arpo_osworld::getters::{self, Context};
 use arpo_osworld::google::Accounts;
 use arpo_osworld::setup::Prepared;
 use arpo_osworld::state::{FileState, State};
-use arpo_osworld::task::{Generation, Getter};
+use arpo_osworld::task::Getter;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;

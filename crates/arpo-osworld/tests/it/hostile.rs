@@ -1,10 +1,10 @@
 //! Damaged and hostile input is an error or a low score: no panic, no hang, no flood of memory.
 
 use crate::golden::{cases, folder, media_cases};
+use arpo_core::generation::Generation;
 use arpo_osworld::error::MetricError;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::state::{FileState, State};
-use arpo_osworld::task::Generation;
 use lopdf::{Dictionary, Document, Object, ObjectId, Stream, dictionary};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

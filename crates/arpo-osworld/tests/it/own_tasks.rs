@@ -1,13 +1,14 @@
 //! Tasks of one's own: the examples of `docs/own-tasks.md`, and a folder of task files without domains.
 
+use arpo_core::generation::Generation;
 use arpo_osworld::check::problems;
 use arpo_osworld::download::{Cache, Sources};
 use arpo_osworld::evaluate::score_checks;
 use arpo_osworld::google::Accounts;
 use arpo_osworld::metrics::Settings;
 use arpo_osworld::state::{FileState, State};
+use arpo_osworld::task::Getter;
 use arpo_osworld::task::suite::{self, SuiteTask};
-use arpo_osworld::task::{Generation, Getter};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! A Python test runs beside the agent's files, which make no score by printing one, by exiting or by writing a result.
 
 use crate::fake_guest::FakeGuest;
+use arpo_core::generation::Generation;
 use arpo_osworld::error::MetricError;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::sandbox::GuestSandbox;
 use arpo_osworld::state::{FileState, State};
-use arpo_osworld::task::Generation;
 use serde_json::Map;
 use std::time::{Duration, Instant};
 

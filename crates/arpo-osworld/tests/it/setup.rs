@@ -1,12 +1,13 @@
 //! Set-up steps become calls to the guest, in their order.
 
 use crate::fake_guest::FakeGuest;
+use arpo_core::generation::Generation;
 use arpo_osworld::download::{Cache, Fetch, Fetched, Sources};
 use arpo_osworld::error::SetupError;
 use arpo_osworld::google::Accounts;
 use arpo_osworld::guest::{Output, Tab};
 use arpo_osworld::setup::{Preparation, Prepared, run};
-use arpo_osworld::task::{Generation, Step};
+use arpo_osworld::task::Step;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

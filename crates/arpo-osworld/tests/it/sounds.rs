@@ -1,8 +1,8 @@
 //! Recordings: the same is the same, another is another, and what cannot be read is as each generation has it.
 
+use arpo_core::generation::Generation;
 use arpo_osworld::metrics::{self, Settings};
 use arpo_osworld::state::{FileState, State};
-use arpo_osworld::task::Generation;
 use serde_json::Map;
 
 /// A tone that sweeps up or down, as a WAV file of 16 bits.
