@@ -64,13 +64,13 @@ fn asks_the_same(one: &Task, other: &Task) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::invented::dictionary;
     use crate::tasks::vocabulary::words_of;
-    use crate::tasks::words::words;
+    use crate::tasks::words::{Words, words};
     use std::collections::BTreeSet;
 
     /// An instruction with `_` for every name and number, which leaves the phrase.
-    fn phrase(instruction: &str, pocket: bool) -> String {
-        let words = words(pocket);
+    fn phrase(instruction: &str, words: &Words) -> String {
         let mut names: Vec<&str> = [
             words.folders,
             words.files,
@@ -114,7 +114,7 @@ mod tests {
             for seed in 0..64 {
                 let variation = Variation { dictionary: None, reworded: seed % 2 == 1 && !held_out };
                 let task = TaskBuilder::build(template, pocket, held_out, seed, String::new(), variation);
-                phrases.insert(phrase(&task.instruction, pocket));
+                phrases.insert(phrase(&task.instruction, words(pocket)));
             }
         }
         phrases
@@ -152,18 +152,22 @@ mod tests {
             for (first, second) in
                 names.iter().flat_map(|first| names.iter().map(move |second| (first, second)))
             {
-                for index in 0..2 {
-                    let variation = Variation { dictionary: None, reworded: index == 1 };
+                for index in 0..4 {
+                    let invented = (index >= 2).then_some(index as u16);
+                    let drawn_from = invented.map_or(words(pocket), |number| {
+                        dictionary(pocket, number).expect("there is a dictionary of this number")
+                    });
+                    let variation = Variation { dictionary: invented, reworded: index % 2 == 1 };
                     let Some(task) = suite.composed_task_of([first, second], index, variation) else {
                         continue;
                     };
-                    let phrase = phrase(&task.instruction, pocket);
+                    let phrase = phrase(&task.instruction, drawn_from);
                     let taught = reserved.iter().find(|reserved| phrase.contains(reserved.as_str()));
                     assert_eq!(taught, None, "{phrase}");
                     count += 1;
                 }
             }
-            assert!(count > 800, "{count} composed tasks");
+            assert!(count > 1600, "{count} composed tasks");
         }
     }
 
