@@ -193,7 +193,7 @@ pub enum SetupError {
         /// What is wrong.
         problem: String,
     },
-    /// The desktop was gone, or its browser, or a file was not there in time.
+    /// The desktop was gone, or its browser, Google could not be reached, or a file was not there in time.
     #[error("set-up step {index} ({step}): {problem}")]
     Lost {
         /// Which, from 0.

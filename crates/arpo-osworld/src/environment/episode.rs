@@ -276,6 +276,10 @@ fn evaluation_error(task: &str, error: &EvaluateError, deadline: Instant) -> Env
         EvaluateError::Getter(
             GetterError::Download(DownloadError::Late { .. }) | GetterError::Google(GoogleError::Late { .. }),
         ) => EnvironmentError::Deadline { during: "evaluate" },
+        // no fault of the task: it can be judged when Google answers again
+        EvaluateError::Getter(GetterError::Google(
+            GoogleError::Busy { .. } | GoogleError::Unreachable { .. },
+        )) => broken(error),
         EvaluateError::Getter(_) | EvaluateError::Metric { .. } => {
             EnvironmentError::BadTask { task: task.to_owned(), reason: error.to_string() }
         }

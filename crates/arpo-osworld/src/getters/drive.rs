@@ -72,7 +72,7 @@ fn path_queries(parts: &[&str]) -> Vec<String> {
 
 impl Wanted {
     /// The file. What an agent can cause, a file that is missing, too large or a document of Google's own, is none, as with
-    /// OSWorld's getter; credentials that are not accepted and a network that fails are errors, and no score.
+    /// OSWorld's getter; credentials that are not accepted or not sufficient and a network that fails are errors, and no score.
     fn fetch(&self, context: &Context<'_>, drive: &Drive<'_>) -> Result<State, GetterError> {
         let nothing = |why: String| {
             context.notes.borrow_mut().push(why);
@@ -81,9 +81,7 @@ impl Wanted {
         match self.content(drive) {
             Ok(Ok(content)) => Ok(State::File(FileState::new(self.name.clone(), content))),
             Ok(Err(why)) => nothing(why),
-            Err(
-                error @ (GoogleError::TooLarge { .. } | GoogleError::Refused { status: 400 | 403 | 404, .. }),
-            ) => nothing(error.to_string()),
+            Err(error @ GoogleError::TooLarge { .. }) => nothing(error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
@@ -94,8 +92,13 @@ impl Wanted {
         let mut found: Option<DriveFile> = None;
         for query in &self.queries {
             let parent = found.as_ref().map_or("root", |file| file.id.as_str());
+            let files = match drive.find(&format!("( {query} ) and '{parent}' in parents")) {
+                // a query that Google does not understand
+                Err(error @ GoogleError::Refused { status: 400, .. }) => return Ok(Err(error.to_string())),
+                files => files?,
+            };
             // of several with the same name the first counts, as in OSWorld
-            found = drive.find(&format!("( {query} ) and \"{parent}\" in parents"))?.into_iter().next();
+            found = files.into_iter().next();
             if found.is_none() {
                 break;
             }
@@ -105,6 +108,10 @@ impl Wanted {
             let kind = &file.mime_type;
             return Ok(Err(format!("{described} in Google Drive is no file that can be read, but {kind}")));
         }
-        drive.download(&file, FILE_LIMIT_BYTES).map(Ok)
+        match drive.download(&file, FILE_LIMIT_BYTES) {
+            // the account may list files, so that this one is the reason: Google took it for malware, or it is gone
+            Err(error @ GoogleError::Refused { status: 403 | 404, .. }) => Ok(Err(error.to_string())),
+            content => content.map(Ok),
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 use super::GoogleError;
 use serde_json::Value;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Timeout of a connection, and of one attempt.
+/// Timeout of a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const ATTEMPT_LIMIT: Duration = Duration::from_mins(2);
+/// Timeout of one attempt: all tries fit into a set-up's deadline.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(25);
+/// The same with the content of a file.
+const FILE_ATTEMPT_LIMIT: Duration = Duration::from_mins(2);
 /// Attempts of a request that may be repeated.
 const TRIES: u32 = 3;
 
@@ -16,11 +20,17 @@ pub(super) const TEXT_LIMIT_BYTES: u64 = 16 << 20;
 /// What is sent, and how.
 pub(super) enum Payload<'a> {
     Get,
+    /// A GET of a file's content.
+    GetFile,
     Delete,
     /// A POST without a body.
     Post,
     PostForm(&'a [(&'a str, &'a str)]),
+    /// A POST that makes no file yet.
     PostJson(&'a Value),
+    /// A POST that makes a file or folder.
+    Create(&'a Value),
+    /// A file's content.
     Put(&'a [u8]),
 }
 
@@ -28,9 +38,15 @@ impl Payload<'_> {
     /// A file that is created twice is there twice; everything else may be asked again.
     fn may_repeat(&self) -> bool {
         match self {
-            Self::Get | Self::Delete | Self::Post | Self::PostForm(_) => true,
-            Self::PostJson(_) | Self::Put(_) => false,
+            Self::Get | Self::GetFile | Self::Delete | Self::Post | Self::PostForm(_) | Self::PostJson(_) => {
+                true
+            }
+            Self::Create(_) | Self::Put(_) => false,
         }
+    }
+
+    fn attempt_limit(&self) -> Duration {
+        if matches!(self, Self::GetFile | Self::Put(_)) { FILE_ATTEMPT_LIMIT } else { ATTEMPT_LIMIT }
     }
 }
 
@@ -56,8 +72,11 @@ pub(super) struct Response {
 impl Response {
     /// Whether Google asks for patience.
     fn is_busy(&self) -> bool {
-        // rateLimitExceeded and userRateLimitExceeded
-        let is_limited = || String::from_utf8_lossy(&self.body).contains("ateLimitExceeded");
+        // rateLimitExceeded, userRateLimitExceeded and dailyLimitExceeded
+        let is_limited = || {
+            let body = String::from_utf8_lossy(&self.body);
+            body.contains("ateLimitExceeded") || body.contains("dailyLimitExceeded")
+        };
         self.status == 429 || self.status >= 500 || (self.status == 403 && is_limited())
     }
 
@@ -76,7 +95,12 @@ impl Response {
         if (200..300).contains(&self.status) {
             return Ok(self.body);
         }
-        Err(GoogleError::Refused { call: call.to_owned(), status: self.status, problem: self.problem() })
+        let (call, status, problem) = (call.to_owned(), self.status, self.problem());
+        Err(if self.is_busy() {
+            GoogleError::Busy { call, status, problem }
+        } else {
+            GoogleError::Refused { call, status, problem }
+        })
     }
 }
 
@@ -105,7 +129,7 @@ impl Client {
         let tries = if request.payload.may_repeat() { TRIES } else { 1 };
         let mut attempt = 1;
         loop {
-            let limit = ATTEMPT_LIMIT.min(left());
+            let limit = request.payload.attempt_limit().min(left());
             if limit.is_zero() {
                 return Err(GoogleError::Late { call: call() });
             }
@@ -130,10 +154,10 @@ impl Client {
         let url = request.url;
         let bearer = request.token.map(|token| format!("Bearer {token}"));
         let sent = match &request.payload {
-            Payload::Get | Payload::Delete => {
-                let is_get = matches!(request.payload, Payload::Get);
-                let plain = if is_get { self.agent.get(url) } else { self.agent.delete(url) };
-                let limited = plain.config().timeout_global(Some(limit)).build();
+            Payload::Get | Payload::GetFile | Payload::Delete => {
+                let is_delete = matches!(request.payload, Payload::Delete);
+                let plain = if is_delete { self.agent.delete(url) } else { self.agent.get(url) };
+                let limited = configured(plain, url, limit);
                 match &bearer {
                     Some(bearer) => limited.header("Authorization", bearer).call(),
                     None => limited.call(),
@@ -142,18 +166,18 @@ impl Client {
             with_body => {
                 let is_put = matches!(with_body, Payload::Put(_));
                 let plain = if is_put { self.agent.put(url) } else { self.agent.post(url) };
-                let limited = plain.config().timeout_global(Some(limit)).build();
+                let limited = configured(plain, url, limit);
                 let limited = match &bearer {
                     Some(bearer) => limited.header("Authorization", bearer),
                     None => limited,
                 };
                 match with_body {
                     Payload::PostForm(fields) => limited.send_form(fields.iter().copied()),
-                    Payload::PostJson(value) => {
+                    Payload::PostJson(value) | Payload::Create(value) => {
                         limited.header("Content-Type", "application/json").send(value.to_string())
                     }
                     Payload::Put(content) => limited.send(*content),
-                    Payload::Post | Payload::Get | Payload::Delete => limited.send_empty(),
+                    Payload::Post | Payload::Get | Payload::GetFile | Payload::Delete => limited.send_empty(),
                 }
             }
         };
@@ -170,5 +194,44 @@ impl Client {
             Ok(_) | Err(ureq::Error::BodyExceedsLimit(_)) => Err(AttemptError::TooLarge),
             Err(error) => Err(no_response(error)),
         }
+    }
+}
+
+/// A request with its timeout. A proxy of the environment is for other hosts only.
+fn configured<Any>(
+    request: ureq::RequestBuilder<Any>,
+    url: &str,
+    limit: Duration,
+) -> ureq::RequestBuilder<Any> {
+    let config = request.config().timeout_global(Some(limit));
+    if is_of_this_host(url) { config.proxy(None).build() } else { config.build() }
+}
+
+fn is_of_this_host(url: &str) -> bool {
+    let Ok(url) = url.parse::<ureq::http::Uri>() else { return false };
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_host_need_no_proxy() {
+        for url in ["http://127.0.0.1:8080/token", "http://localhost/a", "http://[::1]:5000/a"] {
+            assert!(is_of_this_host(url), "{url}");
+        }
+        for url in ["https://www.googleapis.com/drive/v2", "http://192.168.0.1/a", "/token"] {
+            assert!(!is_of_this_host(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn every_try_without_a_file_fits_into_the_usual_reset() {
+        let longest = (Payload::Get.attempt_limit() + Duration::from_secs(2)) * TRIES;
+        assert!(longest < Duration::from_mins(2), "{longest:?}");
+        assert!(Payload::GetFile.attempt_limit() > Payload::Get.attempt_limit());
     }
 }

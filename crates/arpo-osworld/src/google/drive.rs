@@ -70,7 +70,7 @@ impl<'a> Drive<'a> {
         let mut parent = ROOT.to_owned();
         for title in path {
             let query = format!(
-                "\"{parent}\" in parents and title = \"{}\" and mimeType = \"{FOLDER}\" and trashed = false",
+                "'{parent}' in parents and title = '{}' and mimeType = '{FOLDER}' and trashed = false",
                 escaped(title)
             );
             parent = match self.find(&query)?.into_iter().next() {
@@ -85,8 +85,7 @@ impl<'a> Drive<'a> {
         let call = format!("make the folder {title}");
         let mut folder = metadata(title, parent);
         folder.insert("mimeType".into(), FOLDER.into());
-        let body =
-            self.drive(&call, "/files", Payload::PostJson(&Value::Object(folder)), TEXT_LIMIT_BYTES)?;
+        let body = self.drive(&call, "/files", Payload::Create(&Value::Object(folder)), TEXT_LIMIT_BYTES)?;
         let id = parsed(&call, &body)?["id"].as_str().map(str::to_owned);
         id.ok_or_else(|| GoogleError::Unreachable { call, problem: "the response has no id".into() })
     }
@@ -126,7 +125,7 @@ impl<'a> Drive<'a> {
             call: call.clone(),
             problem: "the response has no address for the content".into(),
         })?;
-        // the address is secret enough
+        // the address itself authorises the upload
         let request = Request { url: &place, token: None, payload: Payload::Put(content), ..request };
         self.client.send(&request, self.deadline)?.accepted(&call).map(drop)
     }
@@ -134,7 +133,7 @@ impl<'a> Drive<'a> {
     /// The content of a file, up to a limit.
     pub fn download(&self, file: &DriveFile, limit_bytes: u64) -> Result<Vec<u8>, GoogleError> {
         let path = format!("/files/{}?alt=media", encoded(&file.id));
-        self.drive(&format!("read {}", file.title), &path, Payload::Get, limit_bytes)
+        self.drive(&format!("read {}", file.title), &path, Payload::GetFile, limit_bytes)
     }
 
     fn drive(
@@ -150,9 +149,9 @@ impl<'a> Drive<'a> {
     }
 }
 
-/// A text inside the quotes of a query.
+/// A text inside the single quotes of a query.
 pub fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\'', "\\'").replace('"', "\\\"")
+    text.replace('\\', "\\\\").replace('\'', "\\'")
 }
 
 fn encoded(text: &str) -> String {

@@ -36,7 +36,17 @@ pub enum GoogleError {
         /// What Google said.
         problem: String,
     },
-    /// Google refused a request.
+    /// Google asked for patience until the last try.
+    #[error("Google Drive: {call}: status {status}: {problem}")]
+    Busy {
+        /// The request.
+        call: String,
+        /// The HTTP status.
+        status: u16,
+        /// What Google said.
+        problem: String,
+    },
+    /// Google refused a request, and would again.
     #[error("Google Drive: {call}: status {status}: {problem}")]
     Refused {
         /// The request.

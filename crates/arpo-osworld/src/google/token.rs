@@ -13,9 +13,9 @@ pub struct Tokens {
     /// The program that the account was opened for, and its secret.
     pub client_id: String,
     pub(super) client_secret: String,
-    /// Buys access tokens.
+    /// Exchanged for access tokens.
     pub(super) refresh_token: String,
-    /// Where it does.
+    /// Where it is exchanged.
     pub token_uri: String,
 }
 
@@ -38,7 +38,7 @@ impl Tokens {
         };
         let response = client.send(&request, deadline)?;
         // expired, revoked, or of a program that is no longer registered
-        if (400..500).contains(&response.status) {
+        if matches!(response.status, 400 | 401) {
             return Err(GoogleError::Rejected { path: self.path.clone(), problem: response.problem() });
         }
         let body = response.accepted(CALL)?;

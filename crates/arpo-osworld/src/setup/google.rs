@@ -73,11 +73,13 @@ pub(super) fn parse_login(fields: &Map<String, Value>) -> Result<String, String>
 impl From<GoogleError> for Failure {
     fn from(error: GoogleError) -> Self {
         match error {
-            GoogleError::Late { .. } => Self::Lost(error.to_string()),
+            // a later episode may have better luck
+            GoogleError::Late { .. } | GoogleError::Busy { .. } | GoogleError::Unreachable { .. } => {
+                Self::Lost(error.to_string())
+            }
             GoogleError::Settings { .. }
             | GoogleError::Rejected { .. }
             | GoogleError::Refused { .. }
-            | GoogleError::Unreachable { .. }
             | GoogleError::TooLarge { .. }
             | GoogleError::Login(_) => Self::Fatal(error.to_string()),
         }

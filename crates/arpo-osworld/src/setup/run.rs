@@ -63,7 +63,7 @@ const HISTORY_FILE: &str = "history_new.sqlite";
 pub(super) enum Failure {
     /// The guest refused.
     Refused(String),
-    /// The desktop does not respond, or a file did not come in time.
+    /// The desktop or Google does not respond, or a file did not come in time.
     Lost(String),
     /// The set-up cannot continue.
     Fatal(String),

@@ -1,6 +1,6 @@
 //! A task on a guest with fixed responses.
 
-use crate::fake_google::{FakeGoogle, GOOD, file};
+use crate::fake_google::{FakeGoogle, GOOD, PASSING, file};
 use crate::server::serve;
 use arpo_agent::style::Grammar;
 use arpo_core::action::{Action, ModelBox};
@@ -206,7 +206,7 @@ fn a_task_of_google_drive_is_not_played_without_credentials() {
 
 #[test]
 fn a_task_of_google_drive_is_judged_by_what_is_there() {
-    let query = "( title = 'notes.txt' and trashed = false ) and \"root\" in parents";
+    let query = "( title = 'notes.txt' and trashed = false ) and 'root' in parents";
     for (files, wanted, note) in
         [(vec![file("f", None)], 1.0, None), (vec![], 0.0, Some("Google Drive has no file notes.txt"))]
     {
@@ -221,14 +221,25 @@ fn a_task_of_google_drive_is_judged_by_what_is_there() {
             assert!(log.contains(note), "{log}");
         }
     }
-    let google = FakeGoogle::new("expired", &[]);
-    let options = EpisodeOptions { accounts: google.accounts().clone(), ..EpisodeOptions::default() };
-    let mut fixture = new_fixture(WANTS_A_FILE_OF_DRIVE, options);
-    fixture.reset();
-    fixture.act(&finished());
-    let error = fixture.desktop.evaluate(soon()).unwrap_err();
-    assert!(matches!(error, EnvironmentError::BadTask { .. }), "{error}");
-    assert!(error.to_string().contains("Token has been expired or revoked"), "{error}");
+}
+
+/// Neither is a score; only the first would be the same on another desktop.
+#[test]
+fn expired_credentials_make_a_bad_task_and_a_busy_google_a_lost_episode() {
+    let error = |google: &FakeGoogle| {
+        let options = EpisodeOptions { accounts: google.accounts().clone(), ..EpisodeOptions::default() };
+        let mut fixture = new_fixture(WANTS_A_FILE_OF_DRIVE, options);
+        fixture.reset();
+        fixture.act(&finished());
+        fixture.desktop.evaluate(soon()).unwrap_err()
+    };
+    let expired = error(&FakeGoogle::new("expired", &[]));
+    assert!(matches!(expired, EnvironmentError::BadTask { .. }), "{expired}");
+    assert!(expired.to_string().contains("Token has been expired or revoked"), "{expired}");
+    for fault in PASSING {
+        let busy = error(&FakeGoogle::failing(&[], "GET /drive", fault, usize::MAX));
+        assert!(matches!(busy, EnvironmentError::Broken { .. }), "{fault:?}: {busy}");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! A Google of this test: it sells access tokens, and its Drive answers queries from a table.
+//! A Google of this test: it issues access tokens, and its Drive answers queries from a table.
 
 use crate::server::{Answer, serve_by};
 use arpo_osworld::google::{Accounts, Services};
 use arpo_osworld::text::url::unquote;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -24,6 +24,34 @@ pub(crate) struct FakeGoogle {
     accounts: Accounts,
 }
 
+/// How a request fails.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    Status(u16),
+    /// A 403 that asks for patience.
+    RateLimit,
+    /// A connection that ends without a response.
+    Dropped,
+}
+
+/// Faults that may be over the next time.
+pub(crate) const PASSING: [Fault; 4] =
+    [Fault::Status(503), Fault::Status(429), Fault::RateLimit, Fault::Dropped];
+
+impl Fault {
+    fn answer(self) -> Answer {
+        match self {
+            Self::Status(status) => refusal(status, "of this test"),
+            Self::RateLimit => {
+                let reasons = json!([{"domain": "usageLimits", "reason": "rateLimitExceeded"}]);
+                let error = json!({"errors": reasons, "code": 403, "message": "Rate Limit Exceeded"});
+                Answer::new(403, json!({"error": error}).to_string())
+            }
+            Self::Dropped => Answer::none(),
+        }
+    }
+}
+
 /// A file with content, or with another type a folder or a document of Google's own.
 pub(crate) fn file(id: &str, kind: Option<&str>) -> Value {
     match kind {
@@ -37,10 +65,35 @@ pub(crate) fn file(id: &str, kind: Option<&str>) -> Value {
 impl FakeGoogle {
     /// A Drive in which these queries find something, and an account whose settings have this refresh token.
     pub(crate) fn new(refresh_token: &str, found: &[(&str, Vec<Value>)]) -> Self {
+        Self::start(refresh_token, found, |_| None)
+    }
+
+    /// The same where the first requests that begin with a text fail.
+    pub(crate) fn failing(
+        found: &[(&str, Vec<Value>)],
+        beginning: &'static str,
+        fault: Fault,
+        times: usize,
+    ) -> Self {
+        let left = Cell::new(times);
+        Self::start(GOOD, found, move |request| {
+            let fails = request.starts_with(beginning) && left.get() > 0;
+            fails.then(|| {
+                left.set(left.get() - 1);
+                fault.answer()
+            })
+        })
+    }
+
+    fn start(
+        refresh_token: &str,
+        found: &[(&str, Vec<Value>)],
+        fault: impl Fn(&str) -> Option<Answer> + Send + 'static,
+    ) -> Self {
         let found: BTreeMap<String, Vec<Value>> =
             found.iter().map(|(query, files)| ((*query).to_owned(), files.clone())).collect();
-        let calls = AtomicUsize::new(0);
-        let (port, requests) = serve_by(move |request| respond(request, &found, &calls));
+        let (port, requests) =
+            serve_by(move |request| fault(request).unwrap_or_else(|| respond(request, &found)));
         let settings = tempfile::tempdir().unwrap();
         write_settings(settings.path(), refresh_token, &format!("http://127.0.0.1:{port}/token"));
         let services = Services {
@@ -71,6 +124,11 @@ impl FakeGoogle {
         };
         self.requests.lock().unwrap().iter().map(shown).collect()
     }
+
+    /// How many requests begin with a text.
+    pub(crate) fn count(&self, beginning: &str) -> usize {
+        self.requests.lock().unwrap().iter().filter(|request| request.starts_with(beginning)).count()
+    }
 }
 
 /// Settings as in OSWorld's repository.
@@ -96,15 +154,15 @@ pub(crate) fn write_settings(folder: &Path, refresh_token: &str, token_uri: &str
     }
 }
 
-fn respond(request: &str, found: &BTreeMap<String, Vec<Value>>, calls: &AtomicUsize) -> Answer {
+fn refusal(status: u16, message: &str) -> Answer {
+    Answer::new(status, json!({"error": {"code": status, "message": message}}).to_string())
+}
+
+fn respond(request: &str, found: &BTreeMap<String, Vec<Value>>) -> Answer {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let mut words = head.split(' ');
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
     let json = |value: Value| Answer::new(200, value.to_string());
-    let refusal = |status: u16, message: &str| {
-        Answer::new(status, json!({"error": {"code": status, "message": message}}).to_string())
-    };
-    let is_first = || calls.fetch_add(1, Ordering::SeqCst) == 0;
     match (method, path) {
         ("POST", "/token") if body.ends_with(&format!("refresh_token={GOOD}")) => {
             json(json!({"access_token": "fresh", "expires_in": 3599}))
@@ -118,9 +176,6 @@ fn respond(request: &str, found: &BTreeMap<String, Vec<Value>>, calls: &AtomicUs
         _ if !head.to_lowercase().contains("authorization: bearer fresh") => refusal(401, "Login Required."),
         ("GET", path) if path.starts_with("/drive/v2/files?q=") => {
             let query = unquote(path.split(['=', '&']).nth(1).unwrap());
-            if query.contains("busy") && is_first() {
-                return refusal(503, "Try again.");
-            }
             if query.contains("wrong") {
                 return refusal(400, "Invalid query");
             }

@@ -26,7 +26,7 @@ pub(crate) fn prepare(guest: &FakeGuest, accounts: &Accounts, steps: &Value) -> 
 }
 
 /// The state of a `googledrive_file`, and what was noted.
-fn get(accounts: &Accounts, fields: Value) -> (Result<State, GetterError>, Vec<String>) {
+pub(crate) fn get(accounts: &Accounts, fields: Value) -> (Result<State, GetterError>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::new(folder.path(), Sources { offline: true, ..Sources::default() }).unwrap();
     let context = Context {
@@ -44,7 +44,7 @@ fn get(accounts: &Accounts, fields: Value) -> (Result<State, GetterError>, Vec<S
     (state, context.notes.into_inner())
 }
 
-fn content(name: &str) -> State {
+pub(crate) fn content(name: &str) -> State {
     State::File(FileState::new(name, *b"the content"))
 }
 
@@ -52,8 +52,8 @@ fn content(name: &str) -> State {
 fn a_drive_is_prepared() {
     let files = "( title = 'a' or title = 'b' ) and mimeType != 'application/vnd.google-apps.folder'";
     let folders = "( title = 'a' or title = 'b' ) and mimeType = 'application/vnd.google-apps.folder'";
-    let outer = "\"root\" in parents and title = \"outer\" and mimeType = \"application/vnd.google-apps.folder\" and trashed = false";
-    let inner = "\"outer\" in parents and title = \"in \\\"ner\" and mimeType = \"application/vnd.google-apps.folder\" and trashed = false";
+    let outer = "'root' in parents and title = 'outer' and mimeType = 'application/vnd.google-apps.folder' and trashed = false";
+    let inner = "'outer' in parents and title = 'in \"n\\\\er' and mimeType = 'application/vnd.google-apps.folder' and trashed = false";
     let three = vec![file("one", None), file("gone", None), file("three", None)];
     let google = FakeGoogle::new(
         GOOD,
@@ -71,7 +71,7 @@ fn a_drive_is_prepared() {
         "operation": ["delete", "mkdirs", "upload"],
         "args": [
             {"query": "title = 'a' or title = 'b'", "trash": false},
-            {"path": ["outer", "in \"ner"]},
+            {"path": ["outer", "in \"n\\er"]},
             {"url": url, "path": ["invoice.pdf"]}
         ]
     }]]);
@@ -89,7 +89,7 @@ fn a_drive_is_prepared() {
         "DELETE /drive/v2/files/d".into(),
         list(outer),
         list(inner),
-        "POST /drive/v2/files {\"title\":\"in \\\"ner\",\"parents\":[{\"id\":\"outer\"}],\"mimeType\":\"application/vnd.google-apps.folder\"}".into(),
+        "POST /drive/v2/files {\"title\":\"in \\\"n\\\\er\",\"parents\":[{\"id\":\"outer\"}],\"mimeType\":\"application/vnd.google-apps.folder\"}".into(),
         "POST /upload/drive/v2/files?uploadType=resumable {\"title\":\"invoice.pdf\",\"mimeType\":\"application/pdf\"}".into(),
         "PUT /session an invoice".into(),
     ];
@@ -114,8 +114,8 @@ fn files_go_into_the_trash_or_for_good() {
 
 #[test]
 fn a_file_is_found_by_its_path_or_by_queries() {
-    let meetings = "( title = 'meetings' and mimeType = 'application/vnd.google-apps.folder' and trashed = false ) and \"root\" in parents";
-    let agenda = "( title = 'Agenda \\'1\\'.pdf' and trashed = false ) and \"m\" in parents";
+    let meetings = "( title = 'meetings' and mimeType = 'application/vnd.google-apps.folder' and trashed = false ) and 'root' in parents";
+    let agenda = "( title = 'Agenda \\'1\\'.pdf' and trashed = false ) and 'm' in parents";
     let google = FakeGoogle::new(
         GOOD,
         &[(meetings, vec![file("m", Some("folder"))]), (agenda, vec![file("f", None), file("other", None)])],
@@ -125,19 +125,18 @@ fn a_file_is_found_by_its_path_or_by_queries() {
     let calls = google.calls();
     assert_eq!(calls[1..3], [meetings, agenda].map(|query| format!("GET /drive/v2/files?q={query}")));
     assert_eq!(calls[3], "GET /drive/v2/files/f?alt=media");
-    // queries are taken as they are; a server that is busy is asked again
+    // queries are taken as they are
     let google =
-        FakeGoogle::new(GOOD, &[("( title = 'busy' ) and \"root\" in parents", vec![file("f", None)])]);
-    let query = json!({"query": ["title = 'busy'"], "dest": "b.pdf"});
+        FakeGoogle::new(GOOD, &[("( title contains 'a' ) and 'root' in parents", vec![file("f", None)])]);
+    let query = json!({"query": ["title contains 'a'"], "dest": "b.pdf"});
     assert_eq!(get(google.accounts(), query), (Ok(content("b.pdf")), vec![]));
-    assert_eq!(google.calls().len(), 4, "{:?}", google.calls());
 }
 
 #[test]
 fn what_is_not_there_is_none_with_a_note() {
-    let one = "( title = 'one.pdf' and trashed = false ) and \"root\" in parents";
-    let document = "( title = 'report' and trashed = false ) and \"root\" in parents";
-    let large = "( title = 'large' and trashed = false ) and \"root\" in parents";
+    let one = "( title = 'one.pdf' and trashed = false ) and 'root' in parents";
+    let document = "( title = 'report' and trashed = false ) and 'root' in parents";
+    let large = "( title = 'large' and trashed = false ) and 'root' in parents";
     let google = FakeGoogle::new(
         GOOD,
         &[
@@ -162,7 +161,7 @@ fn what_is_not_there_is_none_with_a_note() {
         ),
         (
             json!({"query": ["wrong"], "dest": "w"}),
-            "Google Drive: find ( wrong ) and \"root\" in parents: status 400: Invalid query",
+            "Google Drive: find ( wrong ) and 'root' in parents: status 400: Invalid query",
         ),
     ] {
         let (state, notes) = get(google.accounts(), fields);

@@ -12,6 +12,7 @@ mod getters;
 mod golden;
 mod google_account;
 mod google_drive;
+mod google_retries;
 mod hostile;
 mod own_tasks;
 mod sandbox;

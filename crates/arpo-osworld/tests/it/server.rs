@@ -10,11 +10,18 @@ pub(crate) struct Answer {
     /// The header `Location`.
     pub(crate) location: Option<String>,
     pub(crate) body: Vec<u8>,
+    /// Nothing of it is sent: the connection ends.
+    pub(crate) is_dropped: bool,
 }
 
 impl Answer {
     pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, location: None, body: body.into() }
+        Self { status, location: None, body: body.into(), is_dropped: false }
+    }
+
+    /// A connection that ends without a response.
+    pub(crate) fn none() -> Self {
+        Self { is_dropped: true, ..Self::new(0, "") }
     }
 }
 
@@ -39,7 +46,10 @@ pub(crate) fn serve_by(respond: impl Fn(&str) -> Answer + Send + 'static) -> (u1
             let mut stream = stream.unwrap();
             let request = read(&mut stream);
             kept.lock().unwrap().push(request.clone());
-            let Answer { status, location, body } = respond(&request);
+            let Answer { status, location, body, is_dropped } = respond(&request);
+            if is_dropped {
+                continue;
+            }
             let location = location.map(|place| format!("Location: {place}\r\n")).unwrap_or_default();
             let head = format!(
                 "HTTP/1.1 {status} X\r\n{location}Content-Length: {}\r\nConnection: close\r\n\r\n",
