@@ -3,7 +3,7 @@
 //! for programs and credentials before every episode.
 
 use crate::error::TaskError;
-use crate::google::Accounts;
+use crate::google::{Accounts, GoogleError};
 use crate::host::{Program, TESSERACT};
 use crate::metrics::INFEASIBLE;
 use crate::needs::{self, Need, TaskNeeds};
@@ -57,7 +57,7 @@ pub fn of_tasks(tasks: &[SuiteTask], accounts: &Accounts) -> Coverage {
         tasks: tasks.iter().map(|task| (task.name(), needs::of(task, accounts))).collect(),
     };
     for task in tasks {
-        let lacking = missing(&task.task, accounts);
+        let lacking = missing_as(&task.task, accounts, file_of);
         let domain = coverage.domains.entry(task.domain.clone()).or_default();
         domain.total += 1;
         if lacking.is_empty() {
@@ -92,12 +92,26 @@ pub fn runnable(tasks: Vec<SuiteTask>, accounts: &Accounts) -> Result<Vec<SuiteT
     Ok(tasks)
 }
 
-/// What a task needs that is missing: in this program, on this host or of the user's accounts.
+/// What a task needs that is missing: in this program, on this host or of the user's accounts, with what is wrong with these.
 pub fn missing(task: &TaskFile, accounts: &Accounts) -> BTreeSet<String> {
+    missing_as(task, accounts, ToString::to_string)
+}
+
+/// The file alone, so that tasks that lack the same one are counted together; [`needs`] has the reason.
+fn file_of(problem: &GoogleError) -> String {
+    problem.settings_file().map_or_else(|| problem.to_string(), |path| path.display().to_string())
+}
+
+fn missing_as(
+    task: &TaskFile,
+    accounts: &Accounts,
+    credentials: impl Fn(&GoogleError) -> String,
+) -> BTreeSet<String> {
     let absent = programs(task).filter(|program| !program.is_installed());
     let absent = absent
         .map(|program| format!("program {} (on Debian: apt-get install {})", program.name, program.package));
-    let unknown = accounts.problems(task).into_iter().map(|problem| format!("credentials {problem}"));
+    let problems = accounts.problems(task);
+    let unknown = problems.iter().map(|problem| format!("credentials {}", credentials(problem)));
     unimplemented(task).into_iter().chain(absent).chain(unknown).collect()
 }
 

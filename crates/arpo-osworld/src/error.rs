@@ -27,7 +27,8 @@ pub enum TaskError {
     Missing {
         /// The task.
         task: String,
-        /// What it needs, as `metric NAME`, `getter NAME`, `step NAME`, `program NAME` or `credentials FILE`.
+        /// What it needs, as `metric NAME`, `getter NAME`, `step NAME`, `program NAME` or
+        /// `credentials FILE: PROBLEM`.
         missing: Vec<String>,
     },
 }

@@ -12,7 +12,7 @@ pub use login::{ADDRESS, log_in};
 pub use settings::{Accounts, DRIVE_SETTINGS, Login, Services, is_used_by};
 pub use token::Tokens;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why something could not be done with a Google account. No message holds a password or a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,4 +81,19 @@ pub enum GoogleError {
     /// The login page is not as expected.
     #[error("the login at Google: {0}")]
     Login(String),
+}
+
+impl GoogleError {
+    /// The settings file that is missing or wrong, if that is the reason.
+    pub fn settings_file(&self) -> Option<&Path> {
+        match self {
+            Self::Settings { path, .. } | Self::Rejected { path, .. } => Some(path),
+            Self::Busy { .. }
+            | Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Late { .. }
+            | Self::TooLarge { .. }
+            | Self::Login(_) => None,
+        }
+    }
 }

@@ -125,7 +125,8 @@ impl Accounts {
         needed(task).iter().filter_map(problem).collect()
     }
 
-    /// Where a file is: files of OSWorld's folder are in this one, others beside the file that names them.
+    /// Where a file is. One of OSWorld's folder is in this one. Other names are relative to `beside`: in task files to this folder,
+    /// in settings to theirs.
     fn path(&self, name: &str, beside: &Path) -> PathBuf {
         match Path::new(name).strip_prefix(ORIGINAL_FOLDER) {
             Ok(rest) => self.folder.join(rest),
