@@ -1,6 +1,7 @@
 //! The login at Google in the desktop's browser: its page is filled in through the debugging port, as OSWorld does it.
 
 use super::{GoogleError, Login};
+use crate::error::GuestError;
 use crate::guest::{Guest, quoted};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -16,9 +17,8 @@ const EMAIL: &str = "input[type='email']";
 const AFTER_EMAIL: &str = "#identifierNext > div > button";
 const PASSWORD: &str = "input[type='password']";
 const AFTER_PASSWORD: &str = "#passwordNext > div > button";
-/// True on a page that is no part of the login any more.
-const IS_IN: &str =
-    "(location.hostname !== 'accounts.google.com' && document.readyState === 'complete') || null";
+/// True on the page after the login; an error page of the browser is elsewhere.
+const IS_IN: &str = "location.hostname === 'drive.google.com' || null";
 /// Where the login stopped; the query of the address may hold secrets.
 const PLACE: &str = "[location.hostname + location.pathname, document.title]";
 
@@ -28,9 +28,9 @@ const PLACE: &str = "[location.hostname + location.pathname, document.title]";
 pub fn log_in(guest: &dyn Guest, tab: &str, login: &Login, deadline: Instant) -> Result<(), GoogleError> {
     let page = Page { guest, tab, deadline };
     page.wait_for("a field for the e-mail address", &filled(EMAIL, &login.email))?;
-    page.wait_for("a button after the e-mail address", &clicked(AFTER_EMAIL))?;
+    page.click("a button after the e-mail address", AFTER_EMAIL)?;
     page.wait_for("a field for the password", &filled(PASSWORD, &login.password))?;
-    page.wait_for("a button after the password", &clicked(AFTER_PASSWORD))?;
+    page.click("a button after the password", AFTER_PASSWORD)?;
     page.wait_for("a page after the login", IS_IN)
 }
 
@@ -41,13 +41,26 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Evaluates an expression until it is neither null nor an error.
+    /// Evaluates an expression until it is neither null nor an error: a page that is just being left refuses.
     fn wait_for(&self, what: &str, expression: &str) -> Result<(), GoogleError> {
+        self.evaluate_until(what, expression, |answer| matches!(answer, Ok(value) if !value.is_null()))
+    }
+
+    /// Clicks once. An answer may be lost because the click leaves the page: what comes next shows whether it did.
+    fn click(&self, what: &str, selector: &str) -> Result<(), GoogleError> {
+        self.evaluate_until(what, &clicked(selector), |answer| !matches!(answer, Ok(Value::Null)))
+    }
+
+    fn evaluate_until(
+        &self,
+        what: &str,
+        expression: &str,
+        is_done: impl Fn(&Result<Value, GuestError>) -> bool,
+    ) -> Result<(), GoogleError> {
         let end = Instant::now() + PATIENCE;
         let mut waited = Duration::ZERO;
         loop {
-            // a page that is just being left refuses
-            if matches!(self.guest.browser().evaluate(self.tab, expression), Ok(value) if !value.is_null()) {
+            if is_done(&self.guest.browser().evaluate(self.tab, expression)) {
                 return Ok(());
             }
             let now = Instant::now();
@@ -68,7 +81,8 @@ impl Page<'_> {
         let place = self.guest.browser().evaluate(self.tab, PLACE).unwrap_or(Value::Null);
         let part = |index: usize| place[index].as_str().unwrap_or("unknown").to_owned();
         GoogleError::Login(format!(
-            "no {} within {} s at {} ({:?}); expected an account that asks for nothing but its password",
+            "no {} within {} s at {} ({:?}); expected an account that asks for nothing but its password, and whose \
+             password is right",
             what.strip_prefix("a ").unwrap_or(what),
             PATIENCE.as_secs(),
             part(0),
@@ -80,7 +94,11 @@ impl Page<'_> {
 /// The first element that a selector finds and that can be seen: there is also a hidden field for a password.
 fn visible(selector: &str) -> String {
     let selector = quoted(selector);
-    format!("Array.from(document.querySelectorAll({selector})).find(one => one.getClientRects().length > 0)")
+    format!(
+        "Array.from(document.querySelectorAll({selector})).find(one => {{ \
+         const box = one.getBoundingClientRect(); \
+         return box.width > 0 && box.height > 0 && one.getAttribute('aria-hidden') !== 'true'; }})"
+    )
 }
 
 /// The value is set as typing sets it, past what the page's scripts put in between.

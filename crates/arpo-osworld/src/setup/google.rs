@@ -107,7 +107,11 @@ impl Preparation<'_> {
     pub(super) fn log_in(&self, settings: &str) -> Result<(), Failure> {
         let login = self.accounts.login(settings)?;
         self.tabs()?;
-        let tab = self.guest.browser().open(ADDRESS)?;
+        // without the page there is no account, so that even the ARPO era does not go on
+        let tab = self.guest.browser().open(ADDRESS).map_err(|error| match Failure::from(error) {
+            Failure::Refused(problem) => Failure::Fatal(problem),
+            other => other,
+        })?;
         Ok(google::log_in(self.guest, &tab.id, &login, self.deadline)?)
     }
 }

@@ -11,10 +11,14 @@ use arpo_osworld::needs::{self, Need};
 use arpo_osworld::setup::Prepared;
 use arpo_osworld::task::suite::SuiteTask;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 const LOGIN: &str = "evaluation_examples/settings/google/settings.json";
+/// What the expressions of a login contain that goes well.
+const FILLED_IN: [&str; 5] =
+    ["type='email'", "#identifierNext", "type='password'", "#passwordNext", "location.hostname ==="];
 
 fn log_in(guest: &FakeGuest) -> Result<Prepared, SetupError> {
     let folder = tempfile::tempdir().unwrap();
@@ -26,9 +30,7 @@ fn log_in(guest: &FakeGuest) -> Result<Prepared, SetupError> {
 #[test]
 fn the_login_page_is_filled_in() {
     let mut guest = FakeGuest::default();
-    for part in
-        ["type='email'", "#identifierNext", "type='password'", "#passwordNext", "location.hostname !=="]
-    {
+    for part in FILLED_IN {
         guest.pages.insert(part.into(), json!(true));
     }
     // while the page with the password comes, there is no page
@@ -42,7 +44,7 @@ fn the_login_page_is_filled_in() {
         ("set.call(one, \"a \\\"secret\\\"\")", "input[type='password']"),
         ("set.call(one, \"a \\\"secret\\\"\")", "input[type='password']"),
         ("one.click()", "#passwordNext > div > button"),
-        ("location.hostname !== 'accounts.google.com'", ""),
+        ("location.hostname === 'drive.google.com'", ""),
     ];
     assert_eq!(scripts.len(), wanted.len(), "{scripts:?}");
     for (script, (action, selector)) in scripts.iter().zip(wanted) {
@@ -64,8 +66,49 @@ fn a_login_page_that_asks_for_more_is_an_error() {
         error.to_string(),
         "set-up step 0 (login): the login at Google: no field for the password within 20 s at \
          accounts.google.com/v3/signin/challenge/ipp (\"Verify it's you\"); expected an account that asks for nothing but \
-         its password"
+         its password, and whose password is right"
     );
+}
+
+/// The page may be gone before the browser answers; a second click would be one on another page.
+#[test]
+fn a_click_that_leaves_the_page_is_not_repeated() {
+    let mut guest = FakeGuest::default();
+    for part in FILLED_IN {
+        guest.pages.insert(part.into(), json!(true));
+    }
+    guest.fails_once.set(Some("#passwordNext"));
+    log_in(&guest).unwrap();
+    let clicks = guest.scripts.borrow().iter().filter(|script| script.contains("#passwordNext")).count();
+    assert_eq!(clicks, 1);
+}
+
+#[test]
+fn a_wrong_password_is_named_as_a_cause() {
+    let mut guest = FakeGuest::default();
+    for part in &FILLED_IN[..4] {
+        guest.pages.insert((*part).into(), json!(true));
+    }
+    guest
+        .pages
+        .insert("document.title".into(), json!(["accounts.google.com/v3/signin/challenge/pwd", "Sign in"]));
+    let error = log_in(&guest).unwrap_err().to_string();
+    assert!(
+        error.contains("no page after the login within 20 s at accounts.google.com/v3/signin"),
+        "{error}"
+    );
+    assert!(error.ends_with("whose password is right"), "{error}");
+}
+
+/// Without the account an agent could only fail, so that the ARPO era does not go on, either.
+#[test]
+fn a_browser_that_refuses_the_page_ends_the_set_up() {
+    let guest = FakeGuest { refuses: vec!["open tab"], ..FakeGuest::default() };
+    let error = log_in(&guest).unwrap_err();
+    assert!(matches!(error, SetupError::Failed { .. }), "{error:?}");
+    let guest = FakeGuest { dead: true, ..FakeGuest::default() };
+    let error = log_in(&guest).unwrap_err();
+    assert!(matches!(error, SetupError::Lost { .. }), "{error:?}");
 }
 
 fn task() -> SuiteTask {
@@ -100,7 +143,11 @@ fn with_credentials_a_task_is_judged_and_without_they_are_named() {
                  `save_credentials_file`";
     let without = needs::of(&task(), &nowhere);
     assert_eq!((without.need, without.why), (Need::Credentials, format!("{login}; {drive}")));
-    let printed = coverage::of_tasks(&[task()], &nowhere).to_string();
+    let lacking = coverage::of_tasks(&[task()], &nowhere);
+    let files = ["google/settings.json", "googledrive/settings.yml"];
+    let counted = files.map(|file| (format!("credentials /nowhere/settings/{file}"), 1));
+    assert_eq!(lacking.missing, BTreeMap::from(counted));
+    let printed = lacking.to_string();
     assert!(printed.contains("needs credentials: 1\n  multi_apps/t (2 files): /nowhere"), "{printed}");
     let error = coverage::runnable(vec![task()], &nowhere).unwrap_err().to_string();
     assert_eq!(
