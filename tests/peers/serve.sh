@@ -3,7 +3,7 @@
 # `transformers[serving]` 5.17 and accelerate in the Python environment that is active. Writes a model with random weights into
 # FOLDER (15 GB for the 7B), serves the same shapes with both, one after the other, and prints the two reports of `arpo bench serve`,
 # which takes the first text that is not empty for the first token: every id of that model has a text. A FOLDER is used again if it
-# has a model already.
+# has a model already: remove one that an older arpo wrote, in whose vocabulary most ids have no text.
 # transformers computes one request with images at a time, so it gets few clients and one episode each.
 set -eu
 
