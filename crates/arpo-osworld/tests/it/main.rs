@@ -10,6 +10,7 @@ mod files;
 mod getters;
 mod golden;
 mod hostile;
+mod image_text;
 mod own_tasks;
 mod sandbox;
 mod scoring;
