@@ -682,13 +682,13 @@ def score(metrics, one):
         return "raises"
 
 
-def write_scored(name):
-    """Writes all cases with the scores of both versions."""
+def write_scored(name, chosen=lambda cases: cases):
+    """Writes the chosen ones of all cases with the scores of both versions."""
     for key, root in [("arpo_era", OLD), ("verified", NEW)]:
         metrics = metrics_of(root)
         for one in CASES:
             one[key] = None if key == "arpo_era" and one["func"] in ONLY_NEW else score(metrics, one)
-    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in CASES)
+    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen(CASES))
     (OUT / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 

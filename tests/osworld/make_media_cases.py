@@ -16,7 +16,7 @@ import fitz
 import make_cases as base
 import numpy as np
 from make_cases import ABSENT, FILES, archive, case, put
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 COPIES = tempfile.TemporaryDirectory()
 original, metrics_of = base.with_paths, base.metrics_of
@@ -136,6 +136,15 @@ def documents():
     case("text damaged", "compare_image_text", put("media_damaged.png", b"\x89PNG"), {"type": "text", "text": "ls"})
 
 
+def screens():
+    """Terminals for the test that reads text with tesseract; no cases, because the original's reader is not here."""
+    for name, paper, ink in [("light", 255, 0), ("dark", 30, 240)]:
+        screen = Image.new("L", (420, 110), paper)
+        text = "user@vm:~$ ls\nDesktop Documents Music"
+        ImageDraw.Draw(screen).multiline_text((14, 12), text, fill=ink, font=ImageFont.load_default(size=22), spacing=10)
+        screen.quantize(8).save(FILES / f"media_terminal_{name}.png", optimize=True)
+
+
 def videos():
     def video(name, frames):
         height, width = 48, 64
@@ -189,7 +198,7 @@ def with_copies(value):
 
 def main():
     FILES.mkdir(parents=True, exist_ok=True)
-    for make in [pages, books, settings, documents, videos]:
+    for make in [pages, books, settings, documents, screens, videos]:
         make()
     base.with_paths, base.metrics_of = with_copies, without_borb
     base.write_scored("media_cases.json")

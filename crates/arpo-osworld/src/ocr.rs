@@ -4,15 +4,14 @@
 //! the screen shows " ls". So texts are compared as a reader sees them: without case, and with l, I, 1 and | as one letter.
 
 use crate::error::MetricError;
-use crate::host::TESSERACT;
+use crate::host::{Ending, TESSERACT};
 use crate::pillow::PillowImage;
 use std::ffi::OsStr;
 use std::time::Duration;
 
 /// Reading may take so long.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Images with more pixels are not read: a screenshot has two million, and one that keeps the reader busy for longer than it may is
-/// then no agent's doing.
+/// Images with more pixels are not read: a screenshot has two million, for which the reader takes a second.
 const PIXELS_LIMIT: usize = 16_000_000;
 /// Tesseract's mode for text that is anywhere, in no order.
 const SPARSE: &str = "11";
@@ -28,8 +27,13 @@ pub fn words(image: &PillowImage) -> Result<String, MetricError> {
     portable.extend_from_slice(&rgb.pixels);
     let arguments = ["stdin", "stdout", "-l", "eng", "--psm", SPARSE].map(OsStr::new);
     match TESSERACT.run(&arguments, &portable, LIMIT)? {
-        (true, text) => Ok(crate::text::python::collapse_space(&String::from_utf8_lossy(&text))),
-        (false, _) => Err(MetricError::raises("tesseract cannot read the image")),
+        (Ending::Succeeded, text) => Ok(crate::text::python::collapse_space(&String::from_utf8_lossy(&text))),
+        (Ending::Failed, _) => Err(MetricError::raises("tesseract cannot read the image")),
+        // Noise keeps the reader busy for minutes: an agent that leaves such an image does not get its episode repeated.
+        (Ending::Late, _) => {
+            let limit_s = LIMIT.as_secs();
+            Err(MetricError::raises(format!("tesseract was not done with the image after {limit_s} s")))
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::error::{GuestError, MetricError};
 use crate::guest::{Command, Guest};
-use crate::host::FFMPEG;
+use crate::host::{Ending, FFMPEG};
 use crate::sandbox::random_name;
 use crate::state::FileState;
 use crate::task::TaskFile;
@@ -99,7 +99,10 @@ pub fn frames_by_host(
     let (file, pattern) = (file.to_string_lossy(), pattern.to_string_lossy());
     let frames = limit.to_string();
     let words = arguments(&file, &frames, &pattern);
-    FFMPEG.run(&words.into_iter().map(OsStr::new).collect::<Vec<_>>(), b"", LIMIT)?;
+    let (ending, _) = FFMPEG.run(&words.into_iter().map(OsStr::new).collect::<Vec<_>>(), b"", LIMIT)?;
+    if ending == Ending::Late {
+        return Err(MetricError::Host(format!("ffmpeg was not done after {} s", LIMIT.as_secs())));
+    }
     for number in 1..=limit {
         let path = folder.path().join(format!("{number}.png"));
         if !path.is_file() {

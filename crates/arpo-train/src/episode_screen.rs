@@ -50,6 +50,16 @@ impl EpisodeScreen {
         }))
     }
 
+    /// What refers to it, without pixels and PNG: asking for those is an error.
+    pub(crate) fn referred_to(&self) -> Self {
+        Self(Arc::new(Shared {
+            digest: Arc::clone(&self.0.digest),
+            size: self.0.size,
+            pixels: Mutex::new(None),
+            png: OnceLock::new(),
+        }))
+    }
+
     /// A desktop's screen; an error if it cannot be decoded.
     pub(crate) fn of(screen: &Screen) -> Result<Self, EnvironmentError> {
         Ok(Self::new(screen.image()?, screen.png().cloned()))

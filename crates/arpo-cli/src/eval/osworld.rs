@@ -170,6 +170,8 @@ fn run_trial(
     let source: Arc<dyn EnvironmentSource> = Arc::new(RecordedSource::new(source, trial.clone()));
     setup::open(source.as_ref(), stop).map_err(Failure::of)?;
     let mut collector = setup::collector_of(&config, source, &Arc::default()).stopped_by(stop.clone());
+    // they are in the result folder
+    collector.options.keep_screens = false;
     let plan = EvaluationPlan::of(&config, number, 1);
     let result = evaluate(&mut collector, policy, &open, &plan, &mut log_event);
     // in any case no container may stay behind

@@ -55,14 +55,16 @@ impl Image {
         }
     }
 
-    /// Encodes a PNG, fast rather than small.
+    /// Encodes a PNG, fast rather than small. The compressor shortens nothing but zeros, so the filter has to make them: Paeth's
+    /// does of gradients in both directions. A terminal on our wallpaper is about 80 KiB with it and 560 with differences to the row
+    /// above, and programs hold thousands of screenshots.
     pub fn png(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.rgb.len() / 8);
         let mut encoder = png::Encoder::new(&mut bytes, self.width, self.height);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         encoder.set_compression(png::Compression::Fast);
-        encoder.set_filter(png::Filter::Up);
+        encoder.set_filter(png::Filter::Paeth);
         let mut writer = encoder.write_header().expect("an image has pixels and writing to memory succeeds");
         writer.write_image_data(&self.rgb).expect("writing to memory succeeds");
         writer.finish().expect("writing to memory succeeds");
@@ -100,6 +102,16 @@ mod tests {
             let count = image.rgb.chunks(3).filter(|pixel| pixel == &[255, 255, 255]).count();
             assert_eq!(count, white, "{x} {y}");
         }
+    }
+
+    #[test]
+    fn gradients_are_small() {
+        let rows = |row: u32, column: u32| [(row / 2) as u8, (column / 8) as u8, 90];
+        let (width, height) = (1920, 1080);
+        let rgb = (0..height).flat_map(|row| (0..width).flat_map(move |column| rows(row, column)));
+        let image = Image { width, height, rgb: rgb.collect() };
+        let size = image.png().len();
+        assert!(size < 150_000, "{size}");
     }
 
     proptest! {

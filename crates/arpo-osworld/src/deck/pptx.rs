@@ -13,7 +13,11 @@ const DEFAULT_SIZE_EMU: (i64, i64) = (9_144_000, 6_858_000);
 /// A paragraph's bullet, of any paragraph anywhere on a slide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bullet {
-    /// `lvl`; none if there are properties without it, "No Level" if there are no properties.
+    /// The paragraph's number among the nodes of the slide's XML.
+    pub node: u32,
+    /// Whether the paragraph has properties.
+    pub has_properties: bool,
+    /// `lvl`, if there are properties with it.
     pub level: Option<String>,
     /// The letter, or "No Bullet".
     pub letter: String,
@@ -199,8 +203,9 @@ fn bullet(paragraph: Node) -> Bullet {
         properties.and_then(|node| child_in(node, A, "buClr")).and_then(|node| child_in(node, A, "srgbClr"));
     let parts = paragraph.descendants().filter(|node| node.has_tag_name((A, "t"))).map(|node| node.text());
     Bullet {
-        level: properties
-            .map_or_else(|| Some("No Level".into()), |node| node.attribute("lvl").map(str::to_owned)),
+        node: paragraph.id().get(),
+        has_properties: properties.is_some(),
+        level: properties.and_then(|node| node.attribute("lvl")).map(str::to_owned),
         letter: letter.unwrap_or("No Bullet").to_owned(),
         text: parts.collect::<Option<Vec<&str>>>().map(|parts| parts.concat()),
         color: color.and_then(|node| node.attribute("val")).unwrap_or("No Color").to_owned(),

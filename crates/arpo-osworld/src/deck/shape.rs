@@ -26,8 +26,8 @@ pub struct Run {
     pub underline: Option<String>,
     /// A plain colour as six digits; theme colours are none.
     pub color: Option<String>,
-    /// `noStrike` if not set.
-    pub strike: String,
+    /// `sngStrike`, ..., also `noStrike`, which LibreOffice always writes.
+    pub strike: Option<String>,
 }
 
 /// A paragraph.
@@ -41,6 +41,8 @@ pub struct Paragraph {
     pub level: i64,
     /// Its runs.
     pub runs: Vec<Run>,
+    /// Its number among the nodes of the slide's XML.
+    pub node: u32,
 }
 
 /// A table of a slide.
@@ -239,7 +241,7 @@ pub fn paragraphs(body: Node) -> Vec<Paragraph> {
 }
 
 fn paragraph(node: Node) -> Paragraph {
-    let mut out = Paragraph::default();
+    let mut out = Paragraph { node: node.id().get(), ..Paragraph::default() };
     for inner in node.children().filter(|inner| inner.tag_name().namespace() == Some(A)) {
         match inner.tag_name().name() {
             "r" => {
@@ -263,7 +265,7 @@ fn paragraph(node: Node) -> Paragraph {
 
 fn run(node: Node) -> Run {
     let text = child_in(node, A, "t").and_then(|node| node.text()).unwrap_or_default().to_owned();
-    let mut out = Run { text, strike: "noStrike".into(), ..Run::default() };
+    let mut out = Run { text, ..Run::default() };
     let Some(properties) = child_in(node, A, "rPr") else { return out };
     let attribute = |name: &str| properties.attribute(name).map(str::to_owned);
     out.font =
@@ -273,7 +275,7 @@ fn run(node: Node) -> Run {
     out.italic = properties.attribute("i").map(is_true);
     out.underline = attribute("u");
     out.color = child_in(properties, A, "solidFill").and_then(|fill| plain_color(fill));
-    out.strike = attribute("strike").unwrap_or(out.strike);
+    out.strike = attribute("strike");
     out
 }
 

@@ -7,6 +7,7 @@ use crate::deck::shape::{Kind, Paragraph, Run, Shape};
 use crate::error::MetricError;
 use crate::state::State;
 use crate::text::python;
+use std::collections::HashSet;
 
 /// What to compare: `examine_...` in the options.
 struct ExamineOptions {
@@ -121,12 +122,32 @@ fn same_slide(options: &ExamineOptions, number: usize, a: &Slide, b: &Slide) -> 
     if !options.early && a.shapes.len() != b.shapes.len() {
         return Ok(false);
     }
+    let (mut a_read, mut b_read) = (ReadSlide::new(a), ReadSlide::new(b));
     for (first, second) in a.shapes.iter().zip(&b.shapes) {
-        if !same_shape(options, number, (a, first), (b, second))? {
+        if !same_shape(options, number, (&mut a_read, first), (&mut b_read, second))? {
             return Ok(false);
         }
     }
     Ok(options.early || same_text_shapes(options, a, b)?)
+}
+
+/// A slide and the paragraphs whose level was read. Where a paragraph has no properties, the original's reading gives it empty
+/// ones, and its comparison of bullets sees the slide as it is by then.
+struct ReadSlide<'a> {
+    slide: &'a Slide,
+    paragraphs: HashSet<u32>,
+}
+
+impl<'a> ReadSlide<'a> {
+    fn new(slide: &'a Slide) -> Self {
+        Self { slide, paragraphs: HashSet::new() }
+    }
+
+    /// `lvl`; "No Level" of a paragraph without properties.
+    fn level(&self, bullet: &'a Bullet) -> Option<&'a str> {
+        let has_properties = bullet.has_properties || self.paragraphs.contains(&bullet.node);
+        if has_properties { bullet.level.as_deref() } else { Some("No Level") }
+    }
 }
 
 fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
@@ -142,8 +163,8 @@ fn background(slide: &Slide) -> Result<Option<&str>, MetricError> {
 fn same_shape(
     options: &ExamineOptions,
     number: usize,
-    (slide_a, a): (&Slide, &Shape),
-    (slide_b, b): (&Slide, &Shape),
+    (slide_a, a): (&mut ReadSlide<'_>, &Shape),
+    (slide_b, b): (&mut ReadSlide<'_>, &Shape),
 ) -> Result<bool, MetricError> {
     if !options.early {
         a.known_kind()?;
@@ -167,8 +188,10 @@ fn same_shape(
         if !same_paragraph(options, first, second)? {
             return Ok(false);
         }
+        slide_a.paragraphs.insert(first.node);
+        slide_b.paragraphs.insert(second.node);
         let runs = first.runs.len().min(second.runs.len());
-        if runs > 0 && options.on("bullets") && !same_bullets(options, &slide_a.bullets, &slide_b.bullets)? {
+        if runs > 0 && options.on("bullets") && !same_bullets(options, slide_a, slide_b)? {
             return Ok(false);
         }
     }
@@ -286,8 +309,12 @@ fn same_run(options: &ExamineOptions, a: &Run, b: &Run) -> bool {
         || (options.on("font_italic") && !same_flag(options, a.italic, b.italic))
         || (options.on("color_rgb") && other_color(a, b))
         || (options.on("font_underline") && !same_underline(options, a, b))
-        || (options.on("strike_through") && a.strike != b.strike);
+        || (options.on("strike_through") && strike(a) != strike(b));
     !differs
+}
+
+fn strike(run: &Run) -> &str {
+    run.strike.as_deref().unwrap_or("noStrike")
 }
 
 /// Verified: unset counts as false.
@@ -339,24 +366,35 @@ fn same_table(options: &ExamineOptions, a: &Shape, b: &Shape) -> Result<bool, Me
 ///
 /// ARPO era: level, letter, text and colour, empty paragraphs too; an empty part of a text raises. Verified: only
 /// paragraphs with text, no colour; where the original would raise it lets the comparison pass.
-fn same_bullets(options: &ExamineOptions, a: &[Bullet], b: &[Bullet]) -> Result<bool, MetricError> {
-    let broken = a.iter().chain(b).any(|bullet| bullet.text.is_none());
+fn same_bullets(options: &ExamineOptions, a: &ReadSlide<'_>, b: &ReadSlide<'_>) -> Result<bool, MetricError> {
+    let broken = a.slide.bullets.iter().chain(&b.slide.bullets).any(|bullet| bullet.text.is_none());
     if options.early {
-        return if broken { Err(MetricError::raises("an empty part of a text")) } else { Ok(a == b) };
+        return if broken {
+            Err(MetricError::raises("an empty part of a text"))
+        } else {
+            Ok(every_bullet(a).eq(every_bullet(b)))
+        };
     }
-    if broken {
-        return Ok(true);
-    }
-    let full = |bullets: &[Bullet]| {
-        let kept = bullets
-            .iter()
-            .filter(|bullet| bullet.text.as_deref().is_some_and(|text| !python::strip(text).is_empty()));
-        kept.map(|bullet| {
-            (bullet.text.clone(), bullet.letter.clone(), bullet.level.clone().unwrap_or_else(|| "0".into()))
-        })
-        .collect::<Vec<_>>()
-    };
-    Ok(full(a) == full(b))
+    Ok(broken || bullets_with_text(a).eq(bullets_with_text(b)))
+}
+
+/// Level, letter, text and colour.
+fn every_bullet<'a>(
+    read: &'a ReadSlide<'_>,
+) -> impl Iterator<Item = (Option<&'a str>, &'a str, Option<&'a str>, &'a str)> {
+    let bullets = read.slide.bullets.iter();
+    bullets.map(move |bullet| {
+        (read.level(bullet), bullet.letter.as_str(), bullet.text.as_deref(), bullet.color.as_str())
+    })
+}
+
+/// Level, none being the first; letter, text.
+fn bullets_with_text<'a>(read: &'a ReadSlide<'_>) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    let bullets = read.slide.bullets.iter();
+    bullets.filter_map(move |bullet| {
+        let text = bullet.text.as_deref().filter(|text| !python::strip(text).is_empty())?;
+        Some((read.level(bullet).unwrap_or("0"), bullet.letter.as_str(), text))
+    })
 }
 
 /// Verified: shapes with text, those in groups too, once more: their number, texts and alignments.

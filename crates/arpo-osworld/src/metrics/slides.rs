@@ -119,7 +119,7 @@ fn check_strikethrough(call: &Call<'_>) -> Score {
         (indices("slide_index_s")?, indices("shape_index_s")?, indices("paragraph_index_s")?);
     let is_struck = |slide: &usize, shape: &usize, paragraph: &usize| {
         let shape = deck.slides.get(*slide)?.shapes.get(*shape)?;
-        Some(shape.paragraphs.as_ref()?.get(*paragraph)?.runs.first()?.strike != "noStrike")
+        Some(shape.paragraphs.as_ref()?.get(*paragraph)?.runs.first()?.strike.is_some())
     };
     let all = slides.iter().all(|slide| {
         shapes.iter().all(|shape| {
@@ -192,12 +192,13 @@ fn check_image_stretch_and_center(call: &Call<'_>) -> Score {
         let id = shape.picture.clone()?;
         slide.pictures.iter().find(|(other, _)| *other == id).map(|(_, bytes)| bytes.clone())
     };
-    let Some(wanted) = pictures(&shown).first().and_then(|shape| bytes(&shown, shape)) else {
-        return Ok(0.0);
+    let wanted = pictures(&shown).first().and_then(|shape| bytes(&shown, shape));
+    let found = wanted.and_then(|wanted| {
+        pictures(&modified).into_iter().rfind(|shape| bytes(&modified, shape).as_ref() == Some(&wanted))
+    });
+    let Some(found) = found else {
+        return if call.is_arpo_era() { Err(MetricError::raises("no such picture")) } else { Ok(0.0) };
     };
-    let found =
-        pictures(&modified).into_iter().rfind(|shape| bytes(&modified, shape).as_ref() == Some(&wanted));
-    let Some(found) = found else { return Ok(0.0) };
     let [left, top, width, height] = found.frame.map(|side| side.map(|side| side as f64));
     let (Some(left), Some(top), Some(width), Some(height)) = (left, top, width, height) else {
         return Err(MetricError::raises("a picture without a position"));

@@ -9,6 +9,7 @@ use super::leftovers::{CleanScope, Leftovers};
 use super::options::{Container, Machine, Network, Options, TOKEN_VARIABLE};
 use super::owner::{OWNER_LABEL, Owner, RUN_LABEL};
 use super::ready::{ReadinessPolicy, wait_until_ready};
+use super::slots::StartSlots;
 use super::snapshot::Snapshot;
 use bollard::models::{ContainerCreateBody, NetworkCreateRequest};
 use bollard::query_parameters::{
@@ -36,6 +37,8 @@ pub(super) struct Hosted {
     /// The internal network, made when the first desktop needs it.
     network: Mutex<Option<String>>,
     started: AtomicU64,
+    /// None where starts cost this machine nothing, or take minutes of waiting.
+    slots: Option<StartSlots>,
 }
 
 impl Hosted {
@@ -51,8 +54,9 @@ impl Hosted {
         }
         let owner = Owner::this_process();
         let token = token(&owner, &options.run);
-        let hosted =
-            Self { engine, owner, token, options, network: Mutex::new(None), started: AtomicU64::new(0) };
+        let (network, started) = (Mutex::new(None), AtomicU64::new(0));
+        let mut hosted = Self { engine, owner, token, options, network, started, slots: None };
+        hosted.slots = hosted.is_local_container().then(StartSlots::for_processors);
         let network = match &hosted.options.machine {
             Machine::Container(container) => container.network,
             Machine::Vm(vm) => {
@@ -80,6 +84,10 @@ impl Hosted {
         given_up: &AtomicBool,
     ) -> Result<Desktop, ProviderError> {
         let name = format!("arpo-{}-{}", this.token, this.started.fetch_add(1, Ordering::Relaxed));
+        let _slot = match &this.slots {
+            None => None,
+            Some(slots) => Some(slots.take(deadline, given_up).ok_or_else(|| not_begun(&name, given_up))?),
+        };
         let (body, network) = this.description(snapshot)?;
         let left = |limit: Duration| limit.min(deadline.saturating_duration_since(Instant::now()));
         // From here on the container is removed unless it becomes a desktop.
@@ -283,6 +291,15 @@ fn token(owner: &Owner, run: &str) -> String {
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Why a start had no turn.
+fn not_begun(name: &str, given_up: &AtomicBool) -> ProviderError {
+    if given_up.load(Ordering::Acquire) {
+        return ProviderError::Closing { name: name.to_owned() };
+    }
+    let problem = "other desktops were still being started at the deadline".to_owned();
+    ProviderError::Engine { call: format!("start desktop {name}"), problem }
 }
 
 fn missing(image: &str) -> ProviderError {

@@ -15,6 +15,7 @@ mod leftovers;
 mod options;
 mod owner;
 mod ready;
+mod slots;
 mod snapshot;
 mod spares;
 

@@ -46,7 +46,7 @@ fn coefficients(samples: &[f32]) -> Vec<Frame> {
     levels.iter().map(|frame| cosine_transform(frame)).collect()
 }
 
-/// Squared magnitudes of windows around every hop, zeros beyond the ends.
+/// Squared magnitudes of windows around every hop, zeros beyond the ends: at least one window.
 fn power_spectra(samples: &[f32]) -> Vec<Vec<f64>> {
     let transform = FftPlanner::<f64>::new().plan_fft_forward(WINDOW);
     let hann: Vec<f64> =
@@ -64,7 +64,7 @@ fn power_spectra(samples: &[f32]) -> Vec<Vec<f64>> {
         transform.process(&mut buffer);
         buffer[..=WINDOW / 2].iter().map(Complex::norm_sqr).collect()
     };
-    if samples.is_empty() { Vec::new() } else { (0..=samples.len() / HOP).map(frame).collect() }
+    (0..=samples.len() / HOP).map(frame).collect()
 }
 
 /// Slaney's mel scale: linear to 1 kHz, logarithmic above.

@@ -14,6 +14,7 @@ mod google_account;
 mod google_drive;
 mod google_retries;
 mod hostile;
+mod image_text;
 mod own_tasks;
 mod sandbox;
 mod scoring;

@@ -70,6 +70,9 @@ pub struct CollectOptions {
     pub quarantine_after: usize,
     /// Evaluate the desktop even if an unparsable response ended the episode.
     pub evaluate_unparsable: bool,
+    /// Keep the screenshots of episodes that have ended; otherwise only what refers to them. Those of an episode of 15 turns take
+    /// megabytes, and a collection has thousands of episodes.
+    pub keep_screens: bool,
 }
 
 impl From<&Config> for CollectOptions {
@@ -78,6 +81,7 @@ impl From<&Config> for CollectOptions {
         let config = &config.collect;
         Self {
             evaluate_unparsable,
+            keep_screens: true,
             order: config.order,
             running: (config.running > 0).then_some(config.running),
             start: Duration::from_secs_f64(config.start_seconds),

@@ -369,7 +369,8 @@ impl<'a> Session<'a> {
         let Some(active) = self.remove(number) else { return };
         self.tally.report.episodes += 1;
         let (group, index) = (active.group, active.index);
-        self.groups[group].ended.push((index, active.ended(outcome, score)));
+        let ended = active.ended(outcome, score, self.options.keep_screens);
+        self.groups[group].ended.push((index, ended));
         self.report_end(group, Some(score));
     }
 
@@ -390,7 +391,7 @@ impl<'a> Session<'a> {
             }
         }
         let outcome = Outcome::EnvironmentError { reason: format!("{}: {}", failure.kind, failure.reason) };
-        group.lost.push((index, active.ended(outcome, 0.0), failure));
+        group.lost.push((index, active.ended(outcome, 0.0, self.options.keep_screens), failure));
         self.report_end(number, None);
     }
 

@@ -67,8 +67,13 @@ impl ActiveEpisode {
         }
     }
 
-    pub(super) fn ended(self, outcome: Outcome, score: f64) -> Ended {
+    pub(super) fn ended(mut self, outcome: Outcome, score: f64, keep_screens: bool) -> Ended {
         let timings = EpisodeTimings { total: self.began.elapsed(), ..self.timings };
+        if !keep_screens {
+            for screen in &mut self.history.screens {
+                *screen = screen.referred_to();
+            }
+        }
         Ended { history: self.history, actions: self.actions, outcome, score, timings }
     }
 }

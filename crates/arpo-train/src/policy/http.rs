@@ -79,14 +79,23 @@ impl Http {
 
     /// The answer to a POST; without a body if `body` is null.
     pub(super) fn post(&self, url: &str, body: &Value, limit: Duration) -> Result<Value, Problem> {
-        let mut request = self.agent.post(url).config().timeout_global(Some(limit)).build();
-        if let Some(key) = &self.key {
-            request = request.header("Authorization", format!("Bearer {key}"));
+        match body {
+            Value::Null => answer(self.posting(url, limit).send_empty()),
+            body => self.post_text(url, body.to_string(), limit),
         }
-        answer(match body {
-            Value::Null => request.send_empty(),
-            body => request.header("Content-Type", "application/json").send(body.to_string()),
-        })
+    }
+
+    /// The answer to a POST of JSON that is already text: with screenshots in it, it is megabytes, and this is its only copy.
+    pub(super) fn post_text(&self, url: &str, body: String, limit: Duration) -> Result<Value, Problem> {
+        answer(self.posting(url, limit).header("Content-Type", "application/json").send(body))
+    }
+
+    fn posting(&self, url: &str, limit: Duration) -> ureq::RequestBuilder<ureq::typestate::WithBody> {
+        let request = self.agent.post(url).config().timeout_global(Some(limit)).build();
+        match &self.key {
+            Some(key) => request.header("Authorization", format!("Bearer {key}")),
+            None => request,
+        }
     }
 }
 

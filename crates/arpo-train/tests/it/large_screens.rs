@@ -7,7 +7,7 @@ use arpo_core::task::Task;
 use arpo_env::environment::{Environment, EnvironmentError, Screen, StepResult, encode_png, ends_episode};
 use arpo_suite::EnvironmentSource;
 use arpo_train::collect::{CollectOptions, Collector};
-use arpo_train::episode::{EpisodeScreen, History};
+use arpo_train::episode::{CompletedEpisode, EpisodeScreen, History};
 use arpo_train::policy::ScriptedPolicy;
 use image::{Rgb, RgbImage};
 use std::sync::Arc;
@@ -89,6 +89,33 @@ fn large_screens_are_kept_encoded() {
                 assert!(!is_decoded(screen), "{form} {number}");
                 assert_eq!(*screen.image().unwrap(), large(number as u8));
             }
+        }
+    }
+}
+
+#[test]
+fn screens_of_ended_episodes_can_be_given_up() {
+    let collect = |keep_screens: bool| {
+        let script = |history: &History| {
+            let turn = history.screens.len();
+            assert!(history.screens.iter().all(|screen| screen.image().is_ok()), "turn {turn}");
+            Ok(if turn == 3 { "Action: finished()" } else { "Action: wait()" }.to_owned())
+        };
+        let mut policy = ScriptedPolicy::new(script, Duration::ZERO);
+        let source = slides((0..6).map(|number| Screen::new(large(number))).collect());
+        let options = CollectOptions { keep_screens, ..options(Order::Arrival) };
+        let collected =
+            Collector::new(source, 2, options).collect(&mut policy, groups(2, 2, 0), &mut |_| {}).unwrap();
+        let groups = collected.groups.into_iter();
+        groups.flat_map(|group| group.episodes).collect::<Vec<CompletedEpisode>>()
+    };
+    let (kept, given_up) = (collect(true), collect(false));
+    assert_eq!((kept.len(), given_up.len()), (4, 4));
+    for (kept, given_up) in kept.iter().zip(&given_up) {
+        assert_eq!(given_up.trajectory, kept.trajectory, "its references are the same");
+        assert!(kept.screens.iter().all(|screen| screen.png().is_ok() && screen.bytes() > 0));
+        for screen in &given_up.screens {
+            assert!(screen.image().is_err() && screen.png().is_err() && screen.bytes() == 0);
         }
     }
 }

@@ -125,6 +125,7 @@ pub(crate) fn options(order: Order) -> CollectOptions {
         back_off: Duration::from_millis(1),
         quarantine_after: 3,
         evaluate_unparsable: false,
+        keep_screens: true,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::policy::exchange::Wanted;
 use crate::policy::http::{Http, Problem, one_line};
 use crate::policy::messages::messages;
 use arpo_agent::style::AgentStyle;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,6 @@ impl Client {
         history: &History,
         wanted: &Wanted,
     ) -> Result<Answered, Unanswered> {
-        let messages = messages(history, &self.style, false).map_err(Unanswered::Lost)?;
         let ChatOptions { servers, tries, temperature, retry_unparsable, .. } = &self.options;
         let grammar = self.style.format.grammar;
         let (mut temperature, mut unreadable, mut problem) = (*temperature, None, String::new());
@@ -69,7 +68,8 @@ impl Client {
                 .plan
                 .sampling_seed
                 .wrapping_add((history.responses.len() as u64) << 8 | u64::from(attempt));
-            let delay = match self.request(&servers[server], &messages, temperature, seed) {
+            let body = self.body(history, temperature, seed).map_err(Unanswered::Lost)?;
+            let delay = match self.request(&servers[server], body) {
                 Ok(text) if !retry_unparsable || grammar.parse(&text).is_ok() => {
                     return Ok(Answered { text, server });
                 }
@@ -120,17 +120,12 @@ impl Client {
         Advice { key_variable, has_key: key.is_some(), max_screenshots: *max_screenshots, model }
     }
 
-    fn request(
-        &self,
-        server: &str,
-        messages: &Value,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<String, Problem> {
-        let ChatOptions { model, top_p, max_tokens, frequency_penalty, seeded, limit, .. } = &self.options;
+    /// A request as text. It is made anew for every attempt, and nothing it is made of is kept: 15 screenshots of 0.5 MB are 11 MB
+    /// of text, and all desktops may wait for an answer at once.
+    fn body(&self, history: &History, temperature: f64, seed: u64) -> Result<String, String> {
+        let ChatOptions { model, top_p, max_tokens, frequency_penalty, seeded, .. } = &self.options;
         let mut body = json!({
             "model": model,
-            "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
             "frequency_penalty": frequency_penalty,
@@ -142,7 +137,12 @@ impl Client {
         if let Some(top_p) = top_p {
             body["top_p"] = json!(top_p);
         }
-        let answer = self.http.post(&format!("{server}/chat/completions"), &body, *limit)?;
+        body["messages"] = messages(history, &self.style, false)?;
+        Ok(body.to_string())
+    }
+
+    fn request(&self, server: &str, body: String) -> Result<String, Problem> {
+        let answer = self.http.post_text(&format!("{server}/chat/completions"), body, self.options.limit)?;
         answer["choices"][0]["message"]["content"].as_str().map(str::to_owned).ok_or_else(|| {
             Problem::Garbled(format!(
                 "a completion without choices[0].message.content: {}",
