@@ -21,6 +21,9 @@ use rand::{Rng, RngExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Most screens of one episode that questions are asked about: drawing an episode costs more than asking.
+pub(crate) const SCREENS_OF_AN_EPISODE: usize = 4;
+
 /// Most questions about one screen.
 pub(crate) const MAX_QUESTIONS: usize = 8;
 
@@ -30,8 +33,8 @@ const LONGEST_EPISODE: usize = 16;
 /// Which questions are asked about a task's screens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Questions {
-    /// Most oracle actions before the screen that they are about; without a limit, every screen of the oracle's episode is
-    /// equally likely.
+    /// Most oracle actions before the one screen that they are about; without a limit, they are about several screens of the
+    /// oracle's episode, each of which is equally likely.
     pub steps_before: Option<usize>,
     /// They ask in several ways.
     pub reworded: bool,
@@ -128,43 +131,47 @@ pub fn episode(
     demonstration(agent, &messages, screens).map(Some)
 }
 
-/// Questions about a screen on the oracle's way.
+/// Questions about screens on the oracle's way, a conversation for each screen.
 pub fn grounding(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
     asked: Questions,
-) -> Result<Demonstration, TrainError> {
+) -> Result<Vec<Demonstration>, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
-    let (screen, widgets) = screen_on_the_way(desktop, task, number, asked.steps_before, &mut rng)?;
-    let pixels = screen.image()?;
-    let mut messages = vec![
-        Message::text(Role::System, agent.style.system.clone()),
-        Message::image(Role::User, reference(&pixels)),
-    ];
-    for question in questions(&widgets, MAX_QUESTIONS, asked.reworded, &mut rng) {
-        messages.push(Message::text(Role::User, question.text));
-        let answer = match question.answer {
-            GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
-            GroundingAnswer::Label(label) => label,
-        };
-        messages.push(Message::text(Role::Assistant, answer));
-    }
-    demonstration(agent, &messages, vec![pixels])
+    let screens = screens_on_the_way(desktop, task, number, asked.steps_before, &mut rng)?;
+    let ask = |(screen, widgets): (Screen, Vec<Widget>)| {
+        let pixels = screen.image()?;
+        let mut messages = vec![
+            Message::text(Role::System, agent.style.system.clone()),
+            Message::image(Role::User, reference(&pixels)),
+        ];
+        for question in questions(&widgets, MAX_QUESTIONS, asked.reworded, &mut rng) {
+            messages.push(Message::text(Role::User, question.text));
+            let answer = match question.answer {
+                GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
+                GroundingAnswer::Label(label) => label,
+            };
+            messages.push(Message::text(Role::Assistant, answer));
+        }
+        demonstration(agent, &messages, vec![pixels])
+    };
+    screens.into_iter().map(ask).collect()
 }
 
-/// A random screen of the oracle's episode, and its widgets.
-fn screen_on_the_way(
+/// Random screens of the oracle's episode with their widgets, each with the same chance; with a limit, the one that some
+/// actions lead to.
+fn screens_on_the_way(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
     steps_before: Option<usize>,
     rng: &mut impl Rng,
-) -> Result<(Screen, Vec<Widget>), TrainError> {
+) -> Result<Vec<(Screen, Vec<Widget>)>, TrainError> {
     let mut oracle = Oracle::new();
     let screen = desktop.reset(task, number, deadline())?;
-    let mut chosen = (screen, desktop.widgets());
+    let mut chosen = vec![(screen, desktop.widgets())];
     let steps = steps_before.map_or(LONGEST_EPISODE, |most| rng.random_range(0..=most));
     for step in 1..=steps {
         let action = oracle.next_action(desktop);
@@ -172,9 +179,19 @@ fn screen_on_the_way(
             break;
         }
         let screen = desktop.step(&action, deadline())?.screen;
-        // with a limit the last one; without, each of the screens so far has the same chance
-        if steps_before.is_some() || rng.random_range(0..=step) == 0 {
-            chosen = (screen, desktop.widgets());
+        // a place among the chosen ones, or none
+        let place = match steps_before {
+            Some(_) => 0,
+            None if chosen.len() < SCREENS_OF_AN_EPISODE => chosen.len(),
+            None => rng.random_range(0..=step),
+        };
+        if place < SCREENS_OF_AN_EPISODE {
+            let new = (screen, desktop.widgets());
+            if place < chosen.len() {
+                chosen[place] = new;
+            } else {
+                chosen.push(new);
+            }
         }
     }
     Ok(chosen)
@@ -248,13 +265,16 @@ mod tests {
             let is_last_page = |number: &u64| {
                 let task = Suite::Pocket.further_task_of("shop-order", *number).unwrap();
                 let mut rng = stream(*number, Purpose::Environment, 4, 0);
-                let chosen = screen_on_the_way(&mut desktop, &task, *number, steps_before, &mut rng);
-                chosen.unwrap().1.iter().any(|widget| widget.label == "Bike")
+                let chosen =
+                    screens_on_the_way(&mut desktop, &task, *number, steps_before, &mut rng).unwrap();
+                assert_eq!(chosen.len() == 1, steps_before.is_some(), "an order takes more than one step");
+                assert!(chosen.len() <= SCREENS_OF_AN_EPISODE);
+                chosen.iter().any(|(_, widgets)| widgets.iter().any(|widget| widget.label == "Bike"))
             };
             (0..120).filter(is_last_page).count()
         };
         assert_eq!(reached(Some(3)), 0);
         let any = reached(None);
-        assert!((3..60).contains(&any), "{any} of 120");
+        assert!((20..110).contains(&any), "{any} of 120");
     }
 }

@@ -4,7 +4,7 @@ use super::SupervisedOptions;
 use super::reading::{Lesson, lesson};
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::demonstrations::{Demonstration, Questions, episode, grounding};
+use crate::demonstrations::{Demonstration, Questions, SCREENS_OF_AN_EPISODE, episode, grounding};
 use crate::dialogue::Assembled;
 use crate::images::BatchImages;
 use arpo_core::random::{Purpose, stream};
@@ -82,19 +82,23 @@ impl Iterator for Batches {
 fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
     let mut rng = stream(options.seed, Purpose::Batches, update, 0);
     let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
-    let count = if is_grounding { options.screens } else { options.episodes } as u64;
+    let count = match (is_grounding, options.reading.question_steps) {
+        (true, None) => options.screens.div_ceil(SCREENS_OF_AN_EPISODE),
+        (true, Some(_)) => options.screens,
+        (false, _) => options.episodes,
+    } as u64;
     // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
     let make = |desktop: &mut Result<EmbeddedDesktop, _>,
                 number: u64|
-     -> Result<Option<Demonstration>, TrainError> {
+     -> Result<Vec<Demonstration>, TrainError> {
         let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
             let questions = Questions { steps_before: options.reading.question_steps, reworded };
-            grounding(agent, desktop, &task, number, questions).map(Some)
+            grounding(agent, desktop, &task, number, questions)
         } else {
-            episode(agent, desktop, &task, number)
+            Ok(episode(agent, desktop, &task, number)?.into_iter().collect())
         }
     };
     let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
