@@ -26,7 +26,7 @@ pub struct Run {
     pub underline: Option<String>,
     /// A plain colour as six digits; theme colours are none.
     pub color: Option<String>,
-    /// `sngStrike`, ..., also `noStrike`, which LibreOffice always writes.
+    /// `sngStrike`, ..., also `noStrike`, which `LibreOffice` always writes.
     pub strike: Option<String>,
 }
 
