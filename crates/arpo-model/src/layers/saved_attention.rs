@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SavedAs {
     /// By its result and log-sum-exps, from which the backward pass starts, given queries, keys and values again.
-    Result,
+    AttentionResult,
     /// As an autograd graph, which holds queries, keys and values.
     Graph,
 }
@@ -19,14 +19,14 @@ impl SavedAs {
     /// Without shared prefixes. In f32, attention on GPUs is a kernel whose result is not enough.
     pub(crate) fn of(kind: Kind, device: Device) -> Self {
         let enough = device == Device::Cpu || matches!(kind, Kind::BFloat16 | Kind::Half);
-        if enough { Self::Result } else { Self::Graph }
+        if enough { Self::AttentionResult } else { Self::Graph }
     }
 }
 
 /// Attention saved for its backward pass, over contiguous sequences.
 #[derive(Debug)]
 pub(crate) enum SavedAttention {
-    /// See [`SavedAs::Result`].
+    /// See [`SavedAs::AttentionResult`].
     Result { output: Tensor, statistics: Vec<AttentionStatistics> },
     /// See [`SavedAs::Graph`].
     Graph { output: Tensor, inputs: [Tensor; 3] },
@@ -63,7 +63,7 @@ impl SavedAttention {
 
     pub(crate) fn saved_as(&self) -> SavedAs {
         match self {
-            Self::Result { .. } => SavedAs::Result,
+            Self::Result { .. } => SavedAs::AttentionResult,
             Self::Graph { .. } => SavedAs::Graph,
         }
     }
@@ -149,7 +149,7 @@ mod tests {
             let gradient = random(tokens, HEADS).flatten(1, 2);
             let [q, k, v] = &inputs;
             let result = SavedAttention::new(q, k, v, &sequences);
-            assert_eq!(result.saved_as(), SavedAs::Result, "{what}");
+            assert_eq!(result.saved_as(), SavedAs::AttentionResult, "{what}");
             let graph =
                 SavedAttention::by_graph(&inputs.each_ref().map(|x| sequences.reorder(x)), &sequences);
             assert_same(&what, &result.output(&sequences), &graph.output(&sequences));
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_graph_is_saved_where_a_result_is_not_enough() {
-        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu), SavedAs::Result);
-        assert_eq!(SavedAs::of(Kind::BFloat16, Device::Cuda(0)), SavedAs::Result);
+        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu), SavedAs::AttentionResult);
+        assert_eq!(SavedAs::of(Kind::BFloat16, Device::Cuda(0)), SavedAs::AttentionResult);
         assert_eq!(SavedAs::of(Kind::Float, Device::Cuda(0)), SavedAs::Graph);
     }
 }

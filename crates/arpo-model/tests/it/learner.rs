@@ -250,7 +250,7 @@ fn every_plan_matches(golden: &Golden, share_prefixes: bool) {
         }
     }
     assert!(plans.iter().any(|plan| !plan.keeps_vision()), "the tower is encoded again");
-    for keep in [Keep::Result, Keep::Attention, Keep::Everything] {
+    for keep in [Keep::AttentionResult, Keep::Attention, Keep::Everything] {
         assert!(plans.iter().any(|plan| plan.keeps_vision() && plan.vision(0) == keep), "tower: {keep:?}");
         assert!(plans.iter().any(|plan| plan.text(0) == keep), "language model: {keep:?}");
     }
