@@ -59,10 +59,12 @@ impl Keep {
             SavedAs::AttentionResult => {
                 (bytes(queries) + heads as u64 * LSE_BYTES, bytes(hidden + projections))
             }
-            // a graph has its result and the projections as attention has them; their norms need them as they were before
+            // a graph has its result and the projections as attention has them; their norms need them as they were before. Its
+            // kernel may have copies: in the order of windows, with a key and a value for every head of queries, or after a
+            // shared prefix, whose own tokens are not counted
             SavedAs::Graph => {
-                let unnormed = if qk_norm { projections } else { 0 };
-                (0, bytes(hidden + queries + projections + unnormed))
+                let (unnormed, copies) = (if qk_norm { projections } else { 0 }, 3 * queries);
+                (0, bytes(hidden + queries + projections + unnormed + copies))
             }
         };
         let added =

@@ -16,9 +16,12 @@ pub(crate) enum SavedAs {
 }
 
 impl SavedAs {
-    /// Without shared prefixes. In f32, attention on GPUs is a kernel whose result is not enough.
-    pub(crate) fn of(kind: Kind, device: Device) -> Self {
-        let enough = device == Device::Cpu || matches!(kind, Kind::BFloat16 | Kind::Half);
+    /// Without shared prefixes. On GPUs attention in f32 is a kernel whose result is not enough, and heads whose width is not
+    /// a multiple of 8 would have to be padded. What else libtorch decides by, such as the GPU's generation, is not looked at:
+    /// if it decides for another kernel, a graph is kept that was not planned for.
+    pub(crate) fn of(kind: Kind, device: Device, head_width: i64) -> Self {
+        let has_kernel = matches!(kind, Kind::BFloat16 | Kind::Half) && head_width % 8 == 0;
+        let enough = device == Device::Cpu || has_kernel;
         if enough { Self::AttentionResult } else { Self::Graph }
     }
 }
@@ -164,8 +167,10 @@ mod tests {
 
     #[test]
     fn a_graph_is_saved_where_a_result_is_not_enough() {
-        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu), SavedAs::AttentionResult);
-        assert_eq!(SavedAs::of(Kind::BFloat16, Device::Cuda(0)), SavedAs::AttentionResult);
-        assert_eq!(SavedAs::of(Kind::Float, Device::Cuda(0)), SavedAs::Graph);
+        let gpu = Device::Cuda(0);
+        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu, 28), SavedAs::AttentionResult);
+        assert_eq!(SavedAs::of(Kind::BFloat16, gpu, 72), SavedAs::AttentionResult);
+        assert_eq!(SavedAs::of(Kind::BFloat16, gpu, 28), SavedAs::Graph);
+        assert_eq!(SavedAs::of(Kind::Float, gpu, 72), SavedAs::Graph);
     }
 }

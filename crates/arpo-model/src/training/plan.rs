@@ -61,12 +61,13 @@ impl Plan {
         budget: u64,
     ) -> Self {
         let kind = model.weights().kind();
-        let saved = SavedAs::of(kind, model.device());
+        let config = model.config();
+        let saved = |head_width: i64| SavedAs::of(kind, model.device(), head_width);
         let dimensions = Dimensions {
-            config: model.config(),
+            config,
             value_bytes: kind.elt_size_in_bytes() as u64,
-            text: if options.share_prefixes { SavedAs::Graph } else { saved },
-            vision: saved,
+            text: if options.share_prefixes { SavedAs::Graph } else { saved(config.text.head_width) },
+            vision: saved(config.vision.head_width()),
         };
         let tokens: usize = batch.sequences.iter().map(|episode| episode.tokens.len()).sum();
         let images = batch.images.iter().filter(|_| trains_vision);
@@ -108,7 +109,8 @@ impl Plan {
         Self { text, vision, keeps_vision, images_per_pass }
     }
 
-    /// Bytes of all activations if everything is kept, of a number of tokens and of patches to be trained on.
+    /// Bytes of all activations if everything is kept and all attention is saved by its result, of a number of tokens and of
+    /// patches to be trained on. Where attention is saved as a graph, as much does not keep everything.
     pub fn full_activation_bytes(config: &ModelConfig, tokens: u64, patches: u64, value_bytes: u64) -> u64 {
         let dimensions = Dimensions::by_results(config, value_bytes);
         let text = dimensions.text(Keep::Everything, tokens) * config.text.layers as u64;
@@ -142,8 +144,8 @@ pub fn input_activation_bytes(config: &ModelConfig, tokens: u64, value_bytes: u6
 }
 
 /// Temporary bytes of a block's pass at most: in the backward pass gate and up, their gradients, intermediate results,
-/// and recomputed activations. Measured for 42 200 tokens of the 7B: 14.9 GiB with 28 GiB of activations, 10.2 with 44,
-/// where more is kept.
+/// and recomputed activations. Measured for 42 200 tokens of the 7B, before results of attention were kept: 14.9 GiB with
+/// 28 GiB of activations, 10.2 with 44, where more is kept.
 pub fn working_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
     let text = &config.text;
     (4 * 2 * text.intermediate + 8 * text.hidden) as u64 * tokens * value_bytes
@@ -237,7 +239,7 @@ mod tests {
         let result = hidden + queries + 32 * 4;
         let attention = result + hidden + projections;
         assert_eq!(bytes(SavedAs::AttentionResult), [hidden, result, attention, attention + inner]);
-        let graph = 2 * hidden + queries + 2 * projections;
+        let graph = 2 * hidden + queries + 2 * projections + 3 * queries;
         assert_eq!(bytes(SavedAs::Graph), [hidden, hidden, graph, graph + inner]);
     }
 
