@@ -76,7 +76,7 @@ impl LentRing {
         Ok(values)
     }
 
-    /// How long it was waited for sums since this was last asked.
+    /// How long it was waited for sums to arrive since this was last asked.
     pub(crate) fn take_waited(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }

@@ -83,7 +83,8 @@ struct Report {
     /// With several ranks: the update of one rank alone, on the same machine, and what it is of theirs.
     alone_seconds: Option<f64>,
     efficiency: Option<f64>,
-    /// With several ranks: for how much of the backward pass it waited for the sums that go on beside it.
+    /// With several ranks: for how much of the backward pass it waited for the sums that go on beside it. With NCCL the time for
+    /// which the GPU was held; over TCP only until sums have arrived, without their copies to and from the host's tensors.
     communication_wait_seconds: Option<f64>,
     device_memory_gib: Option<f64>,
     /// After a tenth of the updates, and after the last.
