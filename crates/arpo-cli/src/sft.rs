@@ -76,8 +76,9 @@ pub(crate) struct SftArguments {
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
-    /// Last updates, in which the learning rate falls to nothing
-    #[arg(long, value_name = "UPDATES", default_value_t = 0)]
+    /// Last N of --updates, in which the learning rate falls evenly, to 1 / (N + 1) of --learning-rate in the very last; a run
+    /// that --minutes or --until ends before them keeps its rate
+    #[arg(long, value_name = "N", default_value_t = 0)]
     cool_down: u64,
     /// Updates between evaluations; a checkpoint is written at each
     #[arg(long, default_value_t = 50)]

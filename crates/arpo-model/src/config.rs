@@ -240,7 +240,7 @@ pub fn pocket() -> ModelConfig {
     small("qwen2_5_vl", &text, &vision)
 }
 
-/// A model for the desktop profile of the embedded desktop: 13 million parameters.
+/// A model for the desktop profile of the embedded desktop: 14 million parameters.
 pub fn desktop() -> ModelConfig {
     let text = json!({
         "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "num_key_value_heads": 2,

@@ -22,7 +22,10 @@ pub struct KernelTime {
     pub part: &'static str,
     /// The operation.
     pub operation: &'static str,
-    /// How often an update computes it, if the vision tower is kept with its results of attention.
+    /// How often an update computes it if of every block, of the vision tower too, input and result of attention are kept
+    /// ([`Keep::AttentionResult`](crate::Keep::AttentionResult)): norms and RoPE are then computed again in the backward pass, the
+    /// MLP's activation is not. A block of which only the input is kept computes more, and one whose projections are kept
+    /// computes RoPE once, unless its heads are normed.
     pub calls: usize,
     /// Seconds of one call with our kernel.
     pub fused: f64,
@@ -176,7 +179,7 @@ impl Part {
         } else {
             ["RoPE", "RoPE, backward"]
         };
-        // in the forward pass, and again in the backward pass
+        // in the forward pass, and again in the backward pass: projections are not kept
         add(forward, 2, &mut || drop(rotary.split(&qkv, heads, kv_heads, norm.as_ref())));
         add(backward, 1, &mut || drop(rotary.join(&split, norm.as_ref().map(|norm| (norm, &qkv)))));
     }
@@ -207,18 +210,39 @@ mod tests {
     /// On a CPU there are no kernels, so both times are of the plain versions: every operation runs, in both architectures.
     #[test]
     fn all_operations_of_both_architectures_are_timed() {
-        for (config, operations) in [(pocket(), 12), (pocket_qwen3(), 11)] {
-            let mut calls = 0;
+        let swiglu = [("SwiGLU", 1usize), ("SwiGLU, backward", 1)];
+        let gelu = [("GELU", 1usize), ("GELU, backward", 1)];
+        let rms = [("RMSNorm", 4usize), ("RMSNorm, backward", 2)];
+        let rotary = [("RoPE", 2usize), ("RoPE, backward", 1)];
+        let normed = [("norms of heads and RoPE", 2usize), ("norms of heads and RoPE, backward", 1)];
+        let layer = [("LayerNorm, backward", 2usize)];
+        // of a block of the language model, and of one of the tower
+        let qwen2_5 = [[rms, rotary, swiglu].concat(), [rms, rotary, swiglu].concat()];
+        let qwen3 = [[rms, normed, swiglu].concat(), [&layer[..], &rotary, &gelu].concat()];
+        for (config, [text, vision]) in [(pocket(), qwen2_5), (pocket_qwen3(), qwen3)] {
+            let mut calls = 0u16;
             let time = |work: &mut dyn FnMut()| {
                 work();
                 calls += 1;
                 f64::from(calls)
             };
             let times = kernel_times(&config, 6, 10, Device::Cpu, time);
-            assert_eq!((times.len(), calls), (operations, 2 * operations as i32));
-            assert!(times.iter().all(|time| time.calls > 0 && time.saved() > 0.0), "{times:?}");
-            let norms_heads = times.iter().any(|time| time.operation.starts_with("norms of heads"));
-            assert_eq!(norms_heads, config.text.qk_norm);
+            assert_eq!(usize::from(calls), 2 * times.len());
+            let (layers, blocks) = (config.text.layers, config.vision.blocks);
+            for (name, expected, blocks) in
+                [("language model", text, layers), ("vision tower", vision, blocks)]
+            {
+                let part: Vec<&KernelTime> = times.iter().filter(|time| time.part == name).collect();
+                let found: Vec<(&str, usize)> =
+                    part.iter().map(|time| (time.operation, time.calls / blocks)).collect();
+                assert_eq!(found, expected, "{name}");
+                for time in &part {
+                    assert_eq!(time.calls % blocks, 0, "{time:?}");
+                    // timed one after the other: first all with kernels, then all without
+                    let apart = time.plain - time.fused - part.len() as f64;
+                    assert!(apart.abs() < 1e-9, "{time:?}");
+                }
+            }
         }
     }
 }

@@ -40,8 +40,8 @@ impl LentRing {
         Self { ring: Some(ring), carrier: None, buckets: VecDeque::new(), waited: Duration::ZERO }
     }
 
-    /// The ring, when everything that was begun is done.
-    pub(crate) fn here(&mut self) -> Result<&mut Ring, RankError> {
+    /// Takes the ring back from the thread, when everything that was begun is done.
+    pub(crate) fn take_back(&mut self) -> Result<&mut Ring, RankError> {
         if let Some(Carrier { jobs, thread }) = self.carrier.take() {
             drop(jobs);
             self.ring = thread.join().ok();
@@ -76,7 +76,7 @@ impl LentRing {
         Ok(values)
     }
 
-    /// How long it was waited for sums since this was last asked.
+    /// How long it was waited for sums to arrive since this was last asked.
     pub(crate) fn take_waited(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }

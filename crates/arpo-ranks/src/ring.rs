@@ -272,22 +272,22 @@ impl Collectives<HostValues> for Group {
     }
 
     fn broadcast(&mut self, root: usize, values: &mut HostValues) -> Result<(), RankError> {
-        self.ring.here()?.broadcast(root, values)
+        self.ring.take_back()?.broadcast(root, values)
     }
 
     fn all_reduce(&mut self, values: &mut HostValues) -> Result<(), RankError> {
         let parts = Parts::even(values.len(), self.size(), 1);
-        let ring = self.ring.here()?;
+        let ring = self.ring.take_back()?;
         ring.scatter(values, &parts)?;
         ring.gather(values, &parts)
     }
 
     fn reduce_scatter(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
-        self.ring.here()?.reduce_scatter(values, parts)
+        self.ring.take_back()?.reduce_scatter(values, parts)
     }
 
     fn all_gather(&mut self, values: &mut HostValues, parts: &Parts) -> Result<(), RankError> {
-        let ring = self.ring.here()?;
+        let ring = self.ring.take_back()?;
         ring.check(values, parts)?;
         ring.gather(values, parts)
     }

@@ -94,7 +94,7 @@ impl SideStream {
     }
 
     /// The stream, for a library that queues operations on it.
-    pub(crate) fn handle(&self) -> *mut c_void {
+    pub fn handle(&self) -> *mut c_void {
         self.handle as *mut c_void
     }
 

@@ -5,7 +5,7 @@ use super::{ModelName, compute_kind, device_memory_gib, timed, warn_without_kern
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_agent::geometry::Size;
-use arpo_core::config::{Config, OptimiserConfig};
+use arpo_core::config::{Config, Moments, OptimiserConfig};
 use arpo_model::checkpoint::Weights;
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
@@ -18,7 +18,7 @@ use arpo_ranks::{GroupOptions, token};
 use arpo_torch::kernels::Kernels;
 use arpo_train::learner::ranks::RankTensors;
 use arpo_train::memory::resident_mib;
-use arpo_train::memory_plan::{MemoryPlan, Work};
+use arpo_train::memory_plan::{DeviceMemory, MemoryPlan, Work};
 use arpo_train::trainer::ranks::{Processes, connect, visible_devices};
 use arpo_train::trainer::setup;
 use clap::Args;
@@ -83,7 +83,8 @@ struct Report {
     /// With several ranks: the update of one rank alone, on the same machine, and what it is of theirs.
     alone_seconds: Option<f64>,
     efficiency: Option<f64>,
-    /// With several ranks: for how much of the backward pass it waited for the sums that go on beside it.
+    /// With several ranks: for how much of the backward pass it waited for the sums that go on beside it. With NCCL the time for
+    /// which the GPU was held; over TCP only until sums have arrived, without their copies to and from the host's tensors.
     communication_wait_seconds: Option<f64>,
     device_memory_gib: Option<f64>,
     /// After a tenth of the updates, and after the last.
@@ -149,8 +150,10 @@ fn measure(
     let kind = compute_kind(device);
     let config = arguments.model.config();
     let freeze = arguments.freeze_vision;
-    let activation_bytes =
-        arguments.activation_gib.map_or_else(|| planned(arguments, &config, device), |gib| gib << 30);
+    let activation_bytes = match arguments.activation_gib {
+        Some(gib) => gib << 30,
+        None => planned(arguments, &config, setup::device_memory(device)).map_err(Failure::failed)?,
+    };
     let weights = Weights::random(&config, kind, device)
         .with_kernels(kernels)
         .with_gradients(|layout| !(freeze && layout.is_vision()));
@@ -225,17 +228,24 @@ fn measure(
     })
 }
 
-/// Bytes for activations in a training run on such episodes.
-fn planned(arguments: &UpdateArguments, model: &ModelConfig, device: Device) -> u64 {
+/// Bytes for activations in a training run on such episodes, or why it does not fit.
+fn planned(arguments: &UpdateArguments, model: &ModelConfig, memory: DeviceMemory) -> Result<u64, String> {
     let mut config = Config::default();
     config.collect.max_steps = arguments.pictures;
     config.agent.max_screenshots = arguments.pictures;
     config.agent.max_tokens = TURN_TOKENS;
     config.model.freeze_vision = arguments.freeze_vision;
     (config.model.cache_gib, config.model.activation_gib) = (0.0, 0.0);
+    // where they are here
+    config.optimiser.moments = Moments::Device;
     let (width, height) = arguments.model.screen();
-    let (screen, memory) = (Size { width, height }, setup::device_memory(device));
-    MemoryPlan::new(model, &config, screen, memory, Work::Training).activation_bytes
+    let plan = MemoryPlan::new(model, &config, Size { width, height }, memory, Work::Training);
+    match plan.problem() {
+        None => Ok(plan.activation_bytes),
+        Some(problem) => Err(format!(
+            "{problem}; expected a larger device, a smaller --model, fewer --pictures or --activation-gib"
+        )),
+    }
 }
 
 /// The vision tower's forward pass alone.
@@ -289,4 +299,33 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A training run on a device of 80 GiB would have the moments of the 7B on the host; this benchmark has not.
+    #[test]
+    fn the_plan_has_the_moments_on_the_device() {
+        let arguments = UpdateArguments {
+            device: DeviceName::Cuda,
+            model: ModelName::SevenBillion,
+            pictures: 15,
+            updates: 1,
+            freeze_vision: false,
+            plain: false,
+            activation_gib: None,
+            gpus: 1,
+            join: None,
+            json: false,
+        };
+        let model = arguments.model.config();
+        let on = |gib: u64| planned(&arguments, &model, DeviceMemory::Gpu(gib << 30));
+        let gib = on(140).unwrap() >> 30;
+        assert!((40..71).contains(&gib), "{gib}");
+        let refused = on(80).unwrap_err();
+        assert!(refused.contains(" GiB of 80.0: ") && refused.contains(", moments "), "{refused}");
+        assert!(refused.ends_with("fewer --pictures or --activation-gib"), "{refused}");
+    }
 }

@@ -38,7 +38,7 @@ pub enum Keep {
     Input,
     /// The result of attention too: its projections, norms and the MLP's inner projection are recomputed. Where attention
     /// cannot be saved by its result, the same as `Input`.
-    Result,
+    AttentionResult,
     /// Attention's projections and its residual too: norms and the MLP's inner projection are recomputed.
     Attention,
     /// The inner projection too: only norms are recomputed.
@@ -56,14 +56,19 @@ impl Keep {
         let projections = queries + 2 * keys;
         let (result, attention) = match saved {
             // the projections as attention has them, or before their norms
-            SavedAs::Result => (bytes(queries) + heads as u64 * LSE_BYTES, bytes(hidden + projections)),
-            // a graph has its result and the projections as attention has them; their norms need them as they were before
+            SavedAs::AttentionResult => {
+                (bytes(queries) + heads as u64 * LSE_BYTES, bytes(hidden + projections))
+            }
+            // a graph has its result and the projections as attention has them; their norms need them as they were before. Its
+            // kernel may have copies: in the order of windows, with a key and a value for every head of queries, or after a
+            // shared prefix, whose own tokens are not counted
             SavedAs::Graph => {
-                let unnormed = if qk_norm { projections } else { 0 };
-                (0, bytes(hidden + queries + projections + unnormed))
+                let (unnormed, copies) = (if qk_norm { projections } else { 0 }, 3 * queries);
+                (0, bytes(hidden + queries + projections + unnormed + copies))
             }
         };
-        let added = [(Self::Result, result), (Self::Attention, attention), (Self::Everything, bytes(inner))];
+        let added =
+            [(Self::AttentionResult, result), (Self::Attention, attention), (Self::Everything, bytes(inner))];
         bytes(hidden) + added.iter().filter(|(from, _)| self >= *from).map(|(_, bytes)| bytes).sum::<u64>()
     }
 }

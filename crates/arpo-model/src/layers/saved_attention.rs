@@ -10,23 +10,26 @@ use tch::{Device, Kind, Tensor};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SavedAs {
     /// By its result and log-sum-exps, from which the backward pass starts, given queries, keys and values again.
-    Result,
+    AttentionResult,
     /// As an autograd graph, which holds queries, keys and values.
     Graph,
 }
 
 impl SavedAs {
-    /// Without shared prefixes. In f32, attention on GPUs is a kernel whose result is not enough.
-    pub(crate) fn of(kind: Kind, device: Device) -> Self {
-        let enough = device == Device::Cpu || matches!(kind, Kind::BFloat16 | Kind::Half);
-        if enough { Self::Result } else { Self::Graph }
+    /// Without shared prefixes. On GPUs attention in f32 is a kernel whose result is not enough, and heads whose width is not
+    /// a multiple of 8 would have to be padded. What else libtorch decides by, such as the GPU's generation, is not looked at:
+    /// if it decides for another kernel, a graph is kept that was not planned for.
+    pub(crate) fn of(kind: Kind, device: Device, head_width: i64) -> Self {
+        let has_kernel = matches!(kind, Kind::BFloat16 | Kind::Half) && head_width % 8 == 0;
+        let enough = device == Device::Cpu || has_kernel;
+        if enough { Self::AttentionResult } else { Self::Graph }
     }
 }
 
 /// Attention saved for its backward pass, over contiguous sequences.
 #[derive(Debug)]
 pub(crate) enum SavedAttention {
-    /// See [`SavedAs::Result`].
+    /// See [`SavedAs::AttentionResult`].
     Result { output: Tensor, statistics: Vec<AttentionStatistics> },
     /// See [`SavedAs::Graph`].
     Graph { output: Tensor, inputs: [Tensor; 3] },
@@ -63,7 +66,7 @@ impl SavedAttention {
 
     pub(crate) fn saved_as(&self) -> SavedAs {
         match self {
-            Self::Result { .. } => SavedAs::Result,
+            Self::Result { .. } => SavedAs::AttentionResult,
             Self::Graph { .. } => SavedAs::Graph,
         }
     }
@@ -149,7 +152,7 @@ mod tests {
             let gradient = random(tokens, HEADS).flatten(1, 2);
             let [q, k, v] = &inputs;
             let result = SavedAttention::new(q, k, v, &sequences);
-            assert_eq!(result.saved_as(), SavedAs::Result, "{what}");
+            assert_eq!(result.saved_as(), SavedAs::AttentionResult, "{what}");
             let graph =
                 SavedAttention::by_graph(&inputs.each_ref().map(|x| sequences.reorder(x)), &sequences);
             assert_same(&what, &result.output(&sequences), &graph.output(&sequences));
@@ -164,8 +167,10 @@ mod tests {
 
     #[test]
     fn a_graph_is_saved_where_a_result_is_not_enough() {
-        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu), SavedAs::Result);
-        assert_eq!(SavedAs::of(Kind::BFloat16, Device::Cuda(0)), SavedAs::Result);
-        assert_eq!(SavedAs::of(Kind::Float, Device::Cuda(0)), SavedAs::Graph);
+        let gpu = Device::Cuda(0);
+        assert_eq!(SavedAs::of(Kind::Float, Device::Cpu, 28), SavedAs::AttentionResult);
+        assert_eq!(SavedAs::of(Kind::BFloat16, gpu, 72), SavedAs::AttentionResult);
+        assert_eq!(SavedAs::of(Kind::BFloat16, gpu, 28), SavedAs::Graph);
+        assert_eq!(SavedAs::of(Kind::Float, gpu, 72), SavedAs::Graph);
     }
 }

@@ -250,6 +250,9 @@ impl ForwardPass<'_> {
         let learner = self.learner;
         let weights = learner.model.weights();
         let mut sums = GradientSums::new(weights, Shard::of_rank(ranks));
+        if sums.shards().is_some() {
+            return Err(ModelError::Input("gradients in shards: expected whole ones to be summed".into()));
+        }
         self.backward_in_buckets(coefficients, &mut |bucket| sums.begin(bucket, weights, ranks).map(drop))?;
         sums.end(ranks)
     }

@@ -69,11 +69,16 @@ impl NcclTensors {
         &self.group
     }
 
-    /// Queues an operation. What goes wrong here is not a wrong call but a broken connection.
+    /// Queues an operation, whose time begins now.
     fn operate<T>(&self, operation: impl FnOnce(&Communicator) -> Result<T, String>) -> Result<T, RankError> {
         self.group.check()?;
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
-        operation(&self.communicator).map_err(|problem| {
+        self.or_end(operation(&self.communicator))
+    }
+
+    /// Ends the group after a problem: what goes wrong here is not a wrong call but a broken connection.
+    fn or_end<T>(&self, result: Result<T, String>) -> Result<T, RankError> {
+        result.map_err(|problem| {
             // another rank may be the cause, and named already
             let problem = format!("{}: {problem}", self.group.name(self.group.rank()));
             self.group.end(&problem);
@@ -245,7 +250,9 @@ impl Collectives<Tensor> for NcclTensors {
         let arrived = self.travelling.len().saturating_sub(left);
         let mut reduced = vec![];
         for (values, end) in self.travelling.drain(..arrived).collect::<Vec<_>>() {
-            let hold = self.operate(|_| self.stream.hold_computation(&end))?;
+            // no operation begins: those that are waited for may be known to be done
+            self.group.check()?;
+            let hold = self.or_end(self.stream.hold_computation(&end))?;
             self.holds.push(hold);
             reduced.extend(values);
         }

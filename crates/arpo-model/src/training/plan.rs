@@ -35,7 +35,7 @@ struct Dimensions<'a> {
 impl<'a> Dimensions<'a> {
     /// All attention is saved by its result.
     fn by_results(config: &'a ModelConfig, value_bytes: u64) -> Self {
-        Self { config, value_bytes, text: SavedAs::Result, vision: SavedAs::Result }
+        Self { config, value_bytes, text: SavedAs::AttentionResult, vision: SavedAs::AttentionResult }
     }
 
     /// Bytes of a block of the language model.
@@ -61,12 +61,13 @@ impl Plan {
         budget: u64,
     ) -> Self {
         let kind = model.weights().kind();
-        let saved = SavedAs::of(kind, model.device());
+        let config = model.config();
+        let saved = |head_width: i64| SavedAs::of(kind, model.device(), head_width);
         let dimensions = Dimensions {
-            config: model.config(),
+            config,
             value_bytes: kind.elt_size_in_bytes() as u64,
-            text: if options.share_prefixes { SavedAs::Graph } else { saved },
-            vision: saved,
+            text: if options.share_prefixes { SavedAs::Graph } else { saved(config.text.head_width) },
+            vision: saved(config.vision.head_width()),
         };
         let tokens: usize = batch.sequences.iter().map(|episode| episode.tokens.len()).sum();
         let images = batch.images.iter().filter(|_| trains_vision);
@@ -83,18 +84,19 @@ impl Plan {
 
         let mut text = vec![Keep::Input; layers];
         let mut left = budget.saturating_sub(layers as u64 * text_bytes(Keep::Input));
-        let has_results = raise(&mut text, &mut left, [Keep::Input, Keep::Result], text_bytes);
-        let results = vision_bytes(Keep::Result, all);
+        let has_results = raise(&mut text, &mut left, [Keep::Input, Keep::AttentionResult], text_bytes);
+        let results = vision_bytes(Keep::AttentionResult, all);
         let keeps_vision = has_results && results <= left;
         if keeps_vision {
             left -= results;
         }
         let has_everything = has_results
-            && raise(&mut text, &mut left, [Keep::Result, Keep::Attention], text_bytes)
+            && raise(&mut text, &mut left, [Keep::AttentionResult, Keep::Attention], text_bytes)
             && raise(&mut text, &mut left, [Keep::Attention, Keep::Everything], text_bytes);
         if keeps_vision {
             let fits = |&keep: &Keep| has_everything && vision_bytes(keep, all) - results <= left;
-            let vision = [Keep::Everything, Keep::Attention].into_iter().find(fits).unwrap_or(Keep::Result);
+            let vision =
+                [Keep::Everything, Keep::Attention].into_iter().find(fits).unwrap_or(Keep::AttentionResult);
             return Self { text, vision, keeps_vision, images_per_pass: patches.len().max(1) };
         }
         // by then the language model's activations are freed; fewer images at a time cost nothing, but computing gate
@@ -107,7 +109,8 @@ impl Plan {
         Self { text, vision, keeps_vision, images_per_pass }
     }
 
-    /// Bytes of all activations if everything is kept, of a number of tokens and of patches to be trained on.
+    /// Bytes of all activations if everything is kept and all attention is saved by its result, of a number of tokens and of
+    /// patches to be trained on. Where attention is saved as a graph, as much does not keep everything.
     pub fn full_activation_bytes(config: &ModelConfig, tokens: u64, patches: u64, value_bytes: u64) -> u64 {
         let dimensions = Dimensions::by_results(config, value_bytes);
         let text = dimensions.text(Keep::Everything, tokens) * config.text.layers as u64;
@@ -141,8 +144,8 @@ pub fn input_activation_bytes(config: &ModelConfig, tokens: u64, value_bytes: u6
 }
 
 /// Temporary bytes of a block's pass at most: in the backward pass gate and up, their gradients, intermediate results,
-/// and recomputed activations. Measured for 42 200 tokens of the 7B: 14.9 GiB with 28 GiB of activations, 10.2 with 44,
-/// where more is kept.
+/// and recomputed activations. Measured for 42 200 tokens of the 7B, before results of attention were kept: 14.9 GiB with
+/// 28 GiB of activations, 10.2 with 44, where more is kept.
 pub fn working_bytes(config: &ModelConfig, tokens: u64, value_bytes: u64) -> u64 {
     let text = &config.text;
     (4 * 2 * text.intermediate + 8 * text.hidden) as u64 * tokens * value_bytes
@@ -193,13 +196,13 @@ mod tests {
     fn more_memory_keeps_more() {
         let count = |gib: u64, keep: Keep| (0..28).filter(|&block| plan(gib).text(block) == keep).count();
         assert_eq!(count(0, Keep::Input), 28);
-        assert!(count(12, Keep::Result) > 0 && count(12, Keep::Input) > 0);
-        assert_eq!(count(16, Keep::Result), 28);
-        assert!(count(20, Keep::Attention) > 0 && count(20, Keep::Result) > 0);
+        assert!(count(12, Keep::AttentionResult) > 0 && count(12, Keep::Input) > 0);
+        assert_eq!(count(16, Keep::AttentionResult), 28);
+        assert!(count(20, Keep::Attention) > 0 && count(20, Keep::AttentionResult) > 0);
         // the tower comes before the projections of the language model, if it fits
         assert_eq!((count(34, Keep::Attention), plan(34).keeps_vision()), (28, false));
-        assert!(plan(44).keeps_vision() && count(44, Keep::Result) > 0);
-        assert_eq!((count(144, Keep::Everything), plan(144).vision(0)), (28, Keep::Result));
+        assert!(plan(44).keeps_vision() && count(44, Keep::AttentionResult) > 0);
+        assert_eq!((count(144, Keep::Everything), plan(144).vision(0)), (28, Keep::AttentionResult));
         assert_eq!((count(1000, Keep::Everything), plan(1000).vision(0)), (28, Keep::Everything));
         assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).images_per_pass()), [1, 1, 3, 15]);
         assert_eq!([5, 37].map(|gib| plan(gib).vision(0)), [Keep::Attention, Keep::Everything]);
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn a_plan_uses_its_budget() {
         let (config, tokens, patches) = (qwen3_vl_8b(), 32_505, [8160; 15]);
-        for saved in [SavedAs::Result, SavedAs::Graph] {
+        for saved in [SavedAs::AttentionResult, SavedAs::Graph] {
             let dimensions = Dimensions { text: saved, ..Dimensions::by_results(&config, 2) };
             for gib in [10, 20, 30, 40, 54, 70, 100] {
                 let budget = gib << 30;
@@ -229,14 +232,14 @@ mod tests {
     fn a_graph_keeps_queries_keys_and_values() {
         let widths = qwen3_vl_8b().text.block_widths();
         let bytes = |saved: SavedAs| {
-            [Keep::Input, Keep::Result, Keep::Attention, Keep::Everything]
+            [Keep::Input, Keep::AttentionResult, Keep::Attention, Keep::Everything]
                 .map(|keep| keep.bytes_per_token(widths, saved, 2))
         };
         let (hidden, queries, projections, inner) = (2 * 4096, 2 * 4096, 2 * 6144, 2 * 24_576);
         let result = hidden + queries + 32 * 4;
         let attention = result + hidden + projections;
-        assert_eq!(bytes(SavedAs::Result), [hidden, result, attention, attention + inner]);
-        let graph = 2 * hidden + queries + 2 * projections;
+        assert_eq!(bytes(SavedAs::AttentionResult), [hidden, result, attention, attention + inner]);
+        let graph = 2 * hidden + queries + 2 * projections + 3 * queries;
         assert_eq!(bytes(SavedAs::Graph), [hidden, hidden, graph, graph + inner]);
     }
 
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!((merger_values(&with), merger_values(&without)), (9 * 1152, 3 * 1152));
         assert_eq!(merger_values(&qwen2_5_vl_7b()), 3 * 1280);
         // just enough for the tower without DeepStack's
-        let budget = Dimensions::by_results(&without, 2).vision(Keep::Result, 15 * 8160);
+        let budget = Dimensions::by_results(&without, 2).vision(Keep::AttentionResult, 15 * 8160);
         let of =
             |config: &ModelConfig| Plan::for_sizes(Dimensions::by_results(config, 2), 0, &[8160; 15], budget);
         assert!(of(&without).keeps_vision() && !of(&with).keeps_vision());

@@ -198,8 +198,9 @@ impl UpdateInProgress<'_> {
         self.last_round = true;
     }
 
-    /// Whether what is added now is summed over the ranks: in every round if gradients are in shards, else in the last.
-    fn sums_now(&mut self) -> Result<bool, ModelError> {
+    /// Enters a round; returns whether what is added in it is summed over the ranks: in every round if gradients are in shards,
+    /// else in the last, after which there is none.
+    fn enter_round(&mut self) -> Result<bool, ModelError> {
         if self.updater.gradients.shards().is_some() {
             return Ok(true);
         }
@@ -221,7 +222,7 @@ impl UpdateInProgress<'_> {
         if self.skipped_update.is_some() {
             return Ok(false);
         }
-        let sums_now = self.sums_now()?;
+        let sums_now = self.enter_round()?;
         let Updater { learner, gradients, incidents, skipped, .. } = &mut *self.updater;
         let weights = learner.model().weights();
         let pass = learner.forward(batch)?;
@@ -267,7 +268,7 @@ impl UpdateInProgress<'_> {
 
     /// Adds nothing, while other ranks add a micro-batch: where gradients are summed, all ranks take part.
     pub fn add_nothing(&mut self, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
-        if !self.sums_now()? {
+        if !self.enter_round()? {
             return Ok(());
         }
         let Updater { learner, gradients, .. } = &mut *self.updater;

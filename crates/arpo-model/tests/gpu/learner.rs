@@ -130,7 +130,7 @@ fn gradients_do_not_depend_on_what_is_kept() {
             assert_equal(&format!("{plan:?}, "), &expected, &gradients, SUM_TOLERANCE);
             kept.push((plan.keeps_vision(), plan.vision(0)));
         }
-        assert!(kept.contains(&(true, Keep::Result)), "{kept:?}");
+        assert!(kept.contains(&(true, Keep::AttentionResult)), "{kept:?}");
         assert!(kept.iter().any(|(keeps_vision, _)| !keeps_vision), "{kept:?}");
     }
 }

@@ -11,7 +11,7 @@ use arpo_model::training::shard::Shard;
 use arpo_model::training::step::{LossGradient, UpdateReport, Updater};
 use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput, TokenScores};
 use arpo_ranks::rendezvous::{Rendezvous, join};
-use arpo_ranks::{Collectives, GroupOptions};
+use arpo_ranks::{Collectives, Group, GroupOptions};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -206,6 +206,22 @@ fn ranks_learn_what_one_process_learns() {
                 assert_eq!(largest_difference(same, &found).to_bits(), 0f64.to_bits());
             }
         }
+    }
+}
+
+/// Their layers share buffers, which a pass that only sums them would overwrite.
+#[test]
+fn gradients_in_shards_are_not_summed_as_whole_ones() {
+    let config = pocket();
+    let mut ranks = HostTensors::new(Group::alone());
+    for (buffer, is_whole) in [(GradientBuffer::Own, true), (GradientBuffer::Shared, false)] {
+        let updater = updater(&config, buffer, Some(&ranks));
+        let (tokens, trained) = tokens(0, 0);
+        let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
+        let pass = updater.learner().forward(MicroBatch { sequences: &sequence, images: &[] }).unwrap();
+        let coefficients = loss(0, 0, pass.scores()).coefficients;
+        let summed = pass.backward_summing(&coefficients, &mut ranks);
+        assert_eq!(summed.is_ok(), is_whole, "{buffer:?}: {summed:?}");
     }
 }
 

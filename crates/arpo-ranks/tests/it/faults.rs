@@ -67,6 +67,31 @@ fn a_rank_that_leaves_is_named_to_those_that_compute() {
     assert!(began.elapsed() < PATIENT / 2, "{:?}", began.elapsed());
 }
 
+/// The sums that it began travel without it; the next ones do not.
+#[test]
+fn a_rank_that_hangs_is_named_to_those_that_compute() {
+    let deadline = Duration::from_secs(2);
+    let began = Instant::now();
+    let reasons = ranks(3, options(deadline, Duration::from_secs(5)), |mut group: Group| {
+        let bucket = || vec![(HostValues::F32(vec![1.0; 100]), Parts::even(100, 3, 1))];
+        group.reduce_later(bucket()).unwrap();
+        if group.rank() == 2 {
+            let until = Instant::now() + PATIENT;
+            while group.check().is_ok() && Instant::now() < until {
+                sleep(Duration::from_millis(20));
+            }
+            return reason(group.check());
+        }
+        assert_eq!(group.wait_reduced(0).unwrap().len(), 1);
+        reason(group.reduce_later(bucket()).and_then(|()| group.wait_reduced(0)))
+    });
+    for reason in &reasons {
+        assert!(reason.starts_with("rank 2 (") && reason.contains(" hangs: "), "{reasons:?}");
+        assert!(reason.contains("within 2 s"), "{reasons:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
 /// It has said that the run is over, but those in the middle of an operation do not look at messages.
 #[test]
 fn rank_0_that_leaves_in_an_operation_holds_nobody_up() {

@@ -82,7 +82,7 @@ pub struct SupervisedOptions {
     pub learning_rate: f64,
     /// Updates of the warm-up.
     pub warm_up: u64,
-    /// Last updates, in which the learning rate falls to nothing.
+    /// Last of all updates, in which the learning rate falls, at last to 1 / (`cool_down` + 1) of what it was.
     pub cool_down: u64,
     /// Most turns of an evaluated episode.
     pub max_steps: usize,

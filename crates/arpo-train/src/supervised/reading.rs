@@ -108,7 +108,8 @@ pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson,
     Ok(Lesson { task, reworded: is_reworded })
 }
 
-/// Two training tasks in one, half of the time in the same application. None if no pair that was drawn can be done together.
+/// Two training tasks in one, half of the time in the same application, else in two, if there are two. None if no pair that was
+/// drawn can be done together.
 fn composed_task(
     options: &SupervisedOptions,
     number: u64,
@@ -116,11 +117,13 @@ fn composed_task(
     rng: &mut impl Rng,
 ) -> Option<Task> {
     let templates = options.templates();
+    // once for all pairs: those in one application get in each other's way more often
+    let is_same =
+        rng.random_bool(0.5) || templates.iter().all(|name| application(name) == application(&templates[0]));
     (0..PAIRS).find_map(|_| {
         let first = templates.choose(rng)?;
-        let is_same = rng.random_bool(0.5);
         let second: Vec<&String> =
-            templates.iter().filter(|name| !is_same || application(name) == application(first)).collect();
+            templates.iter().filter(|name| (application(name) == application(first)) == is_same).collect();
         options.suite.composed_task_of([first, second.choose(rng)?], number, variation)
     })
 }
@@ -201,6 +204,32 @@ mod tests {
         ] {
             assert!((actual - wanted).abs() < 0.08, "{actual} instead of {wanted}");
         }
+    }
+
+    /// Also if most templates are of one application, and always if all are.
+    #[test]
+    fn half_of_the_composed_tasks_are_in_one_application() {
+        let names = Suite::Pocket.templates();
+        let in_one = |lesson: &Lesson| {
+            let id = lesson.task.id.as_str();
+            let is_pair =
+                |first: &String, second: &String| id.contains(&format!("-composed-{first}-and-{second}-"));
+            names.iter().any(|first| {
+                let mut same = names.iter().filter(|second| application(first) == application(second));
+                same.any(|second| is_pair(first, second))
+            })
+        };
+        let share = |weights: BTreeMap<String, u32>| {
+            let reading = Reading { composed: 1.0, ..Reading::NONE };
+            let options = SupervisedOptions { weights, ..options(reading) };
+            let is_in_one = |number: &u64| in_one(&lesson(&options, *number).unwrap());
+            (0..300).filter(is_in_one).count() as f64 / 300.0
+        };
+        let mostly = share([("files".to_owned(), 8)].into());
+        assert!((mostly - 0.5).abs() < 0.1, "{mostly}");
+        let others = names.iter().filter(|name| application(name) != "files");
+        let only = share(others.map(|name| (application(name).to_owned(), 0)).collect());
+        assert!(only > 0.9, "{only}");
     }
 
     #[test]

@@ -12,11 +12,20 @@ pub fn changes(stored: &str, options: &SupervisedOptions) -> Result<Vec<ConfigCh
     let mut was = stored
         .parse::<toml::Table>()
         .map_err(|error| format!("its config.toml cannot be read: {}", error.message()))?;
-    let before = SupervisedOptions { reading: Reading::NONE, precision: Precision::F32, ..options.clone() };
+    let before = SupervisedOptions {
+        reading: Reading::NONE,
+        precision: Precision::F32,
+        cool_down: 0,
+        ..options.clone()
+    };
     for (key, value) in before.to_toml().parse::<toml::Table>().unwrap_or_default() {
-        if key == "reading" || key == "precision" {
+        if ["reading", "precision", "cool_down"].contains(&key.as_str()) {
             was.entry(key).or_insert(value);
         }
+    }
+    // composed tasks are younger than the rest of the section
+    if let Some(toml::Value::Table(reading)) = was.get_mut("reading") {
+        reading.entry("composed").or_insert(toml::Value::Float(Reading::NONE.composed));
     }
     let was = toml::to_string(&was).map_err(|error| error.to_string())?;
     let changes = config_changes(&was, &options.to_toml());
@@ -81,5 +90,22 @@ mod tests {
         assert!(refused.contains("`reading.question_steps` = nothing, was 3"), "{refused}");
         let faster = changes(&stored, &options(Reading::NONE, Precision::Bf16)).unwrap();
         assert_eq!(faster.len(), 1);
+    }
+
+    #[test]
+    fn a_run_from_before_composed_tasks_and_cool_down_had_neither() {
+        let old = options(Reading { composed: 0.0, ..Reading::default() }, Precision::Bf16);
+        let mut stored: toml::Table = old.to_toml().parse().unwrap();
+        assert!(stored.remove("cool_down").is_some());
+        assert!(stored["reading"].as_table_mut().unwrap().remove("composed").is_some());
+        let stored = toml::to_string(&stored).unwrap();
+        assert_eq!(changes(&stored, &old), Ok(vec![]));
+        let refused = changes(&stored, &options(Reading::default(), Precision::Bf16)).unwrap_err();
+        assert_eq!(refused, "`reading.composed` = 0.3, was 0.0");
+        let cooling = changes(&stored, &SupervisedOptions { cool_down: 7, ..old }).unwrap();
+        assert_eq!(
+            cooling.iter().map(ConfigChange::description).collect::<Vec<_>>(),
+            ["`cool_down` = 7, was 0"]
+        );
     }
 }
