@@ -9,9 +9,11 @@ use crate::world::App;
 use arpo_core::task::Task;
 
 /// Pairs whose instruction would be a held-out one, or would have its words.
-const HELD_OUT: [[&str; 2]; 11] = [
+const HELD_OUT: [[&str; 2]; 13] = [
     ["settings-switch", "settings-level"],
+    ["settings-switch", "settings-choice"],
     ["settings-two-switches", "settings-level"],
+    ["settings-two-switches", "settings-choice"],
     ["settings-choice", "settings-choice"],
     ["settings-choice", "settings-level"],
     ["settings-level", "settings-level"],
