@@ -211,8 +211,7 @@ impl Learner {
 
     fn features_saving(&self, batch: &MicroBatch, plan: &Plan) -> (Option<Tensor>, Option<SavedVision>) {
         let Some((pixels, grids)) = pixels(batch.images) else { return (None, None) };
-        let (features, saved) =
-            self.model.vision().forward_saving(&pixels, &grids, |block| plan.vision(block));
+        let (features, saved) = self.model.vision().forward_saving(&pixels, &grids, |_| plan.vision());
         (Some(features), Some(saved))
     }
 
@@ -308,7 +307,7 @@ impl Learner {
         for images in batch.images.chunks(plan.images_per_pass()) {
             let Some((pixels, grids)) = pixels(images) else { continue };
             let features = grids.iter().map(|grid| grid.features(merge) as i64).sum();
-            let (_, saved) = vision.forward_saving(&pixels, &grids, |block| plan.vision(block));
+            let (_, saved) = vision.forward_saving(&pixels, &grids, |_| plan.vision());
             vision.backward(saved, &gradient.narrow(0, start, features));
             start += features;
         }

@@ -123,7 +123,7 @@ impl Plan {
     }
 
     /// What is kept of every block of the vision tower.
-    pub fn vision(&self, _block: usize) -> Keep {
+    pub fn vision(&self) -> Keep {
         self.vision
     }
 
@@ -202,10 +202,10 @@ mod tests {
         // the tower comes before the projections of the language model, if it fits
         assert_eq!((count(34, Keep::Attention), plan(34).keeps_vision()), (28, false));
         assert!(plan(44).keeps_vision() && count(44, Keep::AttentionResult) > 0);
-        assert_eq!((count(144, Keep::Everything), plan(144).vision(0)), (28, Keep::AttentionResult));
-        assert_eq!((count(1000, Keep::Everything), plan(1000).vision(0)), (28, Keep::Everything));
+        assert_eq!((count(144, Keep::Everything), plan(144).vision()), (28, Keep::AttentionResult));
+        assert_eq!((count(1000, Keep::Everything), plan(1000).vision()), (28, Keep::Everything));
         assert_eq!([0, 5, 37, 1000].map(|gib| plan(gib).images_per_pass()), [1, 1, 3, 15]);
-        assert_eq!([5, 37].map(|gib| plan(gib).vision(0)), [Keep::Attention, Keep::Everything]);
+        assert_eq!([5, 37].map(|gib| plan(gib).vision()), [Keep::Attention, Keep::Everything]);
     }
 
     /// What a plan keeps is within its budget, and a block's next step would not be.
@@ -219,7 +219,7 @@ mod tests {
                 let plan = Plan::for_sizes(dimensions, tokens, &patches, budget);
                 let text: u64 = (0..36).map(|block| dimensions.text(plan.text(block), tokens)).sum();
                 let vision =
-                    if plan.keeps_vision() { dimensions.vision(plan.vision(0), 8160 * 15) } else { 0 };
+                    if plan.keeps_vision() { dimensions.vision(plan.vision(), 8160 * 15) } else { 0 };
                 let largest_step = dimensions.text(Keep::Everything, tokens);
                 assert!(text + vision <= budget, "{saved:?}, {gib} GiB: {plan:?}");
                 assert!(text + vision + largest_step > budget, "{saved:?}, {gib} GiB: {plan:?}");

@@ -128,7 +128,7 @@ fn gradients_do_not_depend_on_what_is_kept() {
         for mebibytes in [0u64, 20, 40, 60, 80, 160] {
             let (gradients, plan) = episode.gradients(&config, &weights, &kernels, mebibytes << 20);
             assert_equal(&format!("{plan:?}, "), &expected, &gradients, SUM_TOLERANCE);
-            kept.push((plan.keeps_vision(), plan.vision(0)));
+            kept.push((plan.keeps_vision(), plan.vision()));
         }
         assert!(kept.contains(&(true, Keep::AttentionResult)), "{kept:?}");
         assert!(kept.iter().any(|(keeps_vision, _)| !keeps_vision), "{kept:?}");

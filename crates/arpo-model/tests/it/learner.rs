@@ -25,15 +25,18 @@ pub(crate) fn learner(
     activation_bytes: u64,
     trained: impl Fn(&ParameterLayout) -> bool,
 ) -> Learner {
-    let options = LearnerOptions {
+    with_options(golden, options(activation_bytes), trained)
+}
+
+fn options(activation_bytes: u64) -> LearnerOptions {
+    LearnerOptions {
         temperature: 1.0,
         forbidden: vec![],
         activation_bytes,
         logit_rows: 7,
         pad_to_multiple: 1,
         share_prefixes: false,
-    };
-    with_options(golden, options, trained)
+    }
 }
 
 fn with_options(
@@ -222,15 +225,7 @@ fn recomputation_matches_keeping() {
 fn every_kind_of_plan_matches(golden: &Golden, share_prefixes: bool) {
     let batch = Batch::new(golden);
     let with = |activation_bytes: u64| {
-        let options = LearnerOptions {
-            temperature: 1.0,
-            forbidden: vec![],
-            activation_bytes,
-            logit_rows: 7,
-            pad_to_multiple: 1,
-            share_prefixes,
-        };
-        with_options(golden, options, |_| true)
+        with_options(golden, LearnerOptions { share_prefixes, ..options(activation_bytes) }, |_| true)
     };
     let everything = with(u64::MAX);
     let kept = whole(&everything, &batch);
@@ -242,7 +237,7 @@ fn every_kind_of_plan_matches(golden: &Golden, share_prefixes: bool) {
         most *= 2;
     }
     // what becomes of the tower, and of the first block of each part: the first to be kept
-    let kind = |plan: &Plan| (plan.keeps_vision(), plan.vision(0), plan.text(0));
+    let kind = |plan: &Plan| (plan.keeps_vision(), plan.vision(), plan.text(0));
     let mut kinds = vec![];
     for activation_bytes in (0..=128).map(|step| most / 128 * step) {
         let kind = kind(&plan(activation_bytes));
