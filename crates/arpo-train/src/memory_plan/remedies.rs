@@ -80,3 +80,26 @@ pub fn fitting(
         keys => format!("{problem}; it would fit with {}", keys.join(", or ")),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_plan::tests::{SCREEN, osworld};
+    use arpo_model::config::qwen2_5_vl_7b;
+
+    #[test]
+    fn a_plan_that_does_not_fit_is_refused_with_keys_that_would_help() {
+        let refused = |gib: u64, sets: &[&str]| {
+            let memory = DeviceMemory::Gpu(gib << 30);
+            fitting(&qwen2_5_vl_7b(), &osworld(sets), SCREEN, memory, Work::Training).unwrap_err()
+        };
+        let by_moments = refused(78, &["optimiser.moments=\"device\""]);
+        assert!(by_moments.ends_with("; it would fit with `optimiser.moments` = \"host\""), "{by_moments}");
+        let by_window = refused(52, &[]);
+        assert!(by_window.contains("`agent.max_screenshots` = 5"), "{by_window}");
+        let never = refused(24, &[]);
+        assert!(never.ends_with("expected a larger device or a smaller model"), "{never}");
+        let given = refused(140, &["model.activation_gib=100"]);
+        assert!(given.contains("`model.activation_gib` = 0 and `model.cache_gib` = 0"), "{given}");
+    }
+}

@@ -92,3 +92,76 @@ impl Sizes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::memory_plan::tests::{SCREEN, osworld, part, plan};
+    use crate::memory_plan::{DeviceMemory, MemoryPlan, Work};
+    use arpo_core::config::Moments;
+    use arpo_model::config::ModelConfig;
+
+    #[test]
+    fn ranks_divide_the_moments_and_the_gradients() {
+        let moments = plan(78, &["learn.ranks=8"]);
+        assert_eq!((moments.problem(), moments.moments), (None, Moments::Device));
+        assert!((part(&moments.learning, "moments") - 30.9 / 8.0).abs() < 0.02);
+        assert!((part(&moments.learning, "gradients") - 19.61).abs() < 0.02, "{moments}");
+        let gradients = plan(78, &["learn.ranks=8", "learn.zero_stage=2"]);
+        assert!((part(&gradients.learning, "gradients") - 19.61 / 8.0).abs() < 0.02, "{gradients}");
+        assert!((part(&gradients.learning, "gradient buffers") - 5.48).abs() < 0.02, "{gradients}");
+        assert!(gradients.activation_bytes > moments.activation_bytes + (11 << 30), "{gradients}");
+        // one process has nothing to divide
+        assert_eq!(plan(78, &["learn.zero_stage=2"]), plan(78, &[]));
+    }
+
+    /// The published Qwen2.5-VL 32B.
+    fn qwen2_5_vl_32b() -> ModelConfig {
+        let text = serde_json::json!({
+            "hidden_size": 5120, "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
+            "intermediate_size": 27648, "vocab_size": 152_064, "rms_norm_eps": 1e-6,
+            "rope_parameters": {"mrope_section": [16, 24, 24], "rope_theta": 1e6, "rope_type": "default"},
+        });
+        let vision = serde_json::json!({"out_hidden_size": 5120, "intermediate_size": 3456});
+        let published =
+            serde_json::json!({"model_type": "qwen2_5_vl", "text_config": text, "vision_config": vision});
+        arpo_model::config::parse(published).unwrap()
+    }
+
+    /// 33.45e9 parameters in bf16; gradients of 2.35e9 in the attention's projections, of embedding, head and vision tower in
+    /// f32. Two blocks, one of embedding and head, and the vision tower have whole gradients.
+    #[test]
+    fn a_32b_on_eight_cards_needs_its_gradients_in_shards() {
+        let plan = |stage: &str| {
+            let sets = [
+                "learn.ranks=8",
+                stage,
+                "agent.max_screenshots=10",
+                "agent.max_tokens=1024",
+                "model.micro_batch_tokens=16384",
+            ];
+            let memory = DeviceMemory::Gpu(140 << 30);
+            MemoryPlan::new(&qwen2_5_vl_32b(), &osworld(&sets), SCREEN, memory, Work::Training)
+        };
+        let whole = plan("learn.zero_stage=1");
+        assert!((part(&whole.learning, "gradients") - 70.87).abs() < 0.1, "{whole}");
+        let problem = whole.problem().unwrap();
+        assert!(problem.starts_with("learning needs"), "{problem}");
+        let sharded = plan("learn.zero_stage=2");
+        assert_eq!((sharded.problem(), sharded.moments), (None, Moments::Device), "{sharded}");
+        for (name, gib) in
+            [("weights", 62.31), ("gradients", 8.86), ("gradient buffers", 7.42), ("moments", 15.58)]
+        {
+            assert!((part(&sharded.learning, name) - gib).abs() < 0.05, "{name}: {sharded}");
+        }
+    }
+
+    /// Memory grows with the longest slice, not with the episode.
+    #[test]
+    fn a_hundred_turns_need_the_memory_of_their_window() {
+        let long = plan(140, &["collect.max_steps=100"]);
+        let short = plan(140, &[]);
+        let response_tokens = 85.0 * 212.0;
+        let more = long.longest_tokens as f64 - short.longest_tokens as f64;
+        assert!((more - response_tokens).abs() < 1.0, "{more}");
+    }
+}
