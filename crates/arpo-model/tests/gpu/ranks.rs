@@ -19,10 +19,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 
-fn updater(device: Device, buffer: GradientBuffer, shard: impl FnOnce(&Weights) -> AdamW) -> Updater {
-    tch::manual_seed(3);
+/// Drawn once in a test and copied: tests run beside each other and share libtorch's generator, so that a seed promises nothing.
+fn initial(device: Device) -> Weights {
+    Weights::random(&pocket(), Kind::BFloat16, device)
+}
+
+fn updater(initial: &Weights, buffer: GradientBuffer, shard: impl FnOnce(&Weights) -> AdamW) -> Updater {
     let config = pocket();
-    let weights = Weights::random(&config, Kind::BFloat16, device).with_gradients(|_| buffer);
+    let weights = initial.to_kind(Kind::BFloat16).with_gradients(|_| buffer);
     let optimiser = shard(&weights);
     let options = LearnerOptions {
         temperature: 1.0,
@@ -109,10 +113,11 @@ fn nccl_changes_nothing(device: Device) {
         assert!(values.equal(&before), "{kind:?}");
     }
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());
+    let initial = initial(device);
     for buffer in [GradientBuffer::Own, GradientBuffer::Shared] {
         let mut host = HostTensors::new(Group::alone());
-        let (expected, norms) = trained(&mut updater(device, buffer, whole), &mut host);
-        let (found, by_nccl) = trained(&mut updater(device, buffer, whole), &mut nccl);
+        let (expected, norms) = trained(&mut updater(&initial, buffer, whole), &mut host);
+        let (found, by_nccl) = trained(&mut updater(&initial, buffer, whole), &mut nccl);
         assert_eq!(norms, by_nccl);
         assert!(found.iter().zip(&expected).all(|(found, expected)| found.equal(expected)));
     }
@@ -129,24 +134,27 @@ fn two_ranks_on_one_gpu_train_what_one_trains() {
 
 fn two_ranks_train_what_one_trains(device: Device, buffer: GradientBuffer) {
     let whole = |weights: &Weights| AdamW::new(weights, OptimiserConfig::default());
+    let initial = initial(device);
     let mut alone = HostTensors::new(Group::alone());
-    let (expected, norms) = trained(&mut updater(device, GradientBuffer::Own, whole), &mut alone);
+    let (expected, norms) = trained(&mut updater(&initial, GradientBuffer::Own, whole), &mut alone);
     let limit = Duration::from_mins(1);
     let rendezvous = Rendezvous::listen("test", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), "").unwrap();
     let address = rendezvous.address().to_string();
-    let rank = |group: Group| {
+    let rank = |group: Group, initial: &Weights| {
         let mut ranks = HostTensors::new(group);
         let shard = Shard::of_rank(&ranks);
         let mut own =
-            updater(device, buffer, |weights| AdamW::of_shard(weights, OptimiserConfig::default(), shard));
+            updater(initial, buffer, |weights| AdamW::of_shard(weights, OptimiserConfig::default(), shard));
         broadcast(own.learner().model().weights(), &mut ranks).unwrap();
         trained(&mut own, &mut ranks)
     };
+    let of_the_other = initial.to_kind(Kind::BFloat16);
     let results = std::thread::scope(|scope| {
-        let other = scope.spawn(|| rank(join(&address, "", limit, &mut || Ok(())).unwrap()));
+        let other =
+            scope.spawn(move || rank(join(&address, "", limit, &mut || Ok(())).unwrap(), &of_the_other));
         let group =
             rendezvous.gather(2, GroupOptions::default(), limit, &mut |_| {}, &mut || Ok(())).unwrap();
-        let own = rank(group);
+        let own = rank(group, &initial);
         [own, other.join().unwrap()]
     });
     for (one, other) in results[0].0.iter().zip(&results[1].0) {
