@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/results.md, from experiments/results/ (see collect.py): table.py. Standard library only."""
+"""The tables of docs/results.md and docs/lab-notes.md, from experiments/results/ (see collect.py). Standard library only."""
 
 import csv
 import statistics

@@ -51,8 +51,9 @@ pub(crate) struct SftArguments {
     /// Fraction of updates on grounding questions after the first phase
     #[arg(long, default_value_t = 0.2)]
     grounding_share: f64,
-    /// Sampling weight of an application's tasks, such as editor=2; the default is 1. May be repeated
-    #[arg(long, value_name = "APPLICATION=WEIGHT", value_parser = weight)]
+    /// Sampling weight of the tasks of an application or a training template, such as editor=2; the default is 1, and 0 leaves
+    /// them to reinforcement learning. May be repeated
+    #[arg(long, value_name = "NAME=WEIGHT", value_parser = weight)]
     weight: Vec<(String, u32)>,
     /// Fraction of demonstrations with invented names, which have to be read: random syllables, words that are in no list
     #[arg(long, value_name = "FRACTION", default_value_t = Reading::default().invented)]
@@ -134,11 +135,10 @@ enum FamilyName {
 }
 
 fn weight(text: &str) -> Result<(String, u32), String> {
-    let (application, weight) =
-        text.split_once('=').ok_or("expected APPLICATION=WEIGHT, such as editor=2")?;
+    let (name, weight) = text.split_once('=').ok_or("expected NAME=WEIGHT, such as editor=2")?;
     let weight =
         weight.parse().map_err(|_| format!("{weight:?} is not a weight: expected a whole number"))?;
-    Ok((application.to_owned(), weight))
+    Ok((name.to_owned(), weight))
 }
 
 pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), Failure> {

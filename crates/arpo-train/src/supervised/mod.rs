@@ -72,7 +72,8 @@ pub struct SupervisedOptions {
     pub episodes: usize,
     /// Share of updates on questions in the second phase.
     pub grounding_share: f64,
-    /// Weights of applications, 1 by default: how often their tasks are shown; 0 leaves an application out.
+    /// Weights of applications and templates, 1 by default: how often their tasks are shown; 0 leaves them out. A template's own
+    /// weight overrides its application's.
     pub weights: BTreeMap<String, u32>,
     /// How demonstrations are varied.
     pub reading: Reading,
@@ -94,12 +95,15 @@ impl SupervisedOptions {
     /// An error if options contradict each other.
     pub fn check(&self) -> Result<(), String> {
         let templates = self.suite.templates();
-        let shown = |name: &&String| templates.iter().any(|template| application(template) == name.as_str());
-        if let Some(unknown) = self.weights.keys().find(|name| !shown(name)) {
-            return Err(format!("--weight {unknown}: no such application in the suite"));
+        let is_known = |name: &&String| {
+            templates.contains(name)
+                || templates.iter().any(|template| application(template) == name.as_str())
+        };
+        if let Some(unknown) = self.weights.keys().find(|name| !is_known(name)) {
+            return Err(format!("--weight {unknown}: no such application or training template in the suite"));
         }
         if self.templates().is_empty() {
-            return Err("--weight: every application is left out".into());
+            return Err("--weight: every template is left out".into());
         }
         if !(0.0..=1.0).contains(&self.grounding_share) {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
@@ -128,7 +132,7 @@ impl SupervisedOptions {
         }
     }
 
-    /// Training templates in turn, repeated by the weight of their application.
+    /// Training templates in turn, repeated by their weight.
     fn templates(&self) -> Vec<String> {
         self.repeated(self.suite.templates())
     }
@@ -140,7 +144,8 @@ impl SupervisedOptions {
 
     fn repeated(&self, templates: Vec<String>) -> Vec<String> {
         let repeated = |name: String| {
-            let times = self.weights.get(application(&name)).copied().unwrap_or(1);
+            let weight = self.weights.get(&name).or_else(|| self.weights.get(application(&name)));
+            let times = weight.copied().unwrap_or(1);
             std::iter::repeat_n(name, times as usize)
         };
         templates.into_iter().flat_map(repeated).collect()

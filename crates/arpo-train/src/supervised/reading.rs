@@ -244,6 +244,26 @@ mod tests {
     }
 
     #[test]
+    fn templates_that_are_left_out_are_in_no_lesson() {
+        let left_out = ["files-rename".to_owned(), "editor-new-note".to_owned()];
+        let weights = left_out.iter().map(|name| (name.clone(), 0)).chain([("files".to_owned(), 2)]);
+        let options = SupervisedOptions { weights: weights.collect(), ..options(Reading::default()) };
+        assert_eq!(options.check(), Ok(()));
+        let templates = options.templates();
+        assert_eq!(templates.iter().filter(|name| *name == "files-move").count(), 2);
+        let is_of = |id: &str, name: &str| {
+            ["further", "varied", "and"].iter().any(|end| id.contains(&format!("-{name}-{end}-")))
+                || id.contains(&format!("-and-{name}-"))
+        };
+        let ids: Vec<String> =
+            (0..400).map(|number| lesson(&options, number).unwrap().task.id.to_string()).collect();
+        assert!(ids.iter().any(|id| is_of(id, "files-move")), "{ids:?}");
+        for name in &left_out {
+            assert_eq!(ids.iter().find(|id| is_of(id, name)), None, "{name}");
+        }
+    }
+
+    #[test]
     fn shares_are_between_0_and_1() {
         let reading = Reading { auxiliary: 1.5, ..Reading::default() };
         assert_eq!(reading.check(), Err("--auxiliary 1.5: expected a number from 0 to 1".into()));
