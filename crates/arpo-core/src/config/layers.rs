@@ -6,11 +6,15 @@ use toml::{Table, Value};
 /// Keys of earlier versions that have no meaning any more: the configurations stored in run folders still have them.
 const RETIRED: [(&str, &str); 1] = [("osworld", "python")];
 
+/// Keys of `[tasks]` that say where the training tasks come from.
+const SOURCES: [&str; 4] = ["files", "list", "generated", "endless"];
+
 /// One layer, with the name it has in error messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     name: String,
     table: Table,
+    is_preset: bool,
 }
 
 impl Layer {
@@ -21,7 +25,7 @@ impl Layer {
             let problem = format!("there is no preset {name:?}: expected one of {}", known.join(", "));
             return Err(ConfigError { layer: "--preset".into(), problem });
         };
-        let mut preset = Self { name: format!("preset {name}"), table: Table::new() };
+        let mut preset = Self { name: format!("preset {name}"), table: Table::new(), is_preset: true };
         for text in texts {
             merge(&mut preset.table, Self::toml(&preset.name, text)?.table);
         }
@@ -41,7 +45,7 @@ impl Layer {
                 section.remove(key);
             }
         }
-        Ok(Self { name: name.into(), table })
+        Ok(Self { name: name.into(), table, is_preset: false })
     }
 
     /// `a.b=c`: the value is read as TOML where it can be, as plain text otherwise.
@@ -63,18 +67,33 @@ impl Layer {
             value = Value::Table(Table::from_iter([(key.to_owned(), value)]));
         }
         let Value::Table(table) = value else { unreachable!("split yields at least one key") };
-        Ok(Self { name, table })
+        Ok(Self { name, table, is_preset: false })
     }
 }
 
-/// Merges the layers over the defaults; later layers override earlier ones.
+/// Merges the layers over the defaults; later layers override earlier ones, and a preset's source of tasks gives way to any
+/// other that is named.
 pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     let mut merged = Table::new();
+    let mut preset_sources: Vec<&str> = vec![];
     for layer in layers {
         let mut table = layer.table.clone();
         check::wrap_lists(&mut table);
         check::against_schema(&table)
             .map_err(|problem| ConfigError { layer: layer.name.clone(), problem })?;
+        let sets = |key: &str| tasks_of(&table).is_some_and(|tasks| tasks.contains_key(key));
+        if layer.is_preset {
+            preset_sources.extend(SOURCES.into_iter().filter(|key| sets(key)));
+        } else {
+            preset_sources.retain(|key| !sets(key));
+            for &key in replaced_sources(&table) {
+                if let Some(at) = preset_sources.iter().position(|preset| *preset == key)
+                    && let Some(Value::Table(tasks)) = merged.get_mut("tasks")
+                {
+                    tasks.remove(preset_sources.remove(at));
+                }
+            }
+        }
         merge(&mut merged, table);
     }
     let whole = |problem: String| ConfigError { layer: "configuration".into(), problem };
@@ -84,6 +103,29 @@ pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     })?;
     config.check_combinations().map_err(whole)?;
     Ok(config)
+}
+
+fn tasks_of(table: &Table) -> Option<&Table> {
+    table.get("tasks").and_then(Value::as_table)
+}
+
+/// The sources of a preset that a layer replaces: all if it names one, those of generated tasks if it wants a number of the
+/// listed ones.
+fn replaced_sources(table: &Table) -> &'static [&'static str] {
+    let is_named = |value: &Value| match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Integer(count) => *count > 0,
+        Value::Boolean(wanted) => *wanted,
+        _ => false,
+    };
+    let names = |key: &str| tasks_of(table).and_then(|tasks| tasks.get(key)).is_some_and(is_named);
+    if SOURCES.into_iter().any(names) {
+        &SOURCES
+    } else if names("count") {
+        &["generated", "endless"]
+    } else {
+        &[]
+    }
 }
 
 fn merge(below: &mut Table, above: Table) {

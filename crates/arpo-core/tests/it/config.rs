@@ -287,6 +287,33 @@ fn generated_tasks_exclude_other_sources() {
     assert!(message.ends_with("expected a whole number from 0 to 1000000"), "{message}");
 }
 
+/// Who names tasks of their own need not know where those of the preset come from.
+#[test]
+fn a_presets_tasks_give_way_to_named_ones() {
+    let tasks = |preset: &str, assignments: &[&str]| {
+        let sets = assignments.iter().map(|one| Layer::set(one).unwrap());
+        let layers: Vec<Layer> = [Layer::preset(preset).unwrap()].into_iter().chain(sets).collect();
+        resolve(&layers).map(|config| config.tasks).map_err(|error| error.to_string())
+    };
+    let found = tasks("quick", &["tasks.files=\"mine.json\""]).unwrap();
+    assert_eq!((found.files.as_str(), found.list.as_str()), ("mine.json", ""));
+    let found = tasks("quick", &["tasks.generated=64"]).unwrap();
+    assert_eq!((found.generated, found.list.as_str()), (64, ""));
+    let found = tasks("endless", &["tasks.list=\"quick\"", "tasks.count=4"]).unwrap();
+    assert_eq!((found.generated, found.list.as_str(), found.count), (0, "quick", 4));
+    let found = tasks("endless", &["tasks.count=4"]).unwrap();
+    assert_eq!((found.generated, found.count), (0, 4));
+    // a number of the tasks of the preset's list
+    let found = tasks("quick", &["tasks.count=4"]).unwrap();
+    assert_eq!((found.list.as_str(), found.count), ("quick", 4));
+    // what names nothing replaces nothing
+    let found = tasks("endless", &["tasks.list=\"\"", "tasks.files=\"\""]).unwrap();
+    assert_eq!(found.generated, 4096);
+    // two that were both named are a mistake still
+    let both = tasks("quick", &["tasks.generated=64", "tasks.files=\"mine.json\""]).unwrap_err();
+    assert!(both.contains("both define the training tasks"), "{both}");
+}
+
 /// `endless` is `quick` on other tasks, so that their curves can be compared.
 #[test]
 fn the_preset_endless_trains_as_quick_does() {
