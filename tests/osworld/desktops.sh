@@ -110,13 +110,15 @@ part_safety() {
     address=$(docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$name")
     python3 -m http.server --bind 0.0.0.0 --directory "$out/long" 8765 >/dev/null 2>&1 & server=$!
     within 30 answers "http://$gateway:8765/" || true
-    within 60 answers "http://$address:5000/screenshot" || true
     same "the host's server answers the host" 200 "$(status "http://$gateway:8765/")"
     token=$(docker exec "$name" printenv ARPO_DESKTOP_TOKEN)
+    # its server answers before its display is there
+    is_ready() { curl -s -f -m 5 -o /dev/null -H "Authorization: Bearer $token" "http://$address:5000/screenshot"; }
+    within 60 is_ready || true
     # through the desktop's server: a process of `docker exec` has capabilities that the desktop's own do not have
     inside() { curl -s -m 30 -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \
         --data "$(python3 -c 'import json, sys; print(json.dumps({"command": sys.argv[1], "shell": True}))' "$1")" "http://$address:5000/execute" |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["output"].strip())'; }
+        python3 -c 'import json, sys; answer = json.load(sys.stdin); print(answer.get("output", str(answer)).strip())'; }
     reach="curl -s -m 5 -o /dev/null -w '%{http_code}' http://$gateway:8765/ || true"
     same "it does not answer a desktop" 000 "$(inside "$reach")"
     same "root of a desktop cannot open the way" refused "$(inside 'echo password | sudo -S iptables --flush OUTPUT 2>/dev/null && echo opened || echo refused')"
@@ -170,13 +172,16 @@ raise ValueError')"
 }
 
 part_noticed() {
-    # the oldest container is then an episode's
     long noticed --task long-2 --task long-3
     until_running 3
     within 120 has_file "$out/noticed" 'step_*.png' || true
-    victim=$(docker ps --filter label=arpo.provider --format '{{.Names}}' | tail -n 1)
-    docker kill "$victim" >/dev/null 2>&1 || true
-    if within 5 grep -q "exit code 137" "$out/noticed.log"; then pass "a killed desktop is noticed within 5 s"; else fail "a killed desktop" "not noticed within 5 s"; fi
+    is_noticed() { grep -q "exit code 137" "$out/noticed.log"; }
+    # one of them is a spare, which nobody asks anything
+    for victim in $(docker ps --filter label=arpo.provider --format '{{.Names}}'); do
+        docker kill "$victim" >/dev/null 2>&1 || true
+        if within 5 is_noticed; then break; fi
+    done
+    if is_noticed; then pass "a killed desktop is noticed within 5 s"; else fail "a killed desktop" "not noticed within 5 s"; fi
     ends_by TERM "noticed" 130
     nothing_left "noticed"
 }

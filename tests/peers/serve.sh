@@ -12,7 +12,7 @@ folder=$2
 device=${3:-cuda}
 model=${4:-7b}
 port=${ARPO_PEER_PORT:-8012}
-load="--model $model --clients 1,8 --episodes 1 --tokens 100 --json"
+load="--model $model --episodes 1 --tokens 100 --json"
 server=
 
 clean_up() {
@@ -24,7 +24,7 @@ trap 'exit 1' INT TERM
 
 printf 'arpo serve\n'
 # shellcheck disable=SC2086
-timeout 300 "$arpo" bench serve --device "$device" $load
+timeout 300 "$arpo" bench serve --device "$device" $load --clients 1,8
 
 [ -e "$folder/config.json" ] || timeout 300 "$arpo" bench serve --device "$device" --model "$model" --save "$folder"
 torch_device=$device
@@ -42,5 +42,8 @@ until curl --silent --fail --max-time 2 --output /dev/null "http://127.0.0.1:$po
     sleep 2
 done
 printf 'transformers serve\n'
-# shellcheck disable=SC2086
-timeout 500 "$arpo" bench serve --url "http://127.0.0.1:$port/v1" --name "$folder" $load
+# it takes minutes: what one client saw is printed before eight begin
+for clients in 1 8; do
+    # shellcheck disable=SC2086
+    timeout 500 "$arpo" bench serve --url "http://127.0.0.1:$port/v1" --name "$folder" $load --clients $clients
+done
