@@ -19,6 +19,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 arpo=${ARPO:-$here/../target/release/arpo}
 mkdir -p "$out"
 
+# The base, the tasks and the sampling that these comparisons were begun with; the lists of tasks are by this base's success.
+listed="--set task_sampling.order=shuffled --set task_sampling.history=task --set task_sampling.window=32
+    --set effort.informative_groups=0 --set replay.capacity=8 --set replay.screens_gib=4.0"
+
 # Points of comparison, fixed before the runs were made: iterations 60, 100 and 140. Every iteration has 64 episodes, and all of
 # them count in its two updates, whatever their rewards, so both methods make the same number of updates.
 train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
@@ -29,7 +33,8 @@ train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
     all) list="" ;;
     *) list=$here/$regime.txt ;;
     esac
-    set -- --set optimiser.batch=all --set effort.solved_rollouts=0
+    # shellcheck disable=SC2086
+    set -- $listed --set model.base="$here/base" --set tasks.generated=0 --set optimiser.batch=all --set effort.solved_rollouts=0
     case $objective in
     paper) set -- "$@" --set loss.normaliser=trajectory --set loss.old=learner --set reward.format_weight=1.0 ;;
     # GSPO and SAPO are defined with this normaliser, so all methods have it
@@ -55,7 +60,8 @@ train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
 # episodes than iteration 140 of the others; table.py compares both.
 seeds() { # REGIME LIST SEED
     [ -d "$out/hints-$1-$3" ] && return
-    "$arpo" rollout --quiet --hint oracle --samples 8 --out "$out/hints-$1-$3.part-$$" --set tasks.list="$2" --set seed="$3"
+    "$arpo" rollout --quiet --hint oracle --samples 8 --out "$out/hints-$1-$3.part-$$" --set model.base="$here/base" \
+        --set tasks.generated=0 --set tasks.list="$2" --set seed="$3"
     mv -T "$out/hints-$1-$3.part-$$" "$out/hints-$1-$3" 2>/dev/null || rm -rf "$out/hints-$1-$3.part-$$"
 }
 
@@ -65,14 +71,14 @@ generalise() { # NAME TASKS SEED
     [ -e "$out/$1/checkpoints/step-000400/manifest.json" ] && return
     name=$1 tasks=$2 seed=$3
     # what a task's own history changes, tasks that are never repeated do not have
-    set -- --preset endless --set replay.enabled=false --set effort.solved_rollouts=0 --set effort.turns_factor=0
+    set -- --set replay.enabled=false --set effort.solved_rollouts=0 --set effort.turns_factor=0 \
+        --set effort.informative_groups=0 --set task_sampling.order=shuffled
     if [ "$tasks" = endless ]; then
-        set -- "$@" --set tasks.endless=true --set tasks.generated=0
+        set -- "$@" --set tasks.endless=true
     else
         set -- "$@" --set tasks.generated="$tasks"
     fi
-    # a resumed run has its preset in its folder
-    [ -e "$out/$name/config.toml" ] && shift 2 && set -- "$@" --resume
+    [ -e "$out/$name/config.toml" ] && set -- "$@" --resume
     "$arpo" train --quiet --out "$out/$name" "$@" --set seed="$seed" --set iterations=400 --set evaluation.every=100 \
         --set evaluation.samples=4 --set evaluation.unseen=always --set evaluation.held_out=ends --set checkpoints.every=100 \
         --set checkpoints.keep=1
@@ -80,7 +86,7 @@ generalise() { # NAME TASKS SEED
 
 evaluate() { # NAME MODEL
     [ -s "$out/$1.json" ] && return
-    "$arpo" eval --json --samples 4 --set tasks.list="" --part all --model "$2" >"$out/$1.part"
+    "$arpo" eval --json --samples 4 --set tasks.generated=0 --part all --model "$2" >"$out/$1.part"
     mv "$out/$1.part" "$out/$1.json"
 }
 
@@ -90,12 +96,13 @@ rate() { # OBJECTIVE METHOD
 
 offline() { # NAME METHOD RATE SEED
     if [ ! -d "$out/data-$4" ]; then
-        "$arpo" rollout --out "$out/data-$4.part-$$" --samples 32 --set tasks.list="$here/split.txt" --set seed="$4"
+        "$arpo" rollout --out "$out/data-$4.part-$$" --samples 32 --set model.base="$here/base" \
+            --set tasks.list="$here/split.txt" --set seed="$4"
         mv -T "$out/data-$4.part-$$" "$out/data-$4" 2>/dev/null || rm -rf "$out/data-$4.part-$$"
     fi
     if [ ! -d "$out/$1" ]; then
         rm -rf "$out/$1.part"
-        "$arpo" offline --method "$2" --data "$out/data-$4" --out "$out/$1.part" --set seed="$4" \
+        "$arpo" offline --method "$2" --data "$out/data-$4" --out "$out/$1.part" --set model.base="$here/base" --set seed="$4" \
             --set optimiser.learning_rate="$3"
         mv "$out/$1.part" "$out/$1"
     fi
@@ -106,7 +113,7 @@ one() { # one of the lines below
     case $1 in
     base)
         [ -s "$out/base.json" ] && return
-        "$arpo" eval --json --samples 12 --set tasks.list="" --part all >"$out/base.part"
+        "$arpo" eval --json --samples 12 --set model.base="$here/base" --set tasks.generated=0 --part all >"$out/base.part"
         mv "$out/base.part" "$out/base.json"
         ;;
     offline) offline "$2-$3-$4-$5" "$3" "$4" "$5" ;;

@@ -100,7 +100,7 @@ train() {
     run=$1 count=$2
     shift 2
     OMP_NUM_THREADS=1 exec "$program" train --out "$run" --set "iterations=$count" --set tasks.count=4 --set collect.tasks=2 \
-        --set collect.group_size=4 --set collect.desktops=8 --set collect.max_steps=4 --set evaluation.every=0 \
+        --set effort.informative_groups=0 --set collect.group_size=4 --set collect.desktops=8 --set collect.max_steps=4 --set evaluation.every=0 \
         --set logging.episodes_gib=10 --set cluster.grace_seconds=4 "$@" </dev/null
 }
 
@@ -161,7 +161,8 @@ printf 'Ctrl-C\n'
 said=$work/stopped.log
 # not in the background of this shell alone: those ignore Ctrl-C
 python3 "$here/interruptible.py" "$program" train --out "$work/stopped" --cluster "ray://127.0.0.1:$dashboard" \
-    --set iterations=1000 --set tasks.count=4 --set collect.desktops=8 --set evaluation.every=0 >"$said" 2>&1 </dev/null &
+    --set iterations=1000 --set tasks.count=4 --set effort.informative_groups=0 --set collect.desktops=8 \
+    --set evaluation.every=0 >"$said" 2>&1 </dev/null &
 trainer=$!
 wait_for 120 "an iteration" sh -c "test -s '$work/stopped/metrics.jsonl' || ! kill -0 $trainer"
 kill -INT "$trainer"

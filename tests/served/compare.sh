@@ -1,5 +1,5 @@
 #!/bin/sh
-# A checkpoint of ours behind a chat server against the same in the built-in engine, on the 64 tasks of the quick preset.
+# A checkpoint of ours behind a chat server against the same in the built-in engine, on 64 tasks of the quick preset.
 #   tests/served/compare.sh http://127.0.0.1:9100/v1 NAME [SAMPLES]
 # The server, for example vLLM on a CPU (it needs a minute):
 #   VLLM_CPU_KVCACHE_SPACE=1 vllm serve models/pocket --served-model-name NAME --port 9100 --dtype float32 \

@@ -47,8 +47,8 @@ done
 }
 
 export WANDB_MODE=offline WANDB_CONSOLE=off
-small="--set tasks.count=4 --set collect.tasks=2 --set collect.group_size=4 --set collect.max_steps=4 --set evaluation.every=4
-    --set evaluation.samples=1 --set evaluation.unseen=never --set evaluation.held_out=never --set checkpoints.every=4"
+small="--set tasks.count=4 --set effort.informative_groups=0 --set collect.tasks=2 --set collect.group_size=4
+    --set collect.max_steps=4 --set evaluation.every=4 --set evaluation.samples=1 --set evaluation.unseen=never --set evaluation.held_out=never --set checkpoints.every=4"
 to="--set logging.python=$python --set logging.mlflow_server=$url --set logging.project=check"
 # live
 # shellcheck disable=SC2086

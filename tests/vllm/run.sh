@@ -65,9 +65,10 @@ start_server() {
     server=$!
 }
 
-# The quick preset on eight of its tasks, evaluated before and after.
-learning="--set iterations=30 --set tasks.count=8 --set collect.tasks=4 --set collect.desktops=32 --set evaluation.every=30
-    --set evaluation.samples=16 --set evaluation.unseen=never --set evaluation.held_out=never"
+# The quick preset on eight listed tasks, evaluated before and after.
+learning="--set iterations=30 --set tasks.list=quick --set tasks.count=8 --set effort.informative_groups=0
+    --set collect.tasks=4 --set collect.desktops=32 --set evaluation.every=30 --set evaluation.samples=16
+    --set evaluation.unseen=never --set evaluation.held_out=never"
 
 includes() {
     case $parts in *"$1"*) ;; *) return 1 ;; esac
@@ -93,8 +94,9 @@ part_2() {
 
 part_3() {
     printf '3. a server that is killed while episodes run ...\n'
-    timeout 1800 "$program" train --out "$work/killed" --servers "http://127.0.0.1:$port" --set iterations=8 --set tasks.count=8 \
-        --set collect.tasks=4 --set collect.group_size=4 --set collect.desktops=16 --set evaluation.every=0 \
+    timeout 1800 "$program" train --out "$work/killed" --servers "http://127.0.0.1:$port" --set iterations=8 --set tasks.list=quick \
+        --set tasks.count=8 --set effort.informative_groups=0 --set collect.tasks=4 --set collect.group_size=4 \
+        --set collect.desktops=16 --set evaluation.every=0 \
         >"$work/killed.log" 2>&1 &
     trainer=$!
     wait_for 300 "two iterations" has_done "$work/killed" 2 "$trainer"

@@ -5,13 +5,14 @@ use crate::{EnvironmentSource, source};
 use arpo_core::config::Config;
 use arpo_core::endless::visited;
 use arpo_core::task::{Task, TaskId};
+use arpo_env::tasks::generated::UNSEEN_TASKS;
 use arpo_env::tasks::{Suite, is_same_task};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Arc;
 
-/// The tasks to train on: generated ones, the suite's or the user's own. Of those that are not generated, the ones of
-/// `tasks.list`, or `tasks.count` of them with the applications in turn. For an endless run, the first ones.
+/// The tasks to train on: those of `tasks.only`, generated ones, the suite's or the user's own. Of those that are not generated,
+/// the ones of `tasks.list`, or `tasks.count` of them with the applications in turn. For an endless run, the first ones.
 pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     if config.tasks.are_generated() {
         return generate(config, &generated_names(config)?);
@@ -24,7 +25,7 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
         listed(config, source.as_ref(), &all)?
     };
     let is_chosen = config.tasks.only.is_empty() || source.is_listed();
-    let tasks = if is_chosen { tasks } else { only(config, tasks)? };
+    let tasks = if is_chosen { tasks } else { only(config, source.as_ref(), tasks)? };
     let (wanted, available) = (config.tasks.count, tasks.len());
     if wanted > available {
         return Err(SuiteError::Configuration(format!(
@@ -34,8 +35,15 @@ pub fn training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     Ok(if wanted == 0 { tasks } else { round_robin(tasks, wanted) })
 }
 
-/// The tasks of `tasks.only`.
-fn only(config: &Config, tasks: Vec<Arc<Task>>) -> Result<Vec<Arc<Task>>, SuiteError> {
+/// The tasks of `tasks.only`: given or generated ones.
+fn only(
+    config: &Config,
+    source: &dyn EnvironmentSource,
+    mut tasks: Vec<Arc<Task>>,
+) -> Result<Vec<Arc<Task>>, SuiteError> {
+    let templates = source.templates();
+    let generated = config.tasks.only.iter().filter_map(|name| templates?.generated_by_name(name));
+    tasks.extend(generated.map(Arc::new));
     let names = tasks.iter().map(|task| (task.application.as_str(), task.id.as_str()));
     let chosen = chosen_by(&config.tasks.only, names)?;
     Ok(tasks.into_iter().zip(chosen).filter_map(|(task, is_chosen)| is_chosen.then_some(task)).collect())
@@ -88,11 +96,12 @@ fn templates(config: &Config) -> Result<Suite, SuiteError> {
     source(config)?.templates().ok_or_else(|| SuiteError::Configuration(problem.into()))
 }
 
-/// The training tasks that an agent is evaluated on: all, or `evaluation.tasks` of them, spread evenly over their names
-/// and so over their templates.
+/// The training tasks that an agent is evaluated on: `evaluation.tasks` of them, spread evenly over their names and so over
+/// their templates.
 pub fn evaluated_training_tasks(config: &Config) -> Result<Vec<Arc<Task>>, SuiteError> {
     let wanted = config.evaluation.tasks;
     if config.tasks.are_generated() {
+        let wanted = if wanted == 0 { UNSEEN_TASKS } else { wanted };
         // only these need to be generated
         let mut names = generated_names(config)?;
         names.sort();

@@ -102,7 +102,7 @@ fn eval_takes_unseen_tasks_of_the_trained_templates() {
         let tasks = report["tasks"].as_array().unwrap().iter();
         tasks.map(|task| task["task"].as_str().unwrap().to_owned()).collect()
     };
-    let report = evaluated(&["--preset", "endless", "--part", "unseen"]);
+    let report = evaluated(&["--part", "unseen"]);
     assert_eq!((&report["success"]["mean"], &report["success"]["rollouts"]), (&1.0.into(), &64.into()));
     let unseen = names(&report);
     assert!(unseen.iter().all(|name| name.contains("-u0000")), "{unseen:?}");
@@ -117,14 +117,16 @@ fn eval_takes_unseen_tasks_of_the_trained_templates() {
 
     // the unseen set comes last, so that the seeds of the others do not change
     let all = evaluated(&["--set", &list, "--part", "all"]);
-    let names = names(&all);
-    assert_eq!(names[..2], ["pocket-files-rename-0", "pocket-files-rename-g000016"]);
-    assert_eq!((names.len(), &names[66..]), (130, &of_list[..]));
+    let of_all = names(&all);
+    assert_eq!(of_all[..2], ["pocket-files-rename-0", "pocket-files-rename-g000016"]);
+    assert_eq!((of_all.len(), &of_all[66..]), (130, &of_list[..]));
     for (part, rollouts) in [("train", 2), ("held-out", 64), ("unseen", 64)] {
         assert_eq!(all["parts"][part]["rollouts"], rollouts, "{part}");
     }
-    let some = evaluated(&["--preset", "endless", "--part", "train", "--set", "evaluation.tasks=10"]);
+    let some = evaluated(&["--part", "train", "--set", "evaluation.tasks=10"]);
     assert_eq!(some["success"]["rollouts"], 10);
+    let named = evaluated(&["--task", "pocket-files-rename-g000016", "--task", "pocket-files-rename-0"]);
+    assert_eq!(names(&named), ["pocket-files-rename-0", "pocket-files-rename-g000016"]);
 }
 
 #[test]
@@ -135,10 +137,7 @@ fn tasks_without_templates_have_no_unseen_tasks() {
     fs::write(&mine, serde_json::to_string(&tasks).unwrap()).unwrap();
     let files = format!("tasks.files={}", mine.display());
     for (arguments, message) in [
-        (
-            &["--set", &files, "--set", "tasks.list="][..],
-            "--part unseen: tasks of `tasks.files` have no known templates",
-        ),
+        (&["--set", &files][..], "--part unseen: tasks of `tasks.files` have no known templates"),
         (&["--suite", "osworld"], "--part unseen: OSWorld's tasks have no templates"),
     ] {
         let ran = arpo(&[&["eval", "--policy", "oracle", "--part", "unseen"], arguments].concat());
@@ -155,7 +154,7 @@ fn tasks_without_templates_have_no_unseen_tasks() {
         "{}",
         ran.stderr
     );
-    let endless = ["eval", "--policy", "oracle", "--set", "tasks.list=", "--set", "tasks.endless=true"];
+    let endless = ["eval", "--policy", "oracle", "--set", "tasks.endless=true"];
     let ran = arpo(&[&endless[..], &["--set", "evaluation.unseen=\"always\""]].concat());
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("`tasks.endless` = true has no list of tasks"), "{}", ran.stderr);

@@ -52,7 +52,18 @@ fn a_server_answers_until_it_is_stopped() {
 fn an_evaluation_over_chat_gives_the_same_scores() {
     let (child, url) = start(&[]);
     let scores = |more: &[&str]| {
-        let common = ["eval", "--greedy", "--samples", "1", "--json", "--quiet", "--set", "tasks.count=12"];
+        let common = [
+            "eval",
+            "--greedy",
+            "--samples",
+            "1",
+            "--json",
+            "--quiet",
+            "--set",
+            "tasks.list=quick",
+            "--set",
+            "tasks.count=12",
+        ];
         let ran = arpo(&[&common, more].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         serde_json::from_str::<Value>(&ran.stdout).unwrap()["tasks"].clone()

@@ -174,7 +174,9 @@ fn errors_are_found_before_a_folder_is_created() {
 fn arpo(arguments: &[&str], out: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
     command.args(arguments).arg("--out").arg(out);
-    for set in ["tasks.count=24", "collect.tasks=2", "collect.desktops=2", "collect.max_steps=4"] {
+    for set in
+        ["tasks.list=quick", "tasks.count=24", "collect.tasks=2", "collect.desktops=2", "collect.max_steps=4"]
+    {
         command.args(["--set", set]);
     }
     command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -110,7 +110,7 @@ fn tasks_of(table: &Table) -> Option<&Table> {
 }
 
 /// The sources of a preset that a layer replaces: all if it names one, those of generated tasks if it wants a number of the
-/// listed ones.
+/// listed ones or a suite without templates.
 fn replaced_sources(table: &Table) -> &'static [&'static str] {
     let is_named = |value: &Value| match value {
         Value::String(text) => !text.is_empty(),
@@ -119,9 +119,10 @@ fn replaced_sources(table: &Table) -> &'static [&'static str] {
         _ => false,
     };
     let names = |key: &str| tasks_of(table).and_then(|tasks| tasks.get(key)).is_some_and(is_named);
+    let suite = tasks_of(table).and_then(|tasks| tasks.get("suite")).and_then(Value::as_str);
     if SOURCES.into_iter().any(names) {
         &SOURCES
-    } else if names("count") {
+    } else if names("count") || suite == Some("osworld") {
         &["generated", "endless"]
     } else {
         &[]

@@ -3,9 +3,8 @@
 const QUICK: &str = include_str!("../../../../configs/quick.toml");
 
 /// Names and TOML texts, the default first. Later texts of a preset override earlier ones.
-pub const PRESETS: [(&str, &[&str]); 8] = [
+pub const PRESETS: [(&str, &[&str]); 7] = [
     ("quick", &[QUICK]),
-    ("endless", &[include_str!("../../../../configs/endless.toml")]),
     ("gspo", &[QUICK, include_str!("../../../../configs/gspo.toml")]),
     ("sapo", &[QUICK, include_str!("../../../../configs/sapo.toml")]),
     ("paper", &[include_str!("../../../../configs/paper.toml")]),

@@ -71,7 +71,7 @@ pub struct TasksConfig {
     /// Train on this many of the training tasks, spread over the applications; 0 for all.
     pub count: usize,
     /// Train on the tasks listed in this file: one id per line, as `arpo select` writes it, or one of OSWorld's own lists.
-    /// `quick`, `osworld-128` and `osworld-32` are the lists of the presets. Empty for no list.
+    /// `osworld-128` and `osworld-32` are the lists of the presets, `quick` is 64 tasks of the suite `pocket`. Empty for no list.
     pub list: String,
     /// Only these tasks, by `id` or `application/id`; empty for all. `--task` of `arpo eval` sets it.
     pub only: Vec<String>,
@@ -104,9 +104,9 @@ impl Default for TasksConfig {
 }
 
 impl TasksConfig {
-    /// Whether the training tasks are generated, not listed.
+    /// Whether the training tasks are generated, neither listed nor named one by one.
     pub fn are_generated(&self) -> bool {
-        self.generated > 0 || self.endless
+        (self.generated > 0 || self.endless) && self.only.is_empty()
     }
 
     /// At most one key may define where tasks come from.
@@ -217,7 +217,7 @@ pub struct EvaluationConfig {
     /// Sampling temperature; 0 for greedy decoding.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: f64,
-    /// Number of training tasks to evaluate on, spread evenly over them; 0 for all.
+    /// Number of training tasks to evaluate on, spread evenly over them; 0 for all, or for 64 if they are generated.
     pub tasks: usize,
     /// Also evaluate on 64 unseen tasks: tasks of the training templates that are never trained on. Not available with
     /// `tasks.files` or OSWorld. The best model is chosen by these tasks if tasks are generated and this is `"always"`, else

@@ -296,37 +296,28 @@ fn a_presets_tasks_give_way_to_named_ones() {
         resolve(&layers).map(|config| config.tasks).map_err(|error| error.to_string())
     };
     let found = tasks("quick", &["tasks.files=\"mine.json\""]).unwrap();
-    assert_eq!((found.files.as_str(), found.list.as_str()), ("mine.json", ""));
+    assert_eq!((found.files.as_str(), found.generated), ("mine.json", 0));
     let found = tasks("quick", &["tasks.generated=64"]).unwrap();
-    assert_eq!((found.generated, found.list.as_str()), (64, ""));
-    let found = tasks("endless", &["tasks.list=\"quick\"", "tasks.count=4"]).unwrap();
+    assert_eq!(found.generated, 64);
+    let found = tasks("quick", &["tasks.list=\"quick\"", "tasks.count=4"]).unwrap();
     assert_eq!((found.generated, found.list.as_str(), found.count), (0, "quick", 4));
-    let found = tasks("endless", &["tasks.count=4"]).unwrap();
-    assert_eq!((found.generated, found.count), (0, 4));
-    // a number of the tasks of the preset's list
     let found = tasks("quick", &["tasks.count=4"]).unwrap();
-    assert_eq!((found.list.as_str(), found.count), ("quick", 4));
+    assert_eq!((found.generated, found.count), (0, 4));
+    let found = tasks("quick", &["tasks.suite=\"osworld\""]).unwrap();
+    assert_eq!((found.generated, found.list.as_str()), (0, ""));
+    let found = tasks("quick", &["tasks.suite=\"desktop\""]).unwrap();
+    assert_eq!(found.generated, 4096);
+    let found = tasks("osworld", &["tasks.files=\"mine\""]).unwrap();
+    assert_eq!((found.files.as_str(), found.list.as_str()), ("mine", ""));
+    // a number of the tasks of the preset's list
+    let found = tasks("osworld", &["tasks.count=4"]).unwrap();
+    assert_eq!((found.list.as_str(), found.count), ("osworld-128", 4));
     // what names nothing replaces nothing
-    let found = tasks("endless", &["tasks.list=\"\"", "tasks.files=\"\""]).unwrap();
+    let found = tasks("quick", &["tasks.list=\"\"", "tasks.files=\"\""]).unwrap();
     assert_eq!(found.generated, 4096);
     // two that were both named are a mistake still
     let both = tasks("quick", &["tasks.generated=64", "tasks.files=\"mine.json\""]).unwrap_err();
     assert!(both.contains("both define the training tasks"), "{both}");
-}
-
-/// `endless` is `quick` on other tasks, so that their curves can be compared.
-#[test]
-fn the_preset_endless_trains_as_quick_does() {
-    let preset = |name| resolve(&[Layer::preset(name).unwrap()]).unwrap();
-    let (quick, mut endless) = (preset("quick"), preset("endless"));
-    assert_eq!((endless.tasks.generated, endless.tasks.endless), (4096, false));
-    endless.iterations = quick.iterations;
-    endless.tasks = quick.tasks.clone();
-    endless.evaluation = quick.evaluation.clone();
-    endless.checkpoints = quick.checkpoints.clone();
-    endless.replay.capacity = quick.replay.capacity;
-    endless.replay.screens_gib = quick.replay.screens_gib;
-    assert_eq!(endless, quick);
 }
 
 /// `gspo` and `sapo` are `quick` with another loss, so that the losses can be compared.

@@ -197,8 +197,8 @@ mod tests {
     use arpo_core::config::{Layer, resolve};
     use std::collections::BTreeSet;
 
-    fn config(preset: &str, settings: &[&str]) -> Config {
-        let mut layers = vec![Layer::preset(preset).unwrap()];
+    fn config(settings: &[&str]) -> Config {
+        let mut layers = vec![Layer::preset("quick").unwrap()];
         layers.extend(settings.iter().map(|setting| Layer::set(setting).unwrap()));
         resolve(&layers).unwrap()
     }
@@ -211,17 +211,15 @@ mod tests {
     /// The first set selects the best model.
     #[test]
     fn sets_and_when_they_are_due() {
-        let all = [("training", 64), ("unseen", 64), ("held_out", 64)];
-        assert_eq!(sets(&config("quick", &[]), true), all);
-        assert_eq!(sets(&config("quick", &[]), false), all[..1]);
-        let endless = [("unseen", 64), ("training", 64), ("held_out", 64)];
-        assert_eq!(sets(&config("endless", &[]), true), endless);
-        assert_eq!(sets(&config("endless", &[]), false), endless[..2]);
-        let ends = config("endless", &["evaluation.unseen=\"ends\""]);
-        assert_eq!(sets(&ends, true), all);
-        let nothing_trained = config("endless", &["tasks.endless=true", "tasks.generated=0"]);
+        let all = [("unseen", 64), ("training", 64), ("held_out", 64)];
+        assert_eq!(sets(&config(&[]), true), all);
+        assert_eq!(sets(&config(&[]), false), all[..2]);
+        let ends = config(&["evaluation.unseen=\"ends\""]);
+        assert_eq!(sets(&ends, true), [("training", 64), ("unseen", 64), ("held_out", 64)]);
+        assert_eq!(sets(&ends, false), [("training", 64)]);
+        let nothing_trained = config(&["tasks.endless=true", "tasks.generated=0"]);
         assert_eq!(sets(&nothing_trained, true), [("unseen", 64), ("held_out", 64)]);
-        let never = config("quick", &["evaluation.unseen=\"never\"", "evaluation.tasks=5"]);
+        let never = config(&["tasks.list=\"quick\"", "evaluation.unseen=\"never\"", "evaluation.tasks=5"]);
         assert_eq!(sets(&never, true), [("training", 5), ("held_out", 64)]);
     }
 
@@ -236,7 +234,7 @@ mod tests {
 
     #[test]
     fn trained_tasks_are_evaluated_on_a_sample_of_all_templates() {
-        let tasks = TaskSets::new(&config("endless", &[])).unwrap();
+        let tasks = TaskSets::new(&config(&[])).unwrap();
         let (_, sample) = &tasks.evaluated(true)[1];
         let suite = Suite::Pocket;
         let templates: BTreeSet<_> = sample.iter().map(|task| suite.template_of(task.id.as_str())).collect();
@@ -247,15 +245,14 @@ mod tests {
 
     #[test]
     fn a_saved_state_draws_the_same_tasks() {
-        let by_template = ["task_sampling.order=\"weighted\"", "task_sampling.history=\"template\""];
-        let with = |tasks| [&[tasks][..], &by_template].concat();
+        let shuffled = "task_sampling.order=\"shuffled\"";
         for settings in [
             &["tasks.generated=20"][..],
             &["tasks.endless=true"],
-            &with("tasks.generated=20"),
-            &with("tasks.endless=true"),
+            &["tasks.generated=20", shuffled],
+            &["tasks.endless=true", shuffled],
         ] {
-            let config = config("endless", settings);
+            let config = config(settings);
             let tasks = TaskSets::new(&config).unwrap();
             let mut state = tasks.first_state(&config).unwrap();
             for _ in 0..6 {
@@ -281,15 +278,7 @@ mod tests {
     #[test]
     fn solved_templates_are_drawn_rarely() {
         for tasks in ["tasks.endless=true", "tasks.generated=1024"] {
-            let config = config(
-                "endless",
-                &[
-                    tasks,
-                    "task_sampling.order=\"weighted\"",
-                    "task_sampling.history=\"template\"",
-                    "task_sampling.solved_weight=0",
-                ],
-            );
+            let config = config(&[tasks, "task_sampling.window=32", "task_sampling.solved_weight=0"]);
             let sets = TaskSets::new(&config).unwrap();
             let mut state = sets.first_state(&config).unwrap();
             let all = Suite::Pocket.templates();
@@ -305,7 +294,7 @@ mod tests {
     /// The training tasks that an endless run is evaluated on are those it visits first.
     #[test]
     fn an_endless_run_trains_on_what_it_is_evaluated_on() {
-        let config = config("endless", &["tasks.endless=true", "tasks.generated=16", "seed=5"]);
+        let config = config(&["tasks.endless=true", "tasks.generated=16", "seed=5"]);
         let tasks = TaskSets::new(&config).unwrap();
         let mut state = tasks.first_state(&config).unwrap();
         let visited: BTreeSet<TaskId> = (0..2).flat_map(|_| tasks.draw(&mut state, &config)).collect();

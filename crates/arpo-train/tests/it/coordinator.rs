@@ -138,7 +138,10 @@ impl Learner for FakeLearner {
 pub(crate) fn config() -> Config {
     let settings = [
         "iterations=3",
+        "tasks.list=quick",
         "tasks.count=4",
+        "task_sampling.order=\"shuffled\"",
+        "effort.informative_groups=0",
         "collect.tasks=2",
         "collect.group_size=4",
         "collect.desktops=3",

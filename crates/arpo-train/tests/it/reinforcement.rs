@@ -22,6 +22,7 @@ const ITERATIONS: u64 = 9;
 fn config() -> Config {
     let layers = [
         Layer::preset("quick").unwrap(),
+        Layer::set("tasks.list=quick").unwrap(),
         Layer::set("optimiser.learning_rate=0.0005").unwrap(),
         Layer::set("collect.desktops=32").unwrap(),
         Layer::set("collect.max_steps=6").unwrap(),
