@@ -55,7 +55,13 @@ async fn serve(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     let waiting = Arc::clone(&guest);
     let display = options.display.clone();
     tokio::spawn(async move {
-        let took = session::wait_for_display(display.clone()).await;
+        let mut took = session::wait_for_display(&display).await;
+        if options.panel {
+            match session::wait_for_panel(&display).await {
+                Some(further) => took += further,
+                None => log("error: the session has no panel"),
+            }
+        }
         waiting.set_ready();
         log(&format!("the display {display} is ready after {:.1} s", took.as_secs_f64()));
     });

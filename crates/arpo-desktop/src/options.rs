@@ -29,6 +29,10 @@ pub struct Options {
     /// A program to start first, which brings up the display. Requests get status 503 until the display is ready.
     #[arg(long, value_name = "PROGRAM")]
     pub session: Option<PathBuf>,
+
+    /// The display is ready only when the window manager has made room for a panel: it comes a second after the wallpaper.
+    #[arg(long)]
+    pub panel: bool,
 }
 
 /// A parser for a generation, by its key.

@@ -5,6 +5,7 @@
 //! line is the address. The file is for a session script that starts its own bus after this program.
 
 use crate::x11::Connection;
+use crate::x11::windows::Windows;
 use std::env;
 use std::fs;
 use std::io;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 const BUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 const POLL: Duration = Duration::from_millis(50);
+/// A display without a panel is ready this long after it could be opened.
+const PANEL_WITHIN: Duration = Duration::from_secs(20);
 
 /// The address of the session's bus, where there is one.
 pub fn bus_address() -> Option<String> {
@@ -47,13 +50,26 @@ pub fn start(program: &Path, display: &str) -> io::Result<tokio::process::Child>
 }
 
 /// Waits until the display can be opened; returns how long that took.
-pub async fn wait_for_display(display: String) -> Duration {
+pub async fn wait_for_display(display: &str) -> Duration {
     let start = Instant::now();
+    wait_until(display, |display| Connection::open(display).is_ok()).await;
+    start.elapsed()
+}
+
+/// Waits for the panel; returns how long that took, or nothing if there is none in time.
+pub async fn wait_for_panel(display: &str) -> Option<Duration> {
+    let start = Instant::now();
+    let has_panel =
+        |display: &str| Windows::open(display).and_then(|windows| windows.has_panel()).unwrap_or(false);
+    tokio::time::timeout(PANEL_WITHIN, wait_until(display, has_panel)).await.ok()?;
+    Some(start.elapsed())
+}
+
+async fn wait_until(display: &str, holds: fn(&str) -> bool) {
     loop {
-        let name = display.clone();
-        let opened = tokio::task::spawn_blocking(move || Connection::open(&name).is_ok()).await;
-        if opened.unwrap_or(false) {
-            return start.elapsed();
+        let name = display.to_owned();
+        if tokio::task::spawn_blocking(move || holds(&name)).await.unwrap_or(false) {
+            return;
         }
         tokio::time::sleep(POLL).await;
     }

@@ -87,6 +87,17 @@ impl Windows {
         Ok(ids.into_iter().filter_map(|id| self.client(id).ok()).collect())
     }
 
+    /// Whether the window manager keeps a part of the screen free, as it does for a panel.
+    pub fn has_panel(&self) -> Result<bool, XError> {
+        let area = self.atom("_NET_WORKAREA")?;
+        let (x, root) = (&self.connection.x, self.connection.root());
+        let area = x.get_property(false, root, area, AtomEnum::CARDINAL, 0, 4)?.reply()?;
+        let area: Vec<u32> = area.value32().map(Iterator::collect).unwrap_or_default();
+        let (width, height) = self.connection.size()?;
+        Ok(matches!(area[..], [_, _, free_width, free_height]
+            if free_width < u32::from(width) || free_height < u32::from(height)))
+    }
+
     fn client(&self, id: u32) -> Result<Client, XError> {
         let title = match self.text(id, self.atom("_NET_WM_NAME")?)? {
             Some(title) => title,

@@ -1,10 +1,31 @@
 //! The list of windows, and the messages for a window manager. There is none here: the test stands in for it.
 
-use crate::display::{Display, Witness};
+use crate::display::{Display, HEIGHT, WIDTH, Witness};
 use arpo_desktop::x11::windows::{WindowSelector, Windows};
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{AtomEnum, ChangeWindowAttributesAux, ConnectionExt, EventMask, PropMode};
 use x11rb::wrapper::ConnectionExt as _;
+
+#[test]
+fn a_panel_is_known_by_the_room_it_takes() {
+    let Some(display) = Display::start() else { return };
+    let witness = Witness::new(&display);
+    let windows = Windows::open(&display.name).unwrap();
+    assert!(!windows.has_panel().unwrap(), "without a window manager");
+    let work_area = |height: u16| {
+        let name = atom(&witness, "_NET_WORKAREA");
+        // of two workspaces, of which the first counts
+        let areas = [0, 0, WIDTH.into(), height.into(), 0, 0, 1, 1];
+        witness
+            .x
+            .change_property32(PropMode::REPLACE, witness.root, name, AtomEnum::CARDINAL, &areas)
+            .unwrap();
+        witness.events();
+        windows.has_panel().unwrap()
+    };
+    assert!(!work_area(HEIGHT));
+    assert!(work_area(HEIGHT - 44));
+}
 
 fn atom(witness: &Witness, name: &str) -> u32 {
     witness.x.intern_atom(false, name.as_bytes()).unwrap().reply().unwrap().atom
@@ -48,7 +69,7 @@ fn windows_are_listed_activated_and_closed() {
     let client =
         WindowSelector { name: "größe".into(), strict: false, by_class: false }.find(&clients).unwrap();
     assert_eq!((client.id, client.instance.as_str(), client.class.as_str()), (window, "pad", "Pad"));
-    assert_eq!(windows.size(client).unwrap(), (crate::display::WIDTH, crate::display::HEIGHT));
+    assert_eq!(windows.size(client).unwrap(), (WIDTH, HEIGHT));
 
     windows.activate(client).unwrap();
     windows.close(client).unwrap();
