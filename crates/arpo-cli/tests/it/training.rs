@@ -345,7 +345,7 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     assert!(model("whole") == model("broken"), "different weights after a kill");
 }
 
-/// `docs/results.md` states FIXME on the 128 training tasks.
+/// `models/README.md` states 0.51 on the 128 training tasks.
 #[test]
 fn the_shipped_model_is_as_good_as_stated() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
@@ -353,8 +353,8 @@ fn the_shipped_model_is_as_good_as_stated() {
     let report: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(report["success"]["rollouts"], 256);
     let mean = report["success"]["mean"].as_f64().unwrap();
-    assert!((0.28..0.45).contains(&mean), "{mean}");
+    assert!((0.42..0.60).contains(&mean), "{mean}");
     for (name, application) in report["applications"].as_object().unwrap() {
-        assert!(application["mean"].as_f64().unwrap() > 0.0 || name == "editor", "{name} is dead");
+        assert!(application["mean"].as_f64().unwrap() > 0.0, "{name} is dead");
     }
 }

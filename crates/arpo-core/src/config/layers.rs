@@ -75,6 +75,7 @@ impl Layer {
 /// other that is named.
 pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
     let mut merged = Table::new();
+    // sources of tasks that so far only a preset has set
     let mut preset_sources: Vec<&str> = vec![];
     for layer in layers {
         let mut table = layer.table.clone();
@@ -86,11 +87,10 @@ pub fn resolve(layers: &[Layer]) -> Result<Config, ConfigError> {
             preset_sources.extend(SOURCES.into_iter().filter(|key| sets(key)));
         } else {
             preset_sources.retain(|key| !sets(key));
-            for &key in replaced_sources(&table) {
-                if let Some(at) = preset_sources.iter().position(|preset| *preset == key)
-                    && let Some(Value::Table(tasks)) = merged.get_mut("tasks")
-                {
-                    tasks.remove(preset_sources.remove(at));
+            let replaced = replaced_sources(&table);
+            if let Some(Value::Table(tasks)) = merged.get_mut("tasks") {
+                for key in preset_sources.extract_if(.., |key| replaced.contains(key)) {
+                    tasks.remove(key);
                 }
             }
         }
