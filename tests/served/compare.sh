@@ -1,5 +1,5 @@
 #!/bin/sh
-# A checkpoint of ours behind a chat server against the same in the built-in engine, on 64 tasks of the quick preset.
+# A checkpoint of ours behind a chat server against the same in the built-in engine, on the 64 tasks of the list `quick`.
 #   tests/served/compare.sh http://127.0.0.1:9100/v1 NAME [SAMPLES]
 # The server, for example vLLM on a CPU (it needs a minute):
 #   VLLM_CPU_KVCACHE_SPACE=1 vllm serve models/pocket --served-model-name NAME --port 9100 --dtype float32 \
@@ -11,8 +11,8 @@ name=${2:?the name of the model there}
 samples=${3:-12}
 arpo=${ARPO:-$(dirname "$0")/../../target/release/arpo}
 served=$("$arpo" eval --json --samples "$samples" --policy chat --model "$name" --set chat.servers="$server" \
-    --set collect.desktops=16)
-own=$("$arpo" eval --json --samples "$samples")
+    --set tasks.list=quick --set collect.desktops=16)
+own=$("$arpo" eval --json --samples "$samples" --set tasks.list=quick)
 python3 - "$served" "$own" <<'END'
 import json, sys
 served, own = (json.loads(text)["success"] for text in sys.argv[1:])

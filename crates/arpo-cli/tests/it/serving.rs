@@ -130,7 +130,6 @@ fn a_saved_model_has_text_for_every_token() {
     assert_eq!(ended(child).code(), Some(130));
     assert_eq!(status, 200, "{response}");
     assert_eq!(response["usage"]["completion_tokens"], 64);
-    // 496 of the 1280 ids have a word that begins so
     let text = response["choices"][0]["message"]["content"].as_str().unwrap();
-    assert!(text.matches(" aaaaa").count() >= 4, "{text}");
+    assert!(text.chars().count() >= 64, "{text}");
 }
