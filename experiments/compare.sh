@@ -1,6 +1,6 @@
 #!/bin/sh
 # The comparison of docs/results.md: the base model and five methods on the embedded desktop. Starts missing runs and resumes
-# interrupted ones.
+# interrupted ones of the same version.
 #   experiments/compare.sh FOLDER pilot [JOBS]    the runs for choosing learning rates (experiments/rates.txt)
 #   experiments/compare.sh FOLDER quick [JOBS]    the comparison with the quick preset's objective
 #   experiments/compare.sh FOLDER paper [JOBS]    the comparison with the paper's objective
@@ -19,7 +19,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 arpo=${ARPO:-$here/../target/release/arpo}
 mkdir -p "$out"
 
-# The base, the tasks and the sampling that these comparisons were begun with; the lists of tasks are by this base's success.
+# The sampling and the replay that these comparisons were begun with, from the model in base/, by whose success the lists of tasks
+# were made; `generalise` alone has the quick preset's.
 listed="--set task_sampling.order=shuffled --set task_sampling.history=task --set task_sampling.window=32
     --set effort.informative_groups=0 --set replay.capacity=8 --set replay.screens_gib=4.0"
 

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,15 +56,13 @@ async fn serve(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     let waiting = Arc::clone(&guest);
     let display = options.display.clone();
     tokio::spawn(async move {
-        let mut took = session::wait_for_display(&display).await;
-        if options.panel {
-            match session::wait_for_panel(&display).await {
-                Some(further) => took += further,
-                None => log("error: the session has no panel"),
-            }
+        let started = Instant::now();
+        session::wait_for_display(&display).await;
+        if options.panel && !session::wait_for_panel(&display).await {
+            log("error: the session has no panel");
         }
         waiting.set_ready();
-        log(&format!("the display {display} is ready after {:.1} s", took.as_secs_f64()));
+        log(&format!("the display {display} is ready after {:.1} s", started.elapsed().as_secs_f64()));
     });
     log(&format!("listening on {}", listener.local_addr()?));
     let mut terminated = signal(SignalKind::terminate())?;

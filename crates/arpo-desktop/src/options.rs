@@ -30,7 +30,7 @@ pub struct Options {
     #[arg(long, value_name = "PROGRAM")]
     pub session: Option<PathBuf>,
 
-    /// The display is ready only when the window manager has made room for a panel: it comes a second after the wallpaper.
+    /// The display is ready only when the window manager has made room for a panel, which comes a second after the wallpaper.
     #[arg(long)]
     pub panel: bool,
 }

@@ -10,7 +10,7 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 const POLL: Duration = Duration::from_millis(50);
@@ -49,20 +49,16 @@ pub fn start(program: &Path, display: &str) -> io::Result<tokio::process::Child>
     tokio::process::Command::new(program).env("DISPLAY", display).process_group(0).spawn()
 }
 
-/// Waits until the display can be opened; returns how long that took.
-pub async fn wait_for_display(display: &str) -> Duration {
-    let start = Instant::now();
+/// Waits until the display can be opened.
+pub async fn wait_for_display(display: &str) {
     wait_until(display, |display| Connection::open(display).is_ok()).await;
-    start.elapsed()
 }
 
-/// Waits for the panel; returns how long that took, or nothing if there is none in time.
-pub async fn wait_for_panel(display: &str) -> Option<Duration> {
-    let start = Instant::now();
+/// Waits for the panel, but not for ever; returns whether it is there.
+pub async fn wait_for_panel(display: &str) -> bool {
     let has_panel =
         |display: &str| Windows::open(display).and_then(|windows| windows.has_panel()).unwrap_or(false);
-    tokio::time::timeout(PANEL_WITHIN, wait_until(display, has_panel)).await.ok()?;
-    Some(start.elapsed())
+    tokio::time::timeout(PANEL_WITHIN, wait_until(display, has_panel)).await.is_ok()
 }
 
 async fn wait_until(display: &str, holds: fn(&str) -> bool) {

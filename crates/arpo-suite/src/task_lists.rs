@@ -42,8 +42,13 @@ fn only(
     mut tasks: Vec<Arc<Task>>,
 ) -> Result<Vec<Arc<Task>>, SuiteError> {
     let templates = source.templates();
-    let generated = config.tasks.only.iter().filter_map(|name| templates?.generated_by_name(name));
-    tasks.extend(generated.map(Arc::new));
+    for name in &config.tasks.only {
+        let id = name.split_once('/').map_or(name.as_str(), |(_, id)| id);
+        let generated = templates.and_then(|suite| suite.generated_by_name(id));
+        if let Some(task) = generated.filter(|task| tasks.iter().all(|known| known.id != task.id)) {
+            tasks.push(Arc::new(task));
+        }
+    }
     let names = tasks.iter().map(|task| (task.application.as_str(), task.id.as_str()));
     let chosen = chosen_by(&config.tasks.only, names)?;
     Ok(tasks.into_iter().zip(chosen).filter_map(|(task, is_chosen)| is_chosen.then_some(task)).collect())

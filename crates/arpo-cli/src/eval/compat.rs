@@ -100,7 +100,7 @@ impl CompatArguments {
             }
         }
         if self.is_osworld() {
-            config.tasks.suite = SuiteChoice::Osworld;
+            config.tasks.use_suite(SuiteChoice::Osworld);
             // OSWorld's script would fail at unsupported tasks when it reaches them
             config.osworld.skip_missing = true;
             if Path::new(&config.osworld.vm_disk).is_file() {

@@ -161,9 +161,9 @@ fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
         arguments.layers.resolve()?
     };
     match arguments.suite {
-        Some(SuiteName::Pocket) => config.tasks.suite = SuiteChoice::Pocket,
-        Some(SuiteName::Desktop) => config.tasks.suite = SuiteChoice::Desktop,
-        Some(SuiteName::Osworld) => config.tasks.suite = SuiteChoice::Osworld,
+        Some(SuiteName::Pocket) => config.tasks.use_suite(SuiteChoice::Pocket),
+        Some(SuiteName::Desktop) => config.tasks.use_suite(SuiteChoice::Desktop),
+        Some(SuiteName::Osworld) => config.tasks.use_suite(SuiteChoice::Osworld),
         None => {}
     }
     if let Some(model) = &arguments.model {

@@ -56,7 +56,7 @@ impl OsworldArguments {
     /// Applies the options to the configuration.
     pub(super) fn apply(&self, config: &mut Config) {
         if !self.vm.is_empty() {
-            config.tasks.suite = SuiteChoice::Osworld;
+            config.tasks.use_suite(SuiteChoice::Osworld);
             config.osworld.desktop = DesktopChoice::Running;
             config.osworld.running.clone_from(&self.vm);
             // a desktop runs one episode at a time

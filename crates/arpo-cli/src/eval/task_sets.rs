@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The value of `--part`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Part {
-    /// The training tasks of the configuration, or `evaluation.tasks` of them
+    /// The training tasks of the configuration, or `evaluation.tasks` of them; 64 of generated ones
     Train,
     /// Other tasks from the same templates, never trained on
     Unseen,

@@ -67,7 +67,7 @@ fn errors_are_one_line_and_exit_2() {
         (["--set", "loss.clip_hihg=0.3"], "error: --set loss.clip_hihg=0.3: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n".to_owned()),
         (["--set", "loss.clip_high=wide"], "error: --set loss.clip_high=wide: `loss.clip_high` = \"wide\": expected a number from 0 to 100\n".to_owned()),
         (["--set", "collect.group_size=0"], "error: --set collect.group_size=0: `collect.group_size` = 0: expected a whole number from 2 to 10000\n".to_owned()),
-        (["--preset", "fast"], "error: --preset: there is no preset \"fast\": expected one of quick, endless, gspo, sapo, paper, released, osworld, osworld-subset32\n".to_owned()),
+        (["--preset", "fast"], "error: --preset: there is no preset \"fast\": expected one of quick, gspo, sapo, paper, released, osworld, osworld-subset32\n".to_owned()),
         (["--config", "nowhere.toml"], "error: --config nowhere.toml: No such file or directory (os error 2)\n".to_owned()),
         (["--config", unknown], format!("error: {unknown}: `loss.clip_hihg` = 0.3: there is no such key; did you mean `loss.clip_high`?\n")),
     ] {

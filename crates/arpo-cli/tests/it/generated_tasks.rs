@@ -125,8 +125,19 @@ fn eval_takes_unseen_tasks_of_the_trained_templates() {
     }
     let some = evaluated(&["--part", "train", "--set", "evaluation.tasks=10"]);
     assert_eq!(some["success"]["rollouts"], 10);
-    let named = evaluated(&["--task", "pocket-files-rename-g000016", "--task", "pocket-files-rename-0"]);
-    assert_eq!(names(&named), ["pocket-files-rename-0", "pocket-files-rename-g000016"]);
+    let generated = "pocket-files-rename-g000016";
+    let both = format!("files/{generated}");
+    let named = evaluated(&[
+        "--task",
+        generated,
+        "--task",
+        "pocket-files-rename-0",
+        "--task",
+        generated,
+        "--task",
+        &both,
+    ]);
+    assert_eq!(names(&named), ["pocket-files-rename-0", generated]);
 }
 
 #[test]

@@ -106,12 +106,20 @@ impl Default for TasksConfig {
 impl TasksConfig {
     /// Whether the training tasks are generated, neither listed nor named one by one.
     pub fn are_generated(&self) -> bool {
-        (self.generated > 0 || self.endless) && self.only.is_empty()
+        self.endless || (self.generated > 0 && self.only.is_empty())
+    }
+
+    /// Changes the suite. OSWorld has no templates, so none of its tasks are generated.
+    pub fn use_suite(&mut self, suite: SuiteChoice) {
+        self.suite = suite;
+        if suite == SuiteChoice::Osworld {
+            (self.generated, self.endless) = (0, false);
+        }
     }
 
     /// At most one key may define where tasks come from.
     pub(super) fn check(&self) -> Result<(), String> {
-        if !self.are_generated() {
+        if self.generated == 0 && !self.endless {
             return Ok(());
         }
         let wanted = if self.endless {
@@ -217,7 +225,7 @@ pub struct EvaluationConfig {
     /// Sampling temperature; 0 for greedy decoding.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: f64,
-    /// Number of training tasks to evaluate on, spread evenly over them; 0 for all, or for 64 if they are generated.
+    /// Number of training tasks to evaluate on, spread evenly over them; 0 for all, or 64 if they are generated.
     pub tasks: usize,
     /// Also evaluate on 64 unseen tasks: tasks of the training templates that are never trained on. Not available with
     /// `tasks.files` or OSWorld. The best model is chosen by these tasks if tasks are generated and this is `"always"`, else

@@ -26,3 +26,15 @@ fn office_forgets_windows_too_small_to_be_seen() {
     assert!(ended.success());
     assert_eq!(fs::read_to_string(&settings).unwrap(), format!("{usual}{other}"));
 }
+
+/// A desktop with a firewall has another entry point, which starts the same server.
+#[test]
+fn an_isolated_desktop_starts_like_any_other() {
+    let desktop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../desktop");
+    let text = |name: &str| fs::read_to_string(desktop.join(name)).unwrap();
+    let dockerfile = text("Dockerfile");
+    let entry = dockerfile.lines().find_map(|line| line.strip_prefix("ENTRYPOINT ")).unwrap();
+    let command: Vec<String> = serde_json::from_str(entry).unwrap();
+    let isolated = text("rootfs/usr/local/sbin/desktop-isolated");
+    assert!(isolated.contains(&format!("set -- {}\n", command.join(" "))), "{command:?}\n{isolated}");
+}

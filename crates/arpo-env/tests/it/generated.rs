@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_STEPS: usize = 40;
 
-/// As many as the preset `endless` trains on.
+/// As many as the preset `quick` trains on.
 const MANY: u64 = 4096;
 
 fn is_any_of(task: &Task, others: &[Task]) -> bool {

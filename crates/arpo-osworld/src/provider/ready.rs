@@ -1,8 +1,7 @@
 //! Readiness: a desktop is ready when its server returns a screenshot, and ours only when the screen is still, too.
 //!
-//! The server of our image responds once the window manager has made room for the panel, others as soon as there is a
-//! display, which is black at first. Wallpaper and panel are drawn after that, and a spare is frozen when it is ready: it
-//! would stay black.
+//! The server of our image responds once there is a panel, others as soon as there is a display, which is black at first. A
+//! spare is frozen when it is ready: what was not drawn by then would be missing.
 
 use super::desktop::Desktop;
 use super::error::ProviderError;
