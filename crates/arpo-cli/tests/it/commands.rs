@@ -34,7 +34,7 @@ fn dry_run_prints_the_resolved_configuration() {
     let quick = arpo(&["train", "--dry-run", "--preset", "quick"]);
     assert_eq!((quick.code, quick.stderr.as_str()), (0, ""));
     let table: toml::Table = quick.stdout.parse().unwrap();
-    assert_eq!(table["optimiser"]["learning_rate"].as_float(), Some(2e-4));
+    assert_eq!(table["optimiser"]["learning_rate"].as_float(), Some(1e-4));
     assert_eq!(table["loss"]["clip_high"].as_float(), Some(0.3), "defaults are there too");
     let default = arpo(&["train", "--dry-run"]).stdout;
     assert_eq!(configuration(&default), configuration(&quick.stdout), "quick is the default");

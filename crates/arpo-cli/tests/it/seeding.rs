@@ -1,6 +1,6 @@
 //! Guided rollouts, and a run whose replay buffer begins with them.
 
-use crate::training::{finished, scratch, train};
+use crate::training::{BASE, finished, scratch, train};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,14 @@ use std::process::{Command, Stdio};
 fn rollout(out: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
     command.args(["rollout", "--samples", "4", "--quiet", "--out"]).arg(out);
-    for set in
-        ["tasks.list=quick", "tasks.count=4", "collect.tasks=2", "collect.desktops=8", "collect.max_steps=4"]
-    {
+    for set in [
+        BASE,
+        "tasks.list=quick",
+        "tasks.count=4",
+        "collect.tasks=2",
+        "collect.desktops=8",
+        "collect.max_steps=4",
+    ] {
         command.args(["--set", set]);
     }
     command.args(more).env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
