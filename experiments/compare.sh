@@ -21,7 +21,7 @@ mkdir -p "$out"
 
 # The sampling and the replay that these comparisons were begun with, from the model in base/, by whose success the lists of tasks
 # were made; `generalise` alone has the quick preset's.
-listed="--set task_sampling.order=shuffled --set task_sampling.history=task --set task_sampling.window=32
+earlier="--set task_sampling.order=shuffled --set task_sampling.history=task --set task_sampling.window=32
     --set effort.informative_groups=0 --set replay.capacity=8 --set replay.screens_gib=4.0"
 
 # Points of comparison, fixed before the runs were made: iterations 60, 100 and 140. Every iteration has 64 episodes, and all of
@@ -35,7 +35,7 @@ train() { # NAME OBJECTIVE METHOD RATE REGIME SEED
     *) list=$here/$regime.txt ;;
     esac
     # shellcheck disable=SC2086
-    set -- $listed --set model.base="$here/base" --set tasks.generated=0 --set optimiser.batch=all --set effort.solved_rollouts=0
+    set -- $earlier --set model.base="$here/base" --set tasks.generated=0 --set optimiser.batch=all --set effort.solved_rollouts=0
     case $objective in
     paper) set -- "$@" --set loss.normaliser=trajectory --set loss.old=learner --set reward.format_weight=1.0 ;;
     # GSPO and SAPO are defined with this normaliser, so all methods have it
