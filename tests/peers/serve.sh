@@ -1,6 +1,6 @@
 #!/bin/sh
-# `arpo serve` beside transformers' server: tests/peers/serve.sh ARPO FOLDER [DEVICE [MODEL]], by hand on a machine with a GPU and
-# `transformers[serving]` 5.17 and accelerate in the Python environment that is active. Writes a model with random weights into
+# `arpo serve` beside transformers' server: tests/peers/serve.sh ARPO FOLDER [DEVICE [MODEL [CLIENTS]]], by hand on a machine with a GPU,
+# with `transformers[serving]` 5.17 and accelerate in the Python environment that is active. Writes a model with random weights into
 # FOLDER (15 GB for the 7B), serves the same shapes with both, one after the other, and prints the two reports of `arpo bench serve`,
 # which takes the first text that is not empty for the first token: every id of that model has a text. A FOLDER is used again if it
 # has a model already: remove one that an older arpo wrote, in whose vocabulary most ids have no text.
@@ -11,6 +11,7 @@ arpo=$1
 folder=$2
 device=${3:-cuda}
 model=${4:-7b}
+clients=${5:-1,8}
 port=${ARPO_PEER_PORT:-8012}
 load="--model $model --episodes 1 --tokens 100 --json"
 server=
@@ -24,7 +25,7 @@ trap 'exit 1' INT TERM
 
 printf 'arpo serve\n'
 # shellcheck disable=SC2086
-timeout 300 "$arpo" bench serve --device "$device" $load --clients 1,8
+timeout 300 "$arpo" bench serve --device "$device" $load --clients "$clients"
 
 [ -e "$folder/config.json" ] || timeout 300 "$arpo" bench serve --device "$device" --model "$model" --save "$folder"
 torch_device=$device
@@ -42,8 +43,8 @@ until curl --silent --fail --max-time 2 --output /dev/null "http://127.0.0.1:$po
     sleep 2
 done
 printf 'transformers serve\n'
-# it takes minutes: what one client saw is printed before eight begin
-for clients in 1 8; do
+# it takes minutes: what one number of clients saw is printed before the next begins
+for count in $(printf %s "$clients" | tr , ' '); do
     # shellcheck disable=SC2086
-    timeout 500 "$arpo" bench serve --url "http://127.0.0.1:$port/v1" --name "$folder" $load --clients $clients
+    timeout 500 "$arpo" bench serve --url "http://127.0.0.1:$port/v1" --name "$folder" $load --clients "$count"
 done
