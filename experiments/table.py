@@ -72,7 +72,7 @@ def losses():
             found = runs("losses", regime, method)
             seeds = sorted(set(found) & set(arpo))
             for point in POINTS if seeds else ():
-                for earlier, label in ((0, ""), (before, ", equal episodes")):
+                for earlier, label in ((0, ""), (before, f", its iteration {point - before}")):
                     if label and not before:
                         continue
                     values = [found[seed][point - earlier][0] for seed in seeds]
