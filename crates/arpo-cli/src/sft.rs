@@ -6,7 +6,7 @@ use arpo_env::tasks::Suite;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::{RunFolder, Start};
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
-use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions, resuming};
+use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions, fresh, resuming};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -29,6 +29,9 @@ pub(crate) struct SftArguments {
     /// The family of the model: qwen2.5-vl acts like UI-TARS, qwen3-vl (pocket suite only) through `computer_use`
     #[arg(long, value_enum, default_value = "qwen2.5-vl")]
     family: FamilyName,
+    /// A config.json with the dimensions of the model, instead of those for its suite and family
+    #[arg(long, value_name = "FILE")]
+    dimensions: Option<String>,
     /// The device
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceName,
@@ -74,6 +77,9 @@ pub(crate) struct SftArguments {
     /// Spaces in the tokenizer: tokens of their own, or joined with the word after them
     #[arg(long, value_enum, default_value = "separate")]
     spaces: SpacesName,
+    /// Names in the tokenizer: spelled letter by letter, and asked about first, or cut into parts that occur often
+    #[arg(long, value_enum, default_value = "spelled")]
+    names: NamesName,
     /// Learning rate after the warm-up
     #[arg(long, default_value_t = 1e-3)]
     learning_rate: f64,
@@ -127,6 +133,12 @@ enum SpacesName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum NamesName {
+    Spelled,
+    Parts,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FamilyName {
     #[value(name = "qwen2.5-vl")]
     Qwen25Vl,
@@ -163,6 +175,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
             FamilyName::Qwen25Vl => Family::Qwen25Vl,
             FamilyName::Qwen3Vl => Family::Qwen3Vl,
         },
+        dimensions: arguments.dimensions.clone(),
         grounding_updates: arguments.grounding_updates,
         updates: arguments.updates,
         screens: arguments.screens,
@@ -176,6 +189,7 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
             reworded: arguments.reworded,
             question_steps: arguments.question_steps,
             separate_spaces: arguments.spaces == SpacesName::Separate,
+            spelled_names: arguments.names == NamesName::Spelled,
         },
         precision: match arguments.precision {
             // a GPU computes the pocket model in the time that it takes to launch its kernels, whatever their type
@@ -189,11 +203,6 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         max_steps: 15,
         seed: arguments.seed,
     };
-    if suite == Suite::Desktop && options.family == Family::Qwen3Vl {
-        return Err(Failure::usage(
-            "--family qwen3-vl --suite desktop: there is no small Qwen3-VL for that; expected --suite pocket",
-        ));
-    }
     options.check().map_err(Failure::usage)?;
     if arguments.until_held_out.is_some() && arguments.evaluate_held_out == 0 {
         return Err(Failure::usage(
@@ -209,6 +218,10 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         limit: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
     };
     let start = if arguments.resume { Start::Resume } else { Start::New };
+    if start == Start::New {
+        // before there is a folder: a resumed run has its dimensions in its checkpoint
+        fresh::dimensions(&options).map_err(|error| Failure::usage(error.to_string()))?;
+    }
     let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
     if let Some(stored) = folder.config().map_err(Failure::failed)? {
         let changes = resuming::changes(&stored, &options).map_err(|refused| {
@@ -267,7 +280,17 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
             bar.set_position(*updates);
             bar.set_message(format!("loss {loss:.3}"));
         }
-        SupervisedEvent::Evaluated { updates, seconds, loss, success, applications, held_out } => {
+        SupervisedEvent::Evaluated {
+            updates,
+            seconds,
+            waited,
+            evaluating,
+            loss,
+            success,
+            applications,
+            held_out,
+            names_read,
+        } => {
             let held_out =
                 held_out.map_or_else(String::new, |success| format!("  held out {:.3}", success.mean));
             let evaluation = success.map_or_else(String::new, |success| {
@@ -275,7 +298,9 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
                     applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
                 format!("  success {:.3}{held_out}  {}", success.mean, by.join(" "))
             });
-            bar.suspend(|| writeln!(out, "update {updates:5}  {seconds:6.1} s  loss {loss:.4}{evaluation}"))?;
+            let read = names_read.map_or_else(String::new, |read| format!("  names read {read:.3}"));
+            let times = format!("{seconds:6.1} s (waited {waited:.1}, evaluation {evaluating:.1})");
+            bar.suspend(|| writeln!(out, "update {updates:5}  {times}  loss {loss:.4}{read}{evaluation}"))?;
         }
     }
     out.flush()?;

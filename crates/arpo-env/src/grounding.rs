@@ -1,6 +1,8 @@
 //! Grounding questions about a screen with their answers, from the widget tree: where is LABEL, what is at x,y.
 
+use crate::apps::files::TOP;
 use crate::layout::Widget;
+use crate::view::Role;
 use arpo_core::action::{Action, ModelBox};
 use rand::Rng;
 use rand::RngExt;
@@ -27,46 +29,71 @@ pub enum GroundingAnswer {
 /// The fraction of questions that ask where a label is; the others ask for the label at a point.
 const FIND_SHARE: f64 = 0.7;
 
+/// The same for the names in lists, where they are asked about first: whoever reads a name out has to know its letters.
+const FIND_NAME_SHARE: f64 = 0.5;
+
 /// What asks where a label is; the first one unless the question is reworded.
 pub const FIND_WORDS: [&str; 4] = ["find", "click", "press", "where is"];
 
 /// How often a reworded question has the label in lower case, as the verbs of instructions are.
 const LOWER_CASE_SHARE: f64 = 0.5;
 
-/// Up to `count` questions about different widgets, all of them clickable and with a unique label. Reworded ones ask in
-/// several ways.
-pub fn questions(
-    widgets: &[Widget],
-    count: usize,
-    reworded: bool,
-    rng: &mut impl Rng,
-) -> Vec<GroundingQuestion> {
+/// How questions are chosen and put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asking {
+    /// At most this many.
+    pub count: usize,
+    /// In several ways.
+    pub reworded: bool,
+    /// About the names in lists first: most widgets of a screen have the same labels in every world.
+    pub names_first: bool,
+}
+
+/// Questions about different widgets, all of them clickable and with a unique label.
+pub fn questions(widgets: &[Widget], asking: Asking, rng: &mut impl Rng) -> Vec<GroundingQuestion> {
     let named = |label: &str| widgets.iter().filter(|widget| widget.label == label).count();
     let unique =
         |widget: &&Widget| widget.is_clickable() && !widget.label.is_empty() && named(&widget.label) == 1;
     let mut choices: Vec<&Widget> = widgets.iter().filter(unique).collect();
     choices.shuffle(rng);
-    choices.truncate(count);
+    let is_name = |widget: &Widget| asking.names_first && is_name(widget);
+    choices.sort_by_key(|widget| !is_name(widget));
+    choices.truncate(asking.count);
     choices
         .into_iter()
         .map(|widget| {
             let (x, y) = widget.centre();
-            if rng.random_bool(FIND_SHARE) {
+            let find = if is_name(widget) { FIND_NAME_SHARE } else { FIND_SHARE };
+            if rng.random_bool(find) {
                 let click = Action::Click { start_box: ModelBox::point(x, y) };
-                let text = if reworded {
+                let text = if asking.reworded {
                     in_other_words(&widget.label, widgets, rng)
                 } else {
                     format!("{} {}", FIND_WORDS[0], widget.label)
                 };
                 GroundingQuestion { text, answer: GroundingAnswer::Act(click) }
             } else {
-                GroundingQuestion {
-                    text: format!("read {x},{y}"),
-                    answer: GroundingAnswer::Label(widget.label.clone()),
-                }
+                read(widget)
             }
         })
         .collect()
+}
+
+/// Asks for every name in a list, in the order of the screen.
+pub fn names_to_read(widgets: &[Widget]) -> Vec<GroundingQuestion> {
+    widgets.iter().filter(|widget| is_name(widget) && widget.is_clickable()).map(read).collect()
+}
+
+/// Whether a widget is an entry of a list that shows a name, which differs from world to world: alarms show times, and the top
+/// folder is called the same everywhere.
+fn is_name(widget: &Widget) -> bool {
+    widget.role == Role::Item && widget.label != TOP && !widget.id.starts_with("alarms:")
+}
+
+/// Asks for the label of a widget.
+fn read(widget: &Widget) -> GroundingQuestion {
+    let (x, y) = widget.centre();
+    GroundingQuestion { text: format!("read {x},{y}"), answer: GroundingAnswer::Label(widget.label.clone()) }
 }
 
 /// Asks for a label in one of several ways; in lower case only if that names no other widget.

@@ -46,7 +46,7 @@ fn word(number: u64) -> String {
 mod tests {
     use super::*;
     use crate::Tokenizer;
-    use crate::train::{Spaces, train};
+    use crate::train::{Spaces, Words, train};
     use arpo_agent::style::Grammar;
     use std::collections::BTreeMap;
     use std::path::Path;
@@ -56,7 +56,7 @@ mod tests {
 
     fn trained() -> BTreeMap<String, Vec<u8>> {
         let text = |number: usize| format!("Open Settings\nAction: click(start_box='({number},7)')");
-        train((0..200).map(text), 400, Grammar::Uitars, Spaces::Joined).unwrap()
+        train((0..200).map(text), 400, Grammar::Uitars, Spaces::Joined, &Words::Parts).unwrap()
     }
 
     #[test]

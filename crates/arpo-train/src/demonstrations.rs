@@ -13,7 +13,7 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::ImageRef;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen, ends_episode};
-use arpo_env::grounding::{GroundingAnswer, questions};
+use arpo_env::grounding::{self, Asking, GroundingAnswer, GroundingQuestion, questions};
 use arpo_env::layout::Widget;
 use arpo_env::oracle::Oracle;
 use image::RgbImage;
@@ -38,6 +38,8 @@ pub struct Questions {
     pub steps_before: Option<usize>,
     /// They ask in several ways.
     pub reworded: bool,
+    /// They are about the names in lists first.
+    pub names_first: bool,
 }
 
 /// A conversation to train on.
@@ -141,28 +143,52 @@ pub fn grounding(
 ) -> Result<Vec<Demonstration>, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
     let screens = screens_on_the_way(desktop, task, number, asked.steps_before, &mut rng)?;
+    let Questions { reworded, names_first, .. } = asked;
+    let asking = Asking { count: MAX_QUESTIONS, reworded, names_first };
     let ask = |(screen, widgets): (Screen, Vec<Widget>)| {
-        let pixels = screen.image()?;
-        let mut messages = vec![
-            Message::text(Role::System, agent.style.system.clone()),
-            Message::image(Role::User, reference(&pixels)),
-        ];
-        for question in questions(&widgets, MAX_QUESTIONS, asked.reworded, &mut rng) {
-            messages.push(Message::text(Role::User, question.text));
-            let answer = match question.answer {
-                GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
-                GroundingAnswer::Label(label) => label,
-            };
-            messages.push(Message::text(Role::Assistant, answer));
-        }
-        demonstration(agent, &messages, vec![pixels])
+        answered(agent, screen.image()?, questions(&widgets, asking, &mut rng))
     };
     screens.into_iter().map(ask).collect()
 }
 
+/// The screen on the oracle's way, of a few, that has most names in lists, all of which are read out; none if none has any.
+pub(crate) fn names_to_read(
+    agent: &Agent,
+    desktop: &mut EmbeddedDesktop,
+    task: &Task,
+    number: u64,
+) -> Result<Option<Demonstration>, TrainError> {
+    let screens =
+        screens_on_the_way(desktop, task, number, None, &mut stream(number, Purpose::Environment, 4, 0))?;
+    let names = screens.into_iter().map(|(screen, widgets)| (screen, grounding::names_to_read(&widgets)));
+    let most = names.max_by_key(|(_, names)| names.len()).filter(|(_, names)| !names.is_empty());
+    most.map(|(screen, names)| answered(agent, screen.image()?, names)).transpose()
+}
+
+/// A conversation of questions about a screen.
+fn answered(
+    agent: &Agent,
+    pixels: Arc<RgbImage>,
+    questions: Vec<GroundingQuestion>,
+) -> Result<Demonstration, TrainError> {
+    let mut messages = vec![
+        Message::text(Role::System, agent.style.system.clone()),
+        Message::image(Role::User, reference(&pixels)),
+    ];
+    for question in questions {
+        messages.push(Message::text(Role::User, question.text));
+        let answer = match question.answer {
+            GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
+            GroundingAnswer::Label(label) => label,
+        };
+        messages.push(Message::text(Role::Assistant, answer));
+    }
+    demonstration(agent, &messages, vec![pixels])
+}
+
 /// Random screens of the oracle's episode with their widgets, each with the same chance; with a limit, the one that some
 /// actions lead to.
-fn screens_on_the_way(
+pub(crate) fn screens_on_the_way(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,

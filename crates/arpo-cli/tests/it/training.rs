@@ -337,7 +337,7 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
         command
     };
     let output = finished(&mut sft("whole"));
-    assert!(output.contains("  held out "), "{output}");
+    assert!(output.contains("  held out ") && output.contains("  names read "), "{output}");
     let mut child = sft("broken").spawn().unwrap();
     let deadline = Instant::now() + Duration::from_mins(3);
     while !scratch.join("broken/checkpoints/step-000003").exists() {

@@ -15,7 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// Dictionaries of each suite.
-pub const DICTIONARIES: u16 = 256;
+pub const DICTIONARIES: u16 = 272;
+
+/// The first of them are for training. The others are kept for judging whether a model reads: they share no name with these.
+pub const TRAINING_DICTIONARIES: u16 = 256;
 
 const ONSETS: [&str; 18] =
     ["b", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "y", "z"];
@@ -57,7 +60,8 @@ fn invent(pocket: bool, number: u16) -> Words {
     let listed = words(pocket);
     let rng = stream(u64::from(number), Purpose::Tasks, 2, u64::from(pocket));
     let longest = if pocket { LONGEST_IN_A_CELL } else { LONGEST };
-    let mut names = Names { rng, longest, used: BTreeSet::new() };
+    let refused = (number >= TRAINING_DICTIONARIES).then(|| training_names(pocket));
+    let mut names = Names { rng, longest, used: BTreeSet::new(), refused };
     if pocket {
         return Words {
             folders: names.like(listed.folders, Names::name),
@@ -89,6 +93,8 @@ struct Names {
     rng: ChaCha8Rng,
     longest: usize,
     used: BTreeSet<String>,
+    /// Names of other dictionaries that this one must not have; it has no plain words then, which all share.
+    refused: Option<&'static BTreeSet<String>>,
 }
 
 impl Names {
@@ -104,12 +110,13 @@ impl Names {
 
     fn name(&mut self) -> String {
         loop {
-            let name = if self.rng.random_bool(PLAIN) {
+            let name = if self.refused.is_none() && self.rng.random_bool(PLAIN) {
                 (*PLAIN_WORDS.choose(&mut self.rng).expect("there are plain words")).to_owned()
             } else {
                 syllables(&mut self.rng, self.longest)
             };
-            if !known().contains(&name) && self.used.insert(name.clone()) {
+            let is_refused = self.refused.is_some_and(|names| names.contains(&name));
+            if !is_refused && !known().contains(&name) && self.used.insert(name.clone()) {
                 return name;
             }
         }
@@ -137,23 +144,22 @@ fn syllables(rng: &mut ChaCha8Rng, longest: usize) -> String {
     name
 }
 
+/// Every word of the names of the training dictionaries, in lower case.
+fn training_names(pocket: bool) -> &'static BTreeSet<String> {
+    static NAMES: [OnceLock<BTreeSet<String>>; 2] = [const { OnceLock::new() }; 2];
+    NAMES[usize::from(pocket)].get_or_init(|| {
+        let dictionaries = (0..TRAINING_DICTIONARIES).filter_map(|number| dictionary(pocket, number).ok());
+        let names = dictionaries.flat_map(Words::names).flat_map(words_of);
+        names.map(str::to_lowercase).collect()
+    })
+}
+
 /// Every word of both suites' lists, of the pocket suite's screens and of reworded instructions, in lower case.
 fn known() -> &'static BTreeSet<String> {
     static KNOWN: OnceLock<BTreeSet<String>> = OnceLock::new();
     KNOWN.get_or_init(|| {
-        let lists = [
-            DESKTOP.folders,
-            DESKTOP.files,
-            DESKTOP.texts,
-            DESKTOP.people,
-            DESKTOP.subjects,
-            DESKTOP.songs,
-            DESKTOP.products,
-            DESKTOP.missing,
-            DESKTOP.notices,
-        ];
-        let listed =
-            lists.into_iter().flatten().flat_map(|text| words_of(text)).chain(wordings::other_words());
+        let texts = DESKTOP.names().chain(DESKTOP.notices.iter().copied());
+        let listed = texts.flat_map(words_of).chain(wordings::other_words());
         listed.map(str::to_lowercase).chain(pocket_words().iter().map(|word| word.to_lowercase())).collect()
     })
 }
@@ -198,6 +204,20 @@ mod tests {
     }
 
     #[test]
+    fn dictionaries_for_judging_share_no_name_with_those_for_training() {
+        for pocket in [true, false] {
+            for number in TRAINING_DICTIONARIES..DICTIONARIES {
+                for name in dictionary(pocket, number).unwrap().names() {
+                    let own = name.trim_end_matches(".txt").trim_end_matches("@example.com");
+                    let shared =
+                        words_of(own).find(|word| training_names(pocket).contains(&word.to_lowercase()));
+                    assert_eq!(shared, None, "{name} of dictionary {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn plain_words_are_in_no_list() {
         for word in PLAIN_WORDS {
             assert!(!known().contains(word) && word.len() <= LONGEST_IN_A_CELL, "{word}");
@@ -209,6 +229,6 @@ mod tests {
         let files = |number| dictionary(true, number).unwrap().files;
         assert_ne!(files(0), files(1));
         assert_eq!(files(7), invent(true, 7).files);
-        assert!(dictionary(true, DICTIONARIES).unwrap_err().contains("expected 0 to 255"));
+        assert!(dictionary(true, DICTIONARIES).unwrap_err().contains("expected 0 to 271"));
     }
 }

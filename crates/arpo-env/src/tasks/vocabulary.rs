@@ -1,10 +1,11 @@
-//! Every word on the screen or in an instruction of the pocket suite: what a word-level tokenizer has to cover.
+//! Every word on the screen or in an instruction of the pocket suite: what a word-level tokenizer has to cover; and which words
+//! are names.
 //!
 //! A word is a run of letters; digits and signs stand for themselves, one by one.
 
 use crate::tasks::builder::{TaskBuilder, Template, Variation};
-use crate::tasks::words::POCKET;
-use crate::tasks::{devices, files, office};
+use crate::tasks::words::{POCKET, words};
+use crate::tasks::{Suite, devices, files, office};
 use crate::world::App;
 use std::collections::BTreeSet;
 
@@ -28,35 +29,8 @@ pub fn pocket_words() -> Vec<String> {
     for app in App::ALL {
         add(app.name(true));
     }
-    for (page, name) in POCKET.switches {
-        add(page);
-        add(name);
-    }
-    for (page, name, _) in POCKET.levels {
-        add(page);
-        add(name);
-    }
-    for (page, name, options, _) in POCKET.choices {
-        add(page);
-        add(name);
-        for option in *options {
-            add(option);
-        }
-    }
-    for list in [
-        POCKET.folders,
-        POCKET.files,
-        POCKET.texts,
-        POCKET.people,
-        POCKET.subjects,
-        POCKET.songs,
-        POCKET.products,
-        POCKET.missing,
-        POCKET.notices,
-    ] {
-        for word in list {
-            add(word);
-        }
+    for text in POCKET.settings().chain(POCKET.names()).chain(POCKET.notices.iter().copied()) {
+        add(text);
     }
     let training = [devices::TRAINING, files::TRAINING, office::TRAINING].into_iter().flatten();
     let held_out = [devices::HELD_OUT, files::HELD_OUT, office::HELD_OUT].into_iter().flatten();
@@ -70,4 +44,18 @@ pub fn pocket_words() -> Vec<String> {
     training.for_each(|template| add_instructions(template, false));
     held_out.for_each(|template| add_instructions(template, true));
     words.into_iter().collect()
+}
+
+/// Words that are in names, but also around them.
+const GLUE: [&str; 5] = ["of", "the", "txt", "example", "com"];
+
+impl Suite {
+    /// The words of the names that its worlds are filled with: of files, people, songs and so on, as they are written and in
+    /// lower case. Words that settings have, too, are left out: these are the same in every world.
+    pub fn names(self) -> BTreeSet<String> {
+        let words = words(self == Self::Pocket);
+        let settings: BTreeSet<&str> = words.settings().flat_map(words_of).chain(GLUE).collect();
+        let names = words.names().flat_map(words_of).filter(|word| !settings.contains(word));
+        names.flat_map(|word| [word.to_owned(), word.to_lowercase()]).collect()
+    }
 }

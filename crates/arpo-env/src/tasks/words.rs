@@ -22,6 +22,34 @@ pub(crate) struct Words {
     pub(crate) notices: &'static [&'static str],
 }
 
+impl Words {
+    /// The names that differ from world to world: of files, people, songs and so on. Settings and notices keep theirs.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let lists = [
+            self.folders,
+            self.files,
+            self.texts,
+            self.people,
+            self.subjects,
+            self.songs,
+            self.products,
+            self.missing,
+        ];
+        lists.into_iter().flatten().copied()
+    }
+
+    /// The names of settings, their pages and their choices.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let switches = self.switches.iter().flat_map(|(page, name)| [*page, *name]);
+        let levels = self.levels.iter().flat_map(|(page, name, _)| [*page, *name]);
+        let choices = self
+            .choices
+            .iter()
+            .flat_map(|(page, name, options, _)| [*page, *name].into_iter().chain(options.iter().copied()));
+        switches.chain(levels).chain(choices)
+    }
+}
+
 /// The pocket suite: at most six characters, a small vocabulary.
 pub(crate) const POCKET: Words = Words {
     switches: &[("Sound", "Beep"), ("Sound", "Ring"), ("Net", "Wifi"), ("Net", "Sync"), ("Net", "Share")],

@@ -178,5 +178,5 @@ fn an_unknown_dictionary_is_an_error_of_the_task() {
     let mut environment = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
     let task = scene(json!([{"type": "world", "name": {"invented": DICTIONARIES}}]));
     let error = environment.reset(&task, 0, later()).unwrap_err().to_string();
-    assert!(error.contains("there is no dictionary 256: expected 0 to 255"), "{error}");
+    assert!(error.contains("there is no dictionary 272: expected 0 to 271"), "{error}");
 }

@@ -4,7 +4,7 @@ use crate::{later, scene, started};
 use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{FIND_WORDS, GroundingAnswer, label_at, questions};
+use arpo_env::grounding::{Asking, FIND_WORDS, GroundingAnswer, label_at, names_to_read, questions};
 use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
@@ -143,6 +143,8 @@ fn themes_and_fonts_vary_with_the_seed_unless_fixed() {
     assert!((0..12).all(|seed| fixed.look(seed).theme == Theme::Dark));
 }
 
+const ASKING: Asking = Asking { count: 8, reworded: false, names_first: false };
+
 #[test]
 fn grounding_questions_have_the_right_answers() {
     for suite in Suite::ALL {
@@ -152,7 +154,7 @@ fn grounding_questions_have_the_right_answers() {
             environment.reset(task, seed as u64, later()).unwrap();
             let widgets = environment.widgets();
             let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
-            for question in questions(&widgets, 8, false, &mut rng) {
+            for question in questions(&widgets, ASKING, &mut rng) {
                 match (question.text.split_once(' ').unwrap(), question.answer) {
                     (
                         ("find", label),
@@ -184,7 +186,7 @@ fn reworded_questions_ask_for_the_same() {
         environment.reset(task, seed as u64, later()).unwrap();
         let widgets = environment.widgets();
         let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
-        for question in questions(&widgets, 8, true, &mut rng) {
+        for question in questions(&widgets, Asking { reworded: true, ..ASKING }, &mut rng) {
             let GroundingAnswer::Act(arpo_core::action::Action::Click { start_box }) = question.answer else {
                 continue;
             };
@@ -197,4 +199,38 @@ fn reworded_questions_ask_for_the_same() {
         }
     }
     assert!(asked.len() == FIND_WORDS.len() && lower > 10, "{asked:?} {lower}");
+}
+
+#[test]
+fn names_in_lists_are_asked_about_first() {
+    let mut environment = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+    let (mut read, mut screens) = (0, 0);
+    for (seed, task) in Suite::Pocket.all_tasks().enumerate().step_by(3) {
+        environment.reset(task, seed as u64, later()).unwrap();
+        let widgets = environment.widgets();
+        let mut names: Vec<&str> = widgets
+            .iter()
+            .filter(|widget| widget.role == Role::Item && widget.is_clickable())
+            .filter(|widget| !widget.id.starts_with("alarms:") && widget.label != "Top")
+            .map(|widget| widget.label.as_str())
+            .collect();
+        names.retain(|name| widgets.iter().filter(|widget| widget.label == *name).count() == 1);
+        let mut rng = stream(seed as u64, Purpose::Environment, 9, 0);
+        let asked = questions(&widgets, Asking { names_first: true, ..ASKING }, &mut rng);
+        let (about_names, others) = asked.split_at(names.len().min(ASKING.count));
+        let is_about_a_name = |text: &str, answer: &GroundingAnswer| match answer {
+            GroundingAnswer::Label(label) => names.contains(&label.as_str()),
+            GroundingAnswer::Act(_) => names.iter().any(|name| text == format!("find {name}")),
+        };
+        assert!(about_names.iter().all(|one| is_about_a_name(&one.text, &one.answer)), "{about_names:?}");
+        assert!(!others.iter().any(|one| is_about_a_name(&one.text, &one.answer)), "{others:?}");
+        for question in names_to_read(&widgets) {
+            let GroundingAnswer::Label(label) = question.answer else { panic!("{question:?}") };
+            let (x, y) = question.text.strip_prefix("read ").unwrap().split_once(',').unwrap();
+            assert_eq!(label_at(&widgets, x.parse().unwrap(), y.parse().unwrap()), Some(label.as_str()));
+            read += 1;
+        }
+        screens += usize::from(!names.is_empty());
+    }
+    assert!(read > 20 && screens > 5, "{read} names, {screens} screens");
 }

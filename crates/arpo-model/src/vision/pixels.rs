@@ -31,7 +31,25 @@ pub fn pixels(patches: &[Patches], device: Device) -> Vec<Tensor> {
             .collect();
     }
     let table = ValueTable::new(&first.normalisation, device);
-    patches.iter().map(|one| table.look_up(one)).collect()
+    uploads(patches).into_iter().flat_map(|together| table.look_up(together)).collect()
+}
+
+/// Images whose bytes are this many or fewer are uploaded together: hundreds of small screens would take longer to launch
+/// than to copy.
+const UPLOAD_BYTES: usize = 1 << 20;
+
+/// Images in order, in groups that are uploaded at once.
+fn uploads(patches: &[Patches]) -> Vec<&[Patches]> {
+    let mut bytes = patches.first().map_or(0, |first| first.bytes.len());
+    let fits = |_: &Patches, next: &Patches| {
+        bytes += next.bytes.len();
+        let fits = bytes <= UPLOAD_BYTES;
+        if !fits {
+            bytes = next.bytes.len();
+        }
+        fits
+    };
+    patches.chunk_by(fits).collect()
 }
 
 /// The normalised values of bytes, on a device.
@@ -47,11 +65,21 @@ impl ValueTable {
         Self { values: upload(normalisation.table(), device), offsets: offsets.view([channels, 1]) }
     }
 
-    fn look_up(&self, patches: &Patches) -> Tensor {
-        let size = [patches.grid.patches() as i64, CHANNELS as i64, -1];
-        let bytes = upload(&patches.bytes, self.values.device()).view(size);
-        let indices = bytes.to_kind(Kind::Int) + &self.offsets;
-        self.values.index_select(0, &indices.flatten(0, -1)).view([size[0], -1])
+    /// The values of each image, looked up at once.
+    fn look_up(&self, images: &[Patches]) -> Vec<Tensor> {
+        let device = self.values.device();
+        let bytes = match images {
+            [only] => upload(&only.bytes, device),
+            several => {
+                let bytes: Vec<&[u8]> = several.iter().map(|one| one.bytes.as_slice()).collect();
+                upload(&bytes.concat(), device)
+            }
+        };
+        let counts: Vec<i64> = images.iter().map(|one| one.grid.patches() as i64).collect();
+        let indices =
+            bytes.view([counts.iter().sum(), CHANNELS as i64, -1]).to_kind(Kind::Int) + &self.offsets;
+        let values = self.values.index_select(0, &indices.flatten(0, -1));
+        values.view([counts.iter().sum(), -1]).split_with_sizes(&counts, 0)
     }
 }
 
@@ -65,7 +93,12 @@ mod tests {
         let image =
             RgbImage::from_fn(112, 84, |x, y| Rgb([(x * y) as u8, (7 * x + y) as u8, (x + 3 * y) as u8]));
         let patches = ImageProcessor::published().process(&image).expect("a legal size");
-        let as_on_a_gpu = ValueTable::new(&patches.normalisation, Device::Cpu).look_up(&patches);
+        let table = ValueTable::new(&patches.normalisation, Device::Cpu);
+        let as_on_a_gpu = table.look_up(std::slice::from_ref(&patches)).remove(0);
+        let other = ImageProcessor::published().process(&RgbImage::new(56, 84)).expect("a legal size");
+        let several = table.look_up(&[other.clone(), patches.clone()]);
+        let alone = table.look_up(std::slice::from_ref(&other)).remove(0);
+        assert!(several.len() == 2 && several[0].equal(&alone) && several[1].equal(&as_on_a_gpu));
         let on_a_cpu = pixels(&[patches], Device::Cpu).remove(0);
         assert_eq!(on_a_cpu.size(), [48, 588]);
         assert!(on_a_cpu.equal(&as_on_a_gpu));
@@ -74,5 +107,22 @@ mod tests {
             let at_once = at_once.expect("a legal size");
             assert!(at_once.len() == count && at_once.iter().all(|one| one.equal(&on_a_cpu)));
         }
+    }
+
+    /// As many as fit, in order; one that is larger alone.
+    #[test]
+    fn small_images_are_uploaded_together() {
+        let patches = |side: u32| {
+            let image = RgbImage::new(side, side);
+            ImageProcessor::published().process(&image).expect("a legal size")
+        };
+        let (small, large) = (patches(224), patches(672));
+        let most = UPLOAD_BYTES / small.bytes.len();
+        assert!(large.bytes.len() > UPLOAD_BYTES && most > 1);
+        let mut all = vec![small.clone(); most + 1];
+        all.extend([large.clone(), small.clone(), small, large]);
+        let groups: Vec<usize> = uploads(&all).iter().map(|group| group.len()).collect();
+        assert_eq!(groups, [most, 1, 1, 2, 1]);
+        assert!(uploads(&[]).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The demonstrations of each update, made ahead of the learner on other threads, so that it never waits for them.
 
 use super::SupervisedOptions;
-use super::reading::{Lesson, lesson};
+use super::reading::{Lesson, Reading, lesson};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::{Demonstration, Questions, SCREENS_OF_AN_EPISODE, episode, grounding};
@@ -95,7 +95,8 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
         let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
-            let questions = Questions { steps_before: options.reading.question_steps, reworded };
+            let Reading { question_steps, spelled_names, .. } = options.reading;
+            let questions = Questions { steps_before: question_steps, reworded, names_first: spelled_names };
             grounding(agent, desktop, &task, number, questions)
         } else {
             Ok(episode(agent, desktop, &task, number)?.into_iter().collect())

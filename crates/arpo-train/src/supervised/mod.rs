@@ -5,6 +5,7 @@
 mod batches;
 mod evaluation;
 pub mod fresh;
+mod names;
 mod precision;
 mod reading;
 pub mod resuming;
@@ -46,6 +47,14 @@ impl Family {
         }
     }
 
+    /// Its name in `config.json`.
+    fn model_type(self) -> &'static str {
+        match self {
+            Self::Qwen25Vl => "qwen2_5_vl",
+            Self::Qwen3Vl => "qwen3_vl",
+        }
+    }
+
     /// Tokens of a response at most: a tool call is longer, and some actions are two calls.
     fn max_tokens(self) -> usize {
         match self {
@@ -62,6 +71,9 @@ pub struct SupervisedOptions {
     pub suite: Suite,
     /// The family of the model.
     pub family: Family,
+    /// A `config.json` in Hugging Face's layout with the dimensions of the model, instead of those of its suite and family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dimensions: Option<String>,
     /// Updates on questions only.
     pub grounding_updates: u64,
     /// Updates in all.
@@ -182,4 +194,27 @@ pub fn update(
         LossGradient { value: -mean, coefficients }
     })?;
     Ok(report.loss)
+}
+
+/// Options for tests: one update on questions and one on episodes.
+#[cfg(test)]
+fn test_options(reading: Reading) -> SupervisedOptions {
+    SupervisedOptions {
+        suite: Suite::Pocket,
+        family: Family::Qwen25Vl,
+        dimensions: None,
+        grounding_updates: 1,
+        updates: 2,
+        screens: 1,
+        episodes: 1,
+        grounding_share: 0.2,
+        weights: BTreeMap::new(),
+        reading,
+        precision: Precision::F32,
+        learning_rate: 1e-3,
+        warm_up: 1,
+        cool_down: 0,
+        max_steps: 15,
+        seed: 0,
+    }
 }

@@ -6,7 +6,7 @@ use crate::TrainError;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::Task;
 use arpo_env::tasks::Variation;
-use arpo_env::tasks::invented::DICTIONARIES;
+use arpo_env::tasks::invented::TRAINING_DICTIONARIES;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use serde::Serialize;
@@ -29,6 +29,9 @@ pub struct Reading {
     /// A space is a token of its own: a name in an instruction then has the tokens that it is typed with. Otherwise a word
     /// includes the space before it, and how each name is copied has to be learnt by itself.
     pub separate_spaces: bool,
+    /// Names are spelled letter by letter, other words are tokens, and grounding questions are about names first. Otherwise
+    /// names are cut into the parts that occur often, and a model learns the pictures of whole names instead of letters.
+    pub spelled_names: bool,
 }
 
 impl Reading {
@@ -40,6 +43,7 @@ impl Reading {
         reworded: 0.0,
         question_steps: Some(3),
         separate_spaces: false,
+        spelled_names: false,
     };
 
     /// An error if a share is not between 0 and 1.
@@ -67,6 +71,7 @@ impl Default for Reading {
             reworded: 0.3,
             question_steps: None,
             separate_spaces: true,
+            spelled_names: true,
         }
     }
 }
@@ -90,7 +95,7 @@ pub(crate) fn lesson(options: &SupervisedOptions, number: u64) -> Result<Lesson,
     let mut is_drawn = |share: f64| rng.random_range(0.0..1.0) < share;
     let (is_invented, is_auxiliary, is_reworded) =
         (is_drawn(invented), is_drawn(auxiliary), is_drawn(reworded));
-    let dictionary = rng.random_range(0..DICTIONARIES);
+    let dictionary = rng.random_range(0..TRAINING_DICTIONARIES);
     let variation = Variation { dictionary: is_invented.then_some(dictionary), reworded: is_reworded };
     if rng.random_range(0.0..1.0) < composed
         && let Some(task) = composed_task(options, number, variation, &mut rng)
@@ -131,29 +136,9 @@ fn composed_task(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervised::{Family, Precision};
+    use crate::supervised::test_options as options;
     use arpo_env::tasks::{Suite, is_same_task};
     use std::collections::BTreeMap;
-
-    fn options(reading: Reading) -> SupervisedOptions {
-        SupervisedOptions {
-            suite: Suite::Pocket,
-            family: Family::Qwen25Vl,
-            grounding_updates: 1,
-            updates: 2,
-            screens: 1,
-            episodes: 1,
-            grounding_share: 0.2,
-            weights: BTreeMap::new(),
-            reading,
-            precision: Precision::F32,
-            learning_rate: 1e-3,
-            warm_up: 1,
-            cool_down: 0,
-            max_steps: 15,
-            seed: 0,
-        }
-    }
 
     fn lessons(reading: Reading) -> Vec<Lesson> {
         let options = options(reading);

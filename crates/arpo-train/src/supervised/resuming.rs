@@ -4,7 +4,7 @@ use super::{Precision, Reading, SupervisedOptions};
 use crate::run::folder::{ConfigChange, config_changes};
 
 /// Keys, and sections with a trailing `.`, that stay: the tokenizer was made for them.
-const FIXED: [&str; 3] = ["suite", "family", "reading."];
+const FIXED: [&str; 4] = ["suite", "family", "dimensions", "reading."];
 
 /// How options differ from those that a run has stored; an error if they differ in what stays. A run from before some options
 /// was trained without what they are about.
@@ -23,9 +23,10 @@ pub fn changes(stored: &str, options: &SupervisedOptions) -> Result<Vec<ConfigCh
             was.entry(key).or_insert(value);
         }
     }
-    // composed tasks are younger than the rest of the section
+    // these are younger than the rest of the section
     if let Some(toml::Value::Table(reading)) = was.get_mut("reading") {
         reading.entry("composed").or_insert(toml::Value::Float(Reading::NONE.composed));
+        reading.entry("spelled_names").or_insert(toml::Value::Boolean(Reading::NONE.spelled_names));
     }
     let was = toml::to_string(&was).map_err(|error| error.to_string())?;
     let changes = config_changes(&was, &options.to_toml());
@@ -37,28 +38,10 @@ pub fn changes(stored: &str, options: &SupervisedOptions) -> Result<Vec<ConfigCh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervised::Family;
-    use arpo_env::tasks::Suite;
-    use std::collections::BTreeMap;
+    use crate::supervised::test_options;
 
     fn options(reading: Reading, precision: Precision) -> SupervisedOptions {
-        SupervisedOptions {
-            suite: Suite::Pocket,
-            family: Family::Qwen25Vl,
-            grounding_updates: 1,
-            updates: 2,
-            screens: 1,
-            episodes: 1,
-            grounding_share: 0.2,
-            weights: BTreeMap::new(),
-            reading,
-            precision,
-            learning_rate: 1e-3,
-            warm_up: 1,
-            cool_down: 0,
-            max_steps: 15,
-            seed: 0,
-        }
+        SupervisedOptions { precision, ..test_options(reading) }
     }
 
     #[test]
@@ -102,6 +85,10 @@ mod tests {
         assert_eq!(changes(&stored, &old), Ok(vec![]));
         let refused = changes(&stored, &options(Reading::default(), Precision::Bf16)).unwrap_err();
         assert_eq!(refused, "`reading.composed` = 0.3, was 0.0");
+        let mut older: toml::Table = stored.parse().unwrap();
+        assert!(older["reading"].as_table_mut().unwrap().remove("spelled_names").is_some());
+        let refused = changes(&toml::to_string(&older).unwrap(), &old).unwrap_err();
+        assert_eq!(refused, "`reading.spelled_names` = true, was false");
         let cooling = changes(&stored, &SupervisedOptions { cool_down: 7, ..old }).unwrap();
         assert_eq!(
             cooling.iter().map(ConfigChange::description).collect::<Vec<_>>(),

@@ -1,6 +1,7 @@
 //! A supervised run, new or resumed: learn, evaluate, save.
 
 use super::evaluation::{Counts, Evaluation, evaluate};
+use super::names::NamesToRead;
 use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, makers, update};
 use crate::TrainError;
 use crate::agent::Agent;
@@ -81,6 +82,10 @@ pub enum SupervisedEvent {
         updates: u64,
         /// Seconds of training, those before a resume included.
         seconds: f64,
+        /// Seconds since the last time in which the learner waited for demonstrations: more cores would save them.
+        waited: f64,
+        /// Seconds that this evaluation and the saving took.
+        evaluating: f64,
         /// Mean loss since the last time.
         loss: f64,
         /// On tasks that are in no demonstration; `None` during the phase with questions only.
@@ -89,6 +94,8 @@ pub enum SupervisedEvent {
         applications: BTreeMap<String, f64>,
         /// On tasks of the held-out templates.
         held_out: Option<Success>,
+        /// The mean probability with which it spells names on the screen that are in no demonstration.
+        names_read: Option<f64>,
     },
 }
 
@@ -131,14 +138,17 @@ pub fn train(
         parameters: run.updater.learner().model().weights().count(),
         updates: first,
     });
+    let names = NamesToRead::new(&agent, options)?;
     let began = Instant::now();
     let seconds_before = run.state.seconds;
     let mut prepared = batches(&agent, options, first, makers());
-    let mut losses = vec![];
+    let (mut losses, mut waited) = (vec![], Duration::ZERO);
     for number in first..options.updates {
+        let asked = Instant::now();
         let batch: DemonstrationBatch = prepared
             .next()
             .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
+        waited += asked.elapsed();
         let loss = update(&mut run.updater, options, number, &batch)?;
         losses.push(loss);
         let updates = number + 1;
@@ -150,8 +160,10 @@ pub fn train(
         if !over && !updates.is_multiple_of(schedule.every) {
             continue;
         }
+        let updated = Instant::now();
         let evaluated =
             if updates > options.grounding_updates { Some(run.evaluate(options, schedule)?) } else { None };
+        let names_read = names.read(&agent, run.updater.learner())?;
         run.save(folder)?;
         let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
         let (success, held_out, applications) = match evaluated {
@@ -161,10 +173,13 @@ pub fn train(
         observer(SupervisedEvent::Evaluated {
             updates,
             seconds: run.state.seconds,
+            waited: std::mem::take(&mut waited).as_secs_f64(),
+            evaluating: updated.elapsed().as_secs_f64(),
             loss: crate::batch::mean(losses.drain(..)),
             success,
             applications,
             held_out,
+            names_read,
         });
         if over || reached {
             break;

@@ -14,7 +14,7 @@ use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
 use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
 use arpo_model::vision::pixels;
-use arpo_tokenizer::train::{self, Spaces};
+use arpo_tokenizer::train::{self, Spaces, Words};
 use arpo_train::agent::Agent;
 use arpo_train::collect::{CollectOptions, Collector, GroupSize, Planner, Worlds};
 use arpo_train::episode::CompletedEpisode;
@@ -29,7 +29,7 @@ use tch::{Device, Kind};
 
 fn agent(config: &ModelConfig) -> Agent {
     let texts = (0..50).map(|number| format!("Action: click(start_box='({number},7)')\nopen the mail"));
-    let mut files = train::train(texts, 400, Grammar::Uitars, Spaces::Joined).unwrap();
+    let mut files = train::train(texts, 400, Grammar::Uitars, Spaces::Joined, &Words::Parts).unwrap();
     files.insert("preprocessor_config.json".into(), br#"{"min_pixels": 784}"#.to_vec());
     Agent::new(config, &files, Path::new("made"), Family::Qwen25Vl.style()).unwrap()
 }
@@ -176,6 +176,7 @@ fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
     let options = SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
+        dimensions: None,
         grounding_updates: 3,
         updates: 6,
         screens: 2,
