@@ -38,11 +38,14 @@ export const GROUPS = [
 const COLOURS = ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)"];
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "1 3", "10 4", "4 6"];
 
+// in the order, and so the colours, of curve.png
+const SETS = ["training", "unseen", "held_out"];
+const setOrder = (name) => (SETS.indexOf(name.slice(11)) + 1) || SETS.length + 1;
 const isSet = (name) => name.startsWith("evaluation/") && !name.slice(11).includes("/") && name !== "evaluation/lost";
 
 // The metrics of a plot that the runs have.
 function wanted(plot, names) {
-  if (plot.sets) return names.filter(isSet).map((name) => [name, name.slice(11).replace("_", " ")]);
+  if (plot.sets) return names.filter(isSet).sort((a, b) => setOrder(a) - setOrder(b)).map((name) => [name, name.slice(11).replace("_", " ")]);
   return plot.metrics.flatMap(([name, legend]) => {
     if (!name.endsWith("*")) return names.includes(name) ? [[name, legend]] : [];
     const prefix = name.slice(0, -1);

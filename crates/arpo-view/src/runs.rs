@@ -4,7 +4,6 @@ use crate::ViewError;
 use crate::library::found;
 use crate::run::Run;
 use crate::run::info::{State, now};
-use crate::run::metrics::Metrics;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +26,7 @@ pub struct RunLine {
     pub iteration: Option<f64>,
     /// Iterations planned.
     pub iterations: Option<f64>,
-    /// What success is measured on: the first evaluated set, or the episodes that were collected.
+    /// What success is measured on: the set that selects the best model, or the episodes that were collected.
     pub measure: String,
     /// The best success.
     pub best: Option<f64>,
@@ -41,22 +40,24 @@ pub struct RunLine {
     pub age: f64,
 }
 
-/// The metric that stands for a run's success: training tasks first, then any other evaluated set, then the episodes collected.
-pub fn success_metric(metrics: &Metrics) -> Option<&str> {
+/// The metric that stands for a run's success: of the set that selects its best model, else of any other evaluated set, else of the
+/// episodes collected.
+pub fn success_metric(run: &Run) -> Option<&str> {
     let is_set = |name: &&String| {
         let set = name.strip_prefix("evaluation/");
         set.is_some_and(|set| !set.contains('/') && set != "lost")
     };
-    let mut sets = metrics.names().iter().filter(is_set);
-    let training = metrics.names().iter().find(|name| *name == "evaluation/training");
-    let collected = || metrics.names().iter().find(|name| *name == "reward/score");
-    training.or_else(|| sets.next()).or_else(collected).map(String::as_str)
+    let names = run.metrics.names();
+    let named = |wanted: &str| names.iter().find(|name| *name == wanted);
+    let unseen = named("evaluation/unseen").filter(|_| run.info.selects_by_unseen());
+    let others = || names.iter().find(is_set).or_else(|| named("reward/score"));
+    unseen.or_else(|| named("evaluation/training")).or_else(others).map(String::as_str)
 }
 
 /// A run in short.
 pub fn line(run: &Run) -> RunLine {
     let metrics = &run.metrics;
-    let metric = success_metric(metrics);
+    let metric = success_metric(run);
     let results = || {
         let scores: Vec<f64> = run.index().rows.iter().map(|row| row.score).collect();
         (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)

@@ -248,6 +248,13 @@ impl Default for EvaluationConfig {
     }
 }
 
+impl EvaluationConfig {
+    /// Whether unseen tasks select the best model instead of training tasks.
+    pub fn selects_by_unseen(&self, tasks: &TasksConfig) -> bool {
+        tasks.are_generated() && self.unseen == EvaluateWhen::Always
+    }
+}
+
 /// When the agent is evaluated on a set of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

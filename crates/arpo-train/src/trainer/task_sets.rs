@@ -87,7 +87,7 @@ impl TaskSets {
             (TaskSet::Unseen, config.evaluation.unseen, unseen),
             (TaskSet::HeldOut, config.evaluation.held_out, task_lists::held_out_tasks(config)?),
         ];
-        if generated && config.evaluation.unseen == EvaluateWhen::Always {
+        if config.evaluation.selects_by_unseen(&config.tasks) {
             evaluated.swap(0, 1);
         }
         evaluated.retain(|(_, _, tasks)| !tasks.is_empty());

@@ -95,7 +95,7 @@ impl Experiment {
 
     /// Its success over iterations; `None` without a value.
     pub fn success(&self, runs: &[Run]) -> Option<Series> {
-        let metric = success_metric(&runs[self.runs[0]].metrics)?;
+        let metric = success_metric(&runs[self.runs[0]])?;
         Some(self.over_seeds(runs, metric)).filter(|series| !series.points.is_empty())
     }
 

@@ -1,8 +1,10 @@
 //! What a run says of itself: `run.json`, `status.json`, `config.toml`, and the state that follows from them.
 
 use super::metrics::{Metrics, WALL};
+use arpo_core::config::{EvaluationConfig, TasksConfig};
 use arpo_core::reward::RewardConfig;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Read;
@@ -85,6 +87,17 @@ impl Info {
     pub fn success_above(&self) -> f64 {
         let said = self.config.get("reward").and_then(|section| section.get("success_above")?.as_float());
         said.unwrap_or(RewardConfig::default().success_above)
+    }
+
+    /// Whether unseen tasks select its best model; false if its configuration cannot be read.
+    pub fn selects_by_unseen(&self) -> bool {
+        let evaluation = self.section::<EvaluationConfig>("evaluation");
+        let tasks = self.section::<TasksConfig>("tasks");
+        evaluation.zip(tasks).is_some_and(|(evaluation, tasks)| evaluation.selects_by_unseen(&tasks))
+    }
+
+    fn section<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        self.config.get(name)?.clone().try_into().ok()
     }
 
     /// The method, by the run's own words or by its configuration.

@@ -43,6 +43,28 @@ fn a_whole_run() {
     assert!(line.best >= line.last && line.last > Some(0.2));
 }
 
+/// As the trainer selects the best model: by unseen tasks, if tasks are generated and it always evaluates on these.
+#[test]
+fn success_is_that_of_the_set_that_selects_the_best_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let measure = |metrics: &str, tasks: &str, unseen: &str| {
+        fs::write(folder.path().join("metrics.jsonl"), metrics.to_owned() + "\n").unwrap();
+        let config = format!("[tasks]\n{tasks}\n[evaluation]\nunseen = \"{unseen}\"\n");
+        fs::write(folder.path().join("config.toml"), config).unwrap();
+        arpo_view::runs::line(&Run::open(folder.path()).unwrap()).measure
+    };
+    let both = r#"{"iteration":10,"evaluation/training":0.5,"evaluation/unseen":0.4}"#;
+    let (generated, listed) = ("generated = 4096\nonly = []", "generated = 0\nonly = []");
+    assert_eq!(measure(both, generated, "always"), "unseen");
+    assert_eq!(measure(both, "endless = true", "always"), "unseen");
+    assert_eq!(measure(both, generated, "ends"), "training");
+    assert_eq!(measure(both, listed, "always"), "training");
+    assert_eq!(measure(both, "generated = 64\nonly = [\"a-task\"]", "always"), "training");
+    let held_out = r#"{"iteration":1,"evaluation/held_out":0.1}"#;
+    assert_eq!(measure(held_out, generated, "always"), "held_out");
+    assert_eq!(measure(r#"{"iteration":1,"reward/score":0.1}"#, listed, "always"), "reward/score");
+}
+
 #[test]
 fn a_growing_run_is_read_line_by_line() {
     let folder = tempfile::tempdir().unwrap();
