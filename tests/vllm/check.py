@@ -1,11 +1,14 @@
-"""Checks the runs of run.sh: check.py learnt BUILTIN VLLM | survived RUN ITERATIONS | same REPORT REPORT."""
+"""Checks the runs of run.sh: check.py learnt FOLDER | survived RUN ITERATIONS | same REPORT REPORT."""
 
 import json
 import math
 import pathlib
+import statistics
 import sys
 
 MISMATCH = 1e-3
+SEEDS = 3
+STUDENT_T = 2.776  # of 95 % with 2 * (SEEDS - 1) degrees of freedom
 
 
 def lines(run):
@@ -32,27 +35,34 @@ def check_sampling(run, count):
 
 
 def rise(run):
-    """The rise of success on the trained tasks, with the half-width of its interval."""
-    evaluated = [line for line in lines(run) if "evaluation/training" in line]
-    first, last = evaluated[0], evaluated[-1]
-    half = math.hypot(*(line["evaluation/training/high"] - line["evaluation/training"] for line in (first, last)))
-    return first["evaluation/training"], last["evaluation/training"], half
+    """The rise of success on the trained tasks."""
+    evaluated = [line["evaluation/training"] for line in lines(run) if "evaluation/training" in line]
+    print(f"   {run.name}: success {evaluated[0]:.3f} -> {evaluated[-1]:.3f}")
+    return evaluated[-1] - evaluated[0]
 
 
-def learnt(builtin, vllm):
-    done, worst = check_sampling(vllm, 30)
-    check(sum(line["collect/lost"] for line in done) == 0, "episodes were lost")
-    rises = {}
-    for name, run in (("built-in", builtin), ("vLLM", vllm)):
-        first, last, half = rise(run)
-        rises[name] = (last - first, half)
-        print(f"   {name}: success {first:.3f} -> {last:.3f}, a rise of {last - first:.3f} +-{half:.3f}")
-    seconds = {name: sum(line["time/collect"] for line in iterations(run)) / 30
-               for name, run in (("built-in", builtin), ("vLLM", vllm))}
-    print(f"   mismatch at most {worst:.1e}; collecting took {seconds['built-in']:.1f} s and {seconds['vLLM']:.1f} s")
-    (one, half_one), (other, half_other) = rises.values()
-    check(other - half_other > 0, "the run with vLLM did not learn")
-    check(abs(one - other) <= math.hypot(half_one, half_other), "the rises differ by more than their intervals")
+def half_width(runs_each, spread):
+    """Of the 95 % interval of a mean over as many runs, or of the difference of two such means if the spread is that of it."""
+    return STUDENT_T * spread / math.sqrt(runs_each)
+
+
+def learnt(work):
+    """Seeds differ by more than the rollouts explain, so the intervals are over seeds (Student's t, equal variances)."""
+    runs = {kind: sorted(pathlib.Path(work).glob(f"{kind}-?")) for kind in ("builtin", "started")}
+    check(all(len(found) == SEEDS for found in runs.values()), f"expected {SEEDS} runs of each kind: {runs}")
+    checked = [check_sampling(run, 30) for run in runs["started"]]
+    check(sum(line["collect/lost"] for done, _ in checked for line in done) == 0, "episodes were lost")
+    rises = {kind: [rise(run) for run in found] for kind, found in runs.items()}
+    builtin, vllm = (statistics.mean(of_kind) for of_kind in rises.values())
+    spread = math.sqrt(statistics.mean(statistics.variance(of_kind) for of_kind in rises.values()))
+    own, difference = half_width(SEEDS, spread), half_width(SEEDS, spread * math.sqrt(2))
+    seconds = [statistics.mean(line["time/collect"] for run in found for line in iterations(run)) for found in runs.values()]
+    print(f"   mean rise {builtin:.3f} built-in, {vllm:.3f} with vLLM, each +-{own:.3f}")
+    print(f"   a difference of {vllm - builtin:+.3f} +-{difference:.3f}")
+    print(f"   mismatch at most {max(worst for _, worst in checked):.1e}; collecting took {seconds[0]:.1f} s and {seconds[1]:.1f} s")
+    for name, mean in (("built-in engine", builtin), ("vLLM", vllm)):
+        check(mean > own, f"the runs with the {name} did not learn")
+    check(abs(vllm - builtin) <= difference, "the rises differ by more than their interval")
 
 
 def survived(run, count):

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Training with a real vLLM on this machine's CPU: tests/vllm/run.sh FOLDER ARPO [PARTS], with a folder for vLLM (6 GB, kept
-# for the next time), the program arpo, and the parts to run (123). `./x test --vllm` does that; about 20 minutes on two idle
+# for the next time), the program arpo, and the parts to run (123). `./x test --vllm` does that; about 20 minutes on two
 # cores. What is shown:
 #
-# 1. `rollout.start`: the program starts the server itself and ends it. 30 iterations learn as with the built-in engine, the
-#    mismatch between sampler and learner stays below 1e-3, no episode is lost.
+# 1. `rollout.start`: the program starts the server itself and ends it. 30 iterations learn as with the built-in engine, within the
+#    interval over three seeds; the mismatch between sampler and learner stays below 1e-3, no episode is lost.
 # 2. `arpo eval --policy chat`: the same success as of the checkpoint itself.
 # 3. `--servers`: a server that somebody else started. It is killed while episodes run and started again: the run waits for
 #    it, gives it the weights, and goes on.
@@ -65,8 +65,8 @@ start_server() {
     server=$!
 }
 
-# The quick preset on eight listed tasks, evaluated before and after. At its own learning rate the rise would hardly be beyond
-# its interval after so few iterations.
+# The quick preset on eight listed tasks, evaluated before and after. At its own learning rate so few iterations would hardly show
+# a rise.
 learning="--set iterations=30 --set tasks.list=quick --set tasks.count=8 --set effort.informative_groups=0
     --set optimiser.learning_rate=2e-4
     --set collect.tasks=4 --set collect.desktops=32 --set evaluation.every=30 --set evaluation.samples=16
@@ -77,11 +77,14 @@ includes() {
 }
 
 part_1() {
-    printf '1. thirty iterations with the built-in engine, then with a vLLM that the run starts ...\n'
-    timeout 1800 "$program" train --out "$work/builtin" $learning >"$work/builtin.log" 2>&1 || fail "the built-in run failed"
-    timeout 3000 "$program" train --out "$work/started" $learning --set rollout.engine=vllm \
-        --set "rollout.start=$vllm serve $options" >"$work/started.log" 2>&1 || fail "the run with vLLM failed"
-    python3 "$here/check.py" learnt "$work/builtin" "$work/started" || fail "the run with vLLM is not as it should be"
+    printf '1. thirty iterations with the built-in engine and with a vLLM that the run starts, three seeds of each ...\n'
+    for seed in 0 1 2; do
+        timeout 1800 "$program" train --out "$work/builtin-$seed" $learning --set seed=$seed >"$work/builtin-$seed.log" 2>&1 ||
+            fail "the built-in run failed"
+        timeout 3000 "$program" train --out "$work/started-$seed" $learning --set seed=$seed --set rollout.engine=vllm \
+            --set "rollout.start=$vllm serve $options" >"$work/started-$seed.log" 2>&1 || fail "the run with vLLM failed"
+    done
+    python3 "$here/check.py" learnt "$work" || fail "the runs with vLLM are not as they should be"
 }
 
 part_2() {
