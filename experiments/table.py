@@ -12,7 +12,8 @@ RESULTS = Path(__file__).parent / "results"
 CURVES = list(csv.DictReader((RESULTS / "curves.csv").open()))
 SETS = list(csv.DictReader((RESULTS / "sets.csv").open()))
 GENERALISED = RESULTS / "generalisation.csv"
-# the names of the losses' methods, and the iterations' worth of episodes that each uses before its first
+# the names of the losses' methods, and how many iterations earlier each is compared, too: one evaluation, if it uses episodes before
+# its first iteration
 LOSSES = {
     "grpo": ("GRPO", 0),
     "arpo": ("ARPO", 0),

@@ -26,7 +26,8 @@ pub(crate) struct SftArguments {
     /// The suite of tasks: pocket (small screens), or desktop (large screens, for a larger model)
     #[arg(long, value_enum, default_value = "pocket")]
     suite: SuiteName,
-    /// The family of the model: qwen2.5-vl acts like UI-TARS, qwen3-vl (pocket suite only) through `computer_use`
+    /// The family of the model: qwen2.5-vl acts like UI-TARS, qwen3-vl through `computer_use` (the desktop suite
+    /// needs --dimensions)
     #[arg(long, value_enum, default_value = "qwen2.5-vl")]
     family: FamilyName,
     /// A config.json with the dimensions of the model, instead of those for its suite and family
@@ -283,8 +284,8 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
         SupervisedEvent::Evaluated {
             updates,
             seconds,
-            waited,
-            evaluating,
+            waited_seconds,
+            evaluation_seconds,
             loss,
             success,
             applications,
@@ -299,7 +300,8 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
                 format!("  success {:.3}{held_out}  {}", success.mean, by.join(" "))
             });
             let read = names_read.map_or_else(String::new, |read| format!("  names read {read:.3}"));
-            let times = format!("{seconds:6.1} s (waited {waited:.1}, evaluation {evaluating:.1})");
+            let times =
+                format!("{seconds:6.1} s (waited {waited_seconds:.1}, evaluation {evaluation_seconds:.1})");
             bar.suspend(|| writeln!(out, "update {updates:5}  {times}  loss {loss:.4}{read}{evaluation}"))?;
         }
     }

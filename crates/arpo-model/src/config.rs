@@ -280,22 +280,23 @@ fn small(model_type: &str, text: &Value, vision: &Value) -> ModelConfig {
 
 /// A configuration from its JSON, for a model with our own tokenizer.
 pub fn parse_with_own_tokens(mut value: Value) -> Result<ModelConfig, String> {
+    let own = [
+        ("image_token_id", 5),
+        ("video_token_id", 6),
+        ("vision_start_token_id", 7),
+        ("vision_end_token_id", 8),
+    ];
+    let others = ["bos_token_id", "eos_token_id", "pad_token_id", "vision_token_id"];
     // those of another tokenizer would be saved with the model
-    for key in ["bos_token_id", "eos_token_id", "pad_token_id", "vision_token_id"] {
+    for key in own.map(|(key, _)| key).into_iter().chain(others) {
         for section in ["", "/text_config"] {
             if let Some(Value::Object(section)) = value.pointer_mut(section) {
                 section.remove(key);
             }
         }
     }
-    let ids = [
-        ("image_token_id", 5),
-        ("video_token_id", 6),
-        ("vision_start_token_id", 7),
-        ("vision_end_token_id", 8),
-    ];
     if let Value::Object(config) = &mut value {
-        config.extend(ids.map(|(key, id)| (key.to_owned(), json!(id))));
+        config.extend(own.map(|(key, id)| (key.to_owned(), json!(id))));
     }
     parse(value)
 }

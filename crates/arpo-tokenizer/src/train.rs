@@ -60,7 +60,7 @@ pub enum Spaces {
 pub enum Words {
     /// Parts that occur often, however they cut the word.
     Parts,
-    /// The whole word if it occurs at least twice, else every letter of it.
+    /// The whole word if it occurs at least twice, else every byte of it, which is a letter in English.
     Whole {
         /// Words that are always spelled: whoever has to read a name meets the same letters in every name.
         spelled: BTreeSet<String>,

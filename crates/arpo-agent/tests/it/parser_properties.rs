@@ -84,7 +84,8 @@ proptest! {
         prop_assert_eq!(read.actions, [action]);
     }
 
-    // limits that are close together have no size between them: there the lower one decides
+    // limits that are close together may have no size between them: an image that is enlarged may then end above the upper one, one
+    // that is shrunk below the lower one
     #[test]
     fn resized_images_keep_the_rules(
         width in side(), height in side(), min in 1u64..100_000, spare in prop_oneof![1u64..100_000, 1u64..20_000_000],

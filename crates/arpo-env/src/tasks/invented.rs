@@ -1,7 +1,7 @@
 //! Dictionaries of invented names: the lists of a suite with other names in them. A model that has to read a name to
 //! find it, and to spell it to type it, cannot know the lists by heart.
 //!
-//! Most names are random syllables, some are words that no list has. Settings keep their names, because nothing on the
+//! Most names are random syllables; in the dictionaries for training some are words that no list has. Settings keep their names, because nothing on the
 //! screen tells which page a setting is on.
 
 use crate::tasks::vocabulary::{pocket_words, words_of};

@@ -46,12 +46,12 @@ pub fn pocket_words() -> Vec<String> {
     words.into_iter().collect()
 }
 
-/// Words that are in names, but also around them.
-const GLUE: [&str; 5] = ["of", "the", "txt", "example", "com"];
+/// Words that are in names, but also around them, on buttons or in instructions.
+const GLUE: [&str; 6] = ["of", "the", "txt", "example", "com", "Archive"];
 
 impl Suite {
     /// The words of the names that its worlds are filled with: of files, people, songs and so on, as they are written and in
-    /// lower case. Words that settings have, too, are left out: these are the same in every world.
+    /// lower case. Words that settings have, written the same way, are left out: these are the same in every world.
     pub fn names(self) -> BTreeSet<String> {
         let words = words(self == Self::Pocket);
         let settings: BTreeSet<&str> = words.settings().flat_map(words_of).chain(GLUE).collect();

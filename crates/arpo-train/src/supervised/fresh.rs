@@ -66,7 +66,7 @@ fn side_files(
     // all applications: a vocabulary that lacks one could not be taught it later
     let mut options = SupervisedOptions { weights: BTreeMap::new(), ..options.clone() };
     if options.reading.spelled_names {
-        // they are to be spelled, so no text may have one
+        // a name that occurs twice would be a token; the listed ones are left out by name
         options.reading.invented = 0.0;
     }
     let style = options.family.style();
@@ -77,7 +77,7 @@ fn side_files(
         let Lesson { task, reworded } = lesson(&options, number)?;
         let episode = oracle_episode_of(desktop, &task, number)?;
         let mut rng = stream(number, Purpose::Environment, 4, 0);
-        // a label that no text has would be spelled; parts of it are found in others
+        // a word is a token only if texts have it, so they need the labels of all screens; of parts the last screen has enough
         let screens: Vec<Vec<Widget>> = if options.reading.spelled_names {
             let screens = screens_on_the_way(desktop, &task, number, None, &mut rng)?;
             screens.into_iter().map(|(_, widgets)| widgets).collect()
@@ -139,6 +139,9 @@ mod tests {
                 serde_json::from_str(include_str!("../../../../models/pocket/config.json")).unwrap();
             value["image_token_id"] = json!(99);
             value["text_config"]["num_hidden_layers"] = json!(2);
+            for of_another_tokenizer in ["eos_token_id", "image_token_id"] {
+                value["text_config"][of_another_tokenizer] = json!(98);
+            }
             change(&mut value);
             std::fs::write(&path, value.to_string()).unwrap();
             let dimensions = Some(path.display().to_string());
@@ -146,6 +149,12 @@ mod tests {
         };
         let read = of(Family::Qwen25Vl, &|_| ()).unwrap();
         assert_eq!((read.text.layers, read.image_token), (2, 5));
+        let saved = read.to_json("float16");
+        assert!(
+            saved["text_config"]["eos_token_id"].is_null()
+                && saved["text_config"]["image_token_id"].is_null()
+        );
+        assert_eq!(saved["image_token_id"], 5);
         let name = path.display().to_string();
         assert_eq!(
             of(Family::Qwen3Vl, &|_| ()).unwrap_err(),
@@ -175,6 +184,8 @@ mod tests {
         for name in Suite::Pocket.names() {
             assert_eq!(count(&name), name.len(), "{name}");
         }
+        // a folder is called `Archive 2024`, and a button `Archive`
+        assert!(Suite::Desktop.names().iter().all(|name| !name.eq_ignore_ascii_case("archive")));
     }
 
     fn dimensions_of(options: &SupervisedOptions) -> Result<ModelConfig, String> {

@@ -82,10 +82,10 @@ pub enum SupervisedEvent {
         updates: u64,
         /// Seconds of training, those before a resume included.
         seconds: f64,
-        /// Seconds since the last time in which the learner waited for demonstrations: more cores would save them.
-        waited: f64,
+        /// Seconds that the learner waited for demonstrations since the last evaluation: more cores would save them.
+        waited_seconds: f64,
         /// Seconds that this evaluation and the saving took.
-        evaluating: f64,
+        evaluation_seconds: f64,
         /// Mean loss since the last time.
         loss: f64,
         /// On tasks that are in no demonstration; `None` during the phase with questions only.
@@ -173,8 +173,8 @@ pub fn train(
         observer(SupervisedEvent::Evaluated {
             updates,
             seconds: run.state.seconds,
-            waited: std::mem::take(&mut waited).as_secs_f64(),
-            evaluating: updated.elapsed().as_secs_f64(),
+            waited_seconds: std::mem::take(&mut waited).as_secs_f64(),
+            evaluation_seconds: updated.elapsed().as_secs_f64(),
             loss: crate::batch::mean(losses.drain(..)),
             success,
             applications,
