@@ -51,6 +51,14 @@ pub struct WorkerOptions {
 /// Why a worker ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
+    /// The trainer is of the same version, and has other options.
+    #[error("the trainer at {address} is of another build, expected the worker's: {problem}")]
+    OtherBuild {
+        /// Where it is.
+        address: String,
+        /// What of its welcome cannot be read.
+        problem: String,
+    },
     /// The trainer does not take it.
     #[error("the trainer at {address} refused this worker: {reason}")]
     Refused {
@@ -105,6 +113,8 @@ enum Ended {
     Lost(String),
     /// The trainer does not take this worker.
     Refused(String),
+    /// The trainer's welcome cannot be read.
+    OtherBuild(String),
 }
 
 impl Worker {
@@ -155,15 +165,18 @@ impl Worker {
         let mut rest = FIRST_REST;
         let mut waiting = false;
         while !self.stop.requested() {
-            let ended = self.connect().and_then(|stream| {
-                rest = FIRST_REST;
-                waiting = false;
-                self.serve(&stream, &mut session)
-            });
+            let ended = self.connect().and_then(|stream| self.serve(&stream, &mut session));
+            if ended.is_ok() {
+                (rest, waiting) = (FIRST_REST, false);
+            }
             match ended {
                 Ok(Ended::Refused(reason)) => {
                     close(session);
                     return Err(WorkerError::Refused { address: address.clone(), reason });
+                }
+                Ok(Ended::OtherBuild(problem)) => {
+                    close(session);
+                    return Err(WorkerError::OtherBuild { address: address.clone(), problem });
                 }
                 Ok(Ended::Over(reason)) => {
                     (self.log)(&format!("the run is over: {reason}"));
@@ -229,12 +242,16 @@ impl Worker {
             desktops: self.options.desktops,
         };
         write_by(stream, &Message::Hello(hello), HANDSHAKE)?;
-        let first =
-            read_by(stream, &[Kind::Welcome, Kind::Refused, Kind::Goodbye], Instant::now() + HANDSHAKE)?;
-        let welcome = match first {
-            Message::Welcome(welcome) => welcome,
-            Message::Refused(refused) => return Ok(Ended::Refused(refused.reason)),
-            _ => return Ok(Ended::Lost("the trainer is ending".into())),
+        let expected = [Kind::Welcome, Kind::Refused, Kind::Goodbye];
+        let welcome = match read_by(stream, &expected, Instant::now() + HANDSHAKE) {
+            Ok(Message::Welcome(welcome)) => welcome,
+            Ok(Message::Refused(refused)) => return Ok(Ended::Refused(refused.reason)),
+            Ok(_) => return Ok(Ended::Lost("the trainer is ending".into())),
+            // its version is the same, its options are others: asking again would change nothing
+            Err(problem @ ProtocolError::Malformed { .. }) => {
+                return Ok(Ended::OtherBuild(problem.to_string()));
+            }
+            Err(problem) => return Err(problem),
         };
         if let Some(other) = session.take_if(|session| session.run != welcome.run) {
             (self.log)("the trainer has begun another run: the desktops of the old one are removed");

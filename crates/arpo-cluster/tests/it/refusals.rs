@@ -8,9 +8,11 @@ use arpo_cluster::protocol::{Hello, Message, VERSION};
 use arpo_cluster::worker::{Stop, Worker, WorkerOptions};
 use arpo_core::config::Config;
 use arpo_suite::EnvironmentSource;
+use serde_json::json;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 fn hello() -> Hello {
@@ -114,6 +116,27 @@ fn a_worker_with_the_wrong_token_ends_with_the_reason() {
     let right = TestWorker::with_token(hub.address(), 1, "secret", counting(&Arc::<Counts>::default()));
     hub.open().unwrap();
     drop(right);
+}
+
+/// Of the same version, but with an option that the worker does not know.
+#[test]
+fn a_worker_of_another_build_ends_with_the_reason() {
+    let trainer = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let connect = trainer.local_addr().unwrap().to_string();
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = trainer.accept().unwrap();
+        Frame::read(&mut stream, &[Kind::Hello]).unwrap();
+        let welcome =
+            json!({"run": "r", "grace_ms": 1, "desktops": [], "config": {"new_option": 1}, "tasks": []});
+        Frame::new(Kind::Welcome, &welcome).unwrap().write(&mut stream).unwrap();
+        // until the worker closes it
+        let _ = stream.read(&mut [0; 64]);
+    });
+    let options = WorkerOptions { connect, token: "secret".into(), desktops: 1, grace: None };
+    let problem = Worker::new(options, Stop::default(), |_| {}).unwrap().run().unwrap_err().to_string();
+    assert!(problem.contains("new_option") && problem.contains("is of another build"), "{problem}");
+    assert!(!problem.contains('\n'), "{problem}");
+    answering.join().unwrap();
 }
 
 #[test]
