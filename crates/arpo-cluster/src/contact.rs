@@ -7,10 +7,11 @@ use crate::link::{read_by, write_by};
 use crate::protocol::frame::Kind;
 use crate::protocol::status::ClusterStatus;
 use crate::protocol::{Inquiry, Message, VERSION};
+use arpo_ranks::connect::connect_to_any;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -76,9 +77,7 @@ pub fn status_at(address: &str, token: &str) -> Result<ClusterStatus, String> {
             "no trainer at {address}: {problem}; expected the address of a run with --cluster that goes on"
         )
     };
-    let found = address.to_socket_addrs().map_err(|error| silent(&error))?.next();
-    let found = found.ok_or_else(|| silent(&"the name has no address"))?;
-    let stream = TcpStream::connect_timeout(&found, LIMIT).map_err(|error| silent(&error))?;
+    let stream = connect_to_any(address, LIMIT).map_err(|error| silent(&error))?;
     let program = env!("CARGO_PKG_VERSION").into();
     let inquiry = Message::Inquiry(Inquiry { protocol: VERSION, program, token: token.into() });
     let answered = write_by(&stream, &inquiry, LIMIT)

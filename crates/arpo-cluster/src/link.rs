@@ -1,10 +1,10 @@
 //! One connection after its first messages: a queue and a thread that writes, so that nobody waits for a slow peer.
 //!
 //! The queue is bounded. A peer that does not read what it is sent, although it can have no more outstanding than it has
-//! desktops, is cut off. If there is nothing to send, beats are.
+//! desktops, is cut off. If there is nothing to send, heartbeats are.
 
 use crate::protocol::frame::{Frame, Kind};
-use crate::protocol::{BEAT, Message, ProtocolError, SILENCE};
+use crate::protocol::{HEARTBEAT_INTERVAL, Message, ProtocolError, SILENCE_TIMEOUT};
 use arpo_ranks::deadline::UntilDeadline;
 use std::io::{self, BufReader};
 use std::net::{Shutdown, TcpStream};
@@ -26,8 +26,8 @@ impl Link {
     /// Takes over a connection between peers that have at most so many desktops between them.
     pub(crate) fn start(stream: &TcpStream, desktops: usize) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
+        stream.set_write_timeout(Some(SILENCE_TIMEOUT))?;
         // a request or answer for each desktop, and the message that closes it
         let (queue, frames) = sync_channel(2 * desktops + SPARE_FRAMES);
         let out = stream.try_clone()?;
@@ -49,11 +49,11 @@ impl Link {
 }
 
 fn write_frames(mut out: TcpStream, frames: &Receiver<Frame>) {
-    let beat = Frame { kind: Kind::Beat, header: vec![], payload: [].into() };
+    let heartbeat = Frame { kind: Kind::Heartbeat, header: vec![], payload: [].into() };
     loop {
-        let written = match frames.recv_timeout(BEAT) {
+        let written = match frames.recv_timeout(HEARTBEAT_INTERVAL) {
             Ok(frame) => frame.write(&mut out),
-            Err(RecvTimeoutError::Timeout) => beat.write(&mut out),
+            Err(RecvTimeoutError::Timeout) => heartbeat.write(&mut out),
             Err(RecvTimeoutError::Disconnected) => break,
         };
         if written.is_err() {

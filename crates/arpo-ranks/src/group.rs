@@ -1,12 +1,12 @@
 //! A group of ranks that have found each other: messages between rank 0 and the others, signs of life, and the ring.
 
+use crate::async_reduce::LentRing;
 use crate::deadline::is_timeout;
 use crate::error::RankError;
 use crate::frame::FrameError;
 use crate::kind::{Frame, Kind};
-use crate::later::LentRing;
 use crate::ring::Ring;
-use crate::watch::{Beat, Ending, Peer, Watch};
+use crate::watch::{Ending, Heartbeat, Peer, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader};
@@ -121,8 +121,8 @@ impl Group {
         let beating = Arc::clone(&watch);
         // so often that a step is known long before anybody has waited for it too long
         let every = options.silence.min(options.deadline) / 5;
-        let beat = move || beat(&beating, every);
-        Builder::new().name("beats".into()).spawn(beat).map_err(system)?;
+        let send = move || send_heartbeats(&beating, every);
+        Builder::new().name("heartbeats".into()).spawn(send).map_err(system)?;
         Ok(Self { size, options, watch, inboxes, ring: LentRing::new(ring) })
     }
 
@@ -146,7 +146,7 @@ impl Group {
         self.options.deadline
     }
 
-    /// This rank has completed a step of its work, such as a micro-batch: whoever waits for its answer waits on. The next beat
+    /// This rank has completed a step of its work, such as a micro-batch: whoever waits for its answer waits on. The next heartbeat
     /// says so.
     pub fn progress(&self) {
         self.watch.steps.fetch_add(1, Ordering::Relaxed);
@@ -183,11 +183,11 @@ impl Group {
     /// which is how the others wait for rank 0.
     pub fn receive(&self, rank: usize, limit: Option<Duration>) -> Result<Message, RankError> {
         /// How soon the end of another rank is noticed.
-        const GLANCE: Duration = Duration::from_millis(100);
+        const POLL_INTERVAL: Duration = Duration::from_millis(100);
         let line = self.line(rank)?;
         let (peer, began) = (&self.watch.peers[line], Instant::now());
         loop {
-            match self.inboxes[line].recv_timeout(GLANCE) {
+            match self.inboxes[line].recv_timeout(POLL_INTERVAL) {
                 Ok(message) => return Ok(message),
                 Err(RecvTimeoutError::Timeout) => self.check()?,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -305,9 +305,9 @@ pub(crate) fn lost(name: &str, error: &io::Error, limit: Duration) -> String {
 fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message>, silence: Duration) {
     let peer = &watch.peers[number];
     let allowed: &[Kind] = if watch.rank == 0 {
-        &[Kind::Beat, Kind::Message, Kind::Failed]
+        &[Kind::Heartbeat, Kind::Message, Kind::Failed]
     } else {
-        &[Kind::Beat, Kind::Message, Kind::Abort, Kind::Goodbye]
+        &[Kind::Heartbeat, Kind::Message, Kind::Abort, Kind::Goodbye]
     };
     let mut from = BufReader::with_capacity(64 << 10, stream);
     loop {
@@ -321,9 +321,9 @@ fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message
             }
         };
         match frame.kind {
-            Kind::Beat => {
-                if let Ok(beat) = frame.fields::<Beat>() {
-                    peer.note(beat);
+            Kind::Heartbeat => {
+                if let Ok(heartbeat) = frame.fields::<Heartbeat>() {
+                    peer.note(heartbeat);
                 }
             }
             Kind::Message => {
@@ -350,14 +350,14 @@ fn read(watch: &Watch, number: usize, stream: &TcpStream, inbox: &Sender<Message
 }
 
 /// Shows the peers that this rank is alive, and how far it is.
-fn beat(watch: &Watch, every: Duration) {
+fn send_heartbeats(watch: &Watch, every: Duration) {
     while watch.pause(every) {
-        let Ok(beat) = Frame::new(Kind::Beat, &watch.own_beat()) else { return };
+        let Ok(heartbeat) = Frame::new(Kind::Heartbeat, &watch.own_heartbeat()) else { return };
         for peer in &watch.peers {
             // somebody who is writing shows the same
             if let Ok(mut out) = peer.out.try_lock() {
                 // a connection that has ended is noticed by whoever reads it
-                let _ = beat.write(&mut *out);
+                let _ = heartbeat.write(&mut *out);
             }
         }
     }

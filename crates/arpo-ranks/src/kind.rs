@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     /// The first frame between neighbours.
     Ring = 0x86,
     /// The sender is alive, and this far.
-    Beat = 0x87,
+    Heartbeat = 0x87,
     /// A message of the program.
     Message = 0x88,
     /// The sender has a problem.
@@ -44,7 +44,7 @@ impl FrameKind for Kind {
         Self::Ready,
         Self::Neighbour,
         Self::Ring,
-        Self::Beat,
+        Self::Heartbeat,
         Self::Message,
         Self::Failed,
         Self::Abort,

@@ -12,19 +12,21 @@
 //! | to change | look in |
 //! |---|---|
 //! | who is let in, which rank and which group it gets | [`rendezvous`], [`token`] |
+//! | which address of a name is connected to | [`connect`] |
 //! | signs of life and of progress, messages, who is blamed for a failure | [`group`], `watch` |
-//! | how sums and copies travel; sums beside a computation | [`ring`]; `later` |
+//! | how sums and copies travel; sums beside a computation | [`ring`]; `async_reduce` |
 //! | the types of values | [`values`] |
 //! | how messages are delimited | [`frame`] |
 //! | what ranks say to each other, and how long it may be | `hello`, `kind` |
 
+mod async_reduce;
+pub mod connect;
 pub mod deadline;
 mod error;
 pub mod frame;
 pub mod group;
 mod hello;
 mod kind;
-mod later;
 pub mod rendezvous;
 pub mod ring;
 pub mod token;
@@ -58,15 +60,15 @@ pub trait Collectives<B> {
     fn reduce_scatter(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;
 
     /// Begins [`Self::reduce_scatter`] of some buffers, a bucket, which goes on while this rank computes. Nobody may use a buffer
-    /// until [`Self::wait_reduced`] has returned it. All ranks begin the same buckets in the same order.
-    fn reduce_later(&mut self, bucket: Vec<(B, Parts)>) -> Result<(), RankError>;
+    /// until [`Self::wait_reduce_scatter`] has returned it. All ranks begin the same buckets in the same order.
+    fn reduce_scatter_async(&mut self, bucket: Vec<(B, Parts)>) -> Result<(), RankError>;
 
     /// Waits until at most `left` buckets are on their way; returns the buffers of the others with their sums, in the order in
     /// which they were begun. Whatever went wrong on the way is an error here, too.
-    fn wait_reduced(&mut self, left: usize) -> Result<Vec<B>, RankError>;
+    fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<B>, RankError>;
 
-    /// How long computations were held up by [`Self::wait_reduced`] since this was last asked.
-    fn take_waited(&mut self) -> Duration;
+    /// How long computations were held up by [`Self::wait_reduce_scatter`] since this was last asked.
+    fn take_wait_time(&mut self) -> Duration;
 
     /// Copies each rank's part of the values to all ranks.
     fn all_gather(&mut self, values: &mut B, parts: &Parts) -> Result<(), RankError>;
@@ -78,5 +80,5 @@ pub trait Collectives<B> {
     fn abort(&self, reason: &str);
 
     /// Sums of a few numbers over all ranks, in the order of the ranks, with the precision of `f64`.
-    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError>;
+    fn all_reduce_f64(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError>;
 }

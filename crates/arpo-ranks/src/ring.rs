@@ -292,17 +292,17 @@ impl Collectives<HostValues> for Group {
         ring.gather(values, parts)
     }
 
-    fn reduce_later(&mut self, bucket: Vec<(HostValues, Parts)>) -> Result<(), RankError> {
+    fn reduce_scatter_async(&mut self, bucket: Vec<(HostValues, Parts)>) -> Result<(), RankError> {
         self.check()?;
-        self.ring.reduce_later(bucket)
+        self.ring.reduce_scatter_async(bucket)
     }
 
-    fn wait_reduced(&mut self, left: usize) -> Result<Vec<HostValues>, RankError> {
-        self.ring.wait_reduced(left)
+    fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<HostValues>, RankError> {
+        self.ring.wait_reduce_scatter(left)
     }
 
-    fn take_waited(&mut self) -> Duration {
-        self.ring.take_waited()
+    fn take_wait_time(&mut self) -> Duration {
+        self.ring.take_wait_time()
     }
 
     fn barrier(&mut self) -> Result<(), RankError> {
@@ -313,7 +313,7 @@ impl Collectives<HostValues> for Group {
         self.end(reason);
     }
 
-    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+    fn all_reduce_f64(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
         if numbers.is_empty() {
             return Ok(vec![]);
         }

@@ -14,10 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long rank 0 waits for the cause of something that another rank suspects.
-const CAUSE: Duration = Duration::from_millis(700);
+const CAUSE_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long another rank waits for what rank 0 says about it.
-const VERDICT: Duration = Duration::from_secs(3);
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why a group has ended, on its way to other ranks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) struct Ending {
 /// How far a rank is, on its way to other ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Beat {
+pub(crate) struct Heartbeat {
     /// Operations that it has begun.
     pub(crate) operations: u64,
     /// Steps of its own work that it has completed, such as micro-batches.
@@ -67,12 +67,12 @@ impl Peer {
         Ok(Self { name, out: Mutex::new(stream), cut, operations, progress })
     }
 
-    /// Notes how far it says that it is. A beat alone is no progress: only further steps are.
-    pub(crate) fn note(&self, beat: Beat) {
-        self.operations.store(beat.operations, Ordering::Relaxed);
+    /// Notes how far it says that it is. A heartbeat alone is no progress: only further steps are.
+    pub(crate) fn note(&self, heartbeat: Heartbeat) {
+        self.operations.store(heartbeat.operations, Ordering::Relaxed);
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if beat.steps > progress.steps {
-            *progress = Progress { steps: beat.steps, at: Some(Instant::now()) };
+        if heartbeat.steps > progress.steps {
+            *progress = Progress { steps: heartbeat.steps, at: Some(Instant::now()) };
         }
     }
 
@@ -145,8 +145,8 @@ impl Watch {
     }
 
     /// How far this rank is.
-    pub(crate) fn own_beat(&self) -> Beat {
-        Beat {
+    pub(crate) fn own_heartbeat(&self) -> Heartbeat {
+        Heartbeat {
             operations: self.operations.load(Ordering::Relaxed),
             steps: self.steps.load(Ordering::Relaxed),
         }
@@ -212,7 +212,7 @@ impl Watch {
 
     /// Waits until the thread that noticed the end of the group has notified everybody, so that this process may end.
     pub(crate) fn wait_until_notified(&self) {
-        let deadline = Instant::now() + VERDICT;
+        let deadline = Instant::now() + VERDICT_TIMEOUT;
         while !self.notified.load(Ordering::SeqCst) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -221,10 +221,10 @@ impl Watch {
     /// Ends the group for a reason that is only suspected, unless its cause becomes known soon; returns the error.
     pub(crate) fn suspect(&self, reason: &str) -> RankError {
         let patience = if self.rank == 0 {
-            CAUSE
+            CAUSE_TIMEOUT
         } else {
             self.tell(Kind::Failed, reason, false);
-            VERDICT
+            VERDICT_TIMEOUT
         };
         let deadline = Instant::now() + patience;
         loop {
@@ -233,7 +233,7 @@ impl Watch {
                 break;
             }
         }
-        let reason = if self.rank == 0 { self.with_laggards(reason) } else { reason.to_owned() };
+        let reason = if self.rank == 0 { self.with_stragglers(reason) } else { reason.to_owned() };
         self.end(&reason);
         match self.check() {
             Err(error) => error,
@@ -242,7 +242,7 @@ impl Watch {
     }
 
     /// A reason, with the names of the ranks that are behind the others.
-    fn with_laggards(&self, reason: &str) -> String {
+    fn with_stragglers(&self, reason: &str) -> String {
         let of_peer = |peer: &Arc<Peer>| (peer.operations.load(Ordering::Relaxed), peer.name.clone());
         let own = (self.operations.load(Ordering::Relaxed), "rank 0".to_owned());
         let all: Vec<(u64, String)> = [own].into_iter().chain(self.peers.iter().map(of_peer)).collect();

@@ -12,7 +12,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Longest time for a hello.
-const HELLO: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most unauthenticated connections, those without a hello yet: they cannot use up the threads.
 const MOST_UNAUTHENTICATED: usize = 64;
@@ -52,13 +52,13 @@ fn serve(shared: &Shared, stream: &TcpStream, unauthenticated: &AtomicUsize) {
     let introduction = match hello {
         Ok(Peer::Worker(introduction)) => introduction,
         Ok(Peer::Inquirer) => {
-            let _ = write_by(stream, &Message::Status(Box::new(shared.status())), HELLO);
+            let _ = write_by(stream, &Message::Status(Box::new(shared.status())), HELLO_TIMEOUT);
             let _ = stream.shutdown(Shutdown::Both);
             return;
         }
         Err(reason) => {
             let refused = Message::Refused(Refused { reason: reason.clone() });
-            let _ = write_by(stream, &refused, HELLO);
+            let _ = write_by(stream, &refused, HELLO_TIMEOUT);
             let _ = stream.shutdown(Shutdown::Both);
             if !shared.registry().closed {
                 shared.log(&format!("refused {peer}: {reason}"));
@@ -77,7 +77,7 @@ fn serve(shared: &Shared, stream: &TcpStream, unauthenticated: &AtomicUsize) {
     };
     let Some(number) = attached else { return };
     shared.changed.notify_all();
-    let read = read_messages(stream, &[Kind::Answer, Kind::Beat], |message| {
+    let read = read_messages(stream, &[Kind::Answer, Kind::Heartbeat], |message| {
         if let Message::Answer(answer) = message {
             shared.registry().answered(&introduction.worker, answer);
         }
@@ -103,7 +103,8 @@ enum Peer {
 /// The peer behind a connection, or why it is refused.
 fn introduction(shared: &Shared, stream: &TcpStream) -> Result<Peer, String> {
     let expected = [Kind::Hello, Kind::Inquiry];
-    let message = read_by(stream, &expected, Instant::now() + HELLO).map_err(|error| error.to_string())?;
+    let message =
+        read_by(stream, &expected, Instant::now() + HELLO_TIMEOUT).map_err(|error| error.to_string())?;
     let hello = match message {
         Message::Inquiry(Inquiry { protocol, program, token }) => {
             check(shared, protocol, &program, &token)?;

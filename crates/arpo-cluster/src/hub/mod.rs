@@ -36,7 +36,7 @@ use arpo_env::tasks::Suite;
 use arpo_suite::{EnvironmentSource, HostUse, SuiteError, osworld};
 use desktop::RemoteDesktop;
 use registry::Registry;
-use shared::{Shared, WATCH};
+use shared::{POLL_INTERVAL, Shared};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -253,7 +253,7 @@ impl Hub {
             if workers > 0 {
                 first_at = first_at.or(Some(now));
             }
-            std::thread::sleep(WATCH / 10);
+            std::thread::sleep(POLL_INTERVAL / 10);
         }
     }
 }

@@ -295,7 +295,7 @@ pub(super) mod tests {
         for &(worker, host, capacity) in workers {
             let introduction =
                 Introduction { worker: worker.into(), host: host.into(), process: 1, capacity };
-            registry.attach(&introduction, link(), |_| Message::Beat.frame().ok()).unwrap();
+            registry.attach(&introduction, link(), |_| Message::Heartbeat.frame().ok()).unwrap();
         }
         registry
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often lost workers are looked at.
-pub(super) const WATCH: Duration = Duration::from_millis(100);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Receives what a user may want to know, a line at a time.
 pub type Log = Box<dyn Fn(&str) + Send + Sync>;
@@ -64,7 +64,7 @@ impl Shared {
                 return broken(format!("no room for a desktop: {workers} workers host at most {capacity}"));
             }
             // quarantine ends without anybody saying so
-            let waited = self.changed.wait_timeout(registry, left.min(10 * WATCH));
+            let waited = self.changed.wait_timeout(registry, left.min(10 * POLL_INTERVAL));
             registry = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -110,7 +110,7 @@ impl Shared {
         while !self.registry().closed {
             let lost = self.registry().give_up(self.options.grace, Instant::now());
             self.report_lost(&lost);
-            std::thread::sleep(WATCH);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -17,11 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often children are looked at.
-const WATCH: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wait before a child that died is started again; doubled each time it dies soon after.
-const FIRST_REST: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// A child that has lived for so long has not died soon after its start.
 const SETTLED: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ const SETTLED: Duration = Duration::from_mins(1);
 const HOPELESS: u32 = 5;
 
 /// Time for a child to remove its desktops in; then it is killed, and the next worker on this host removes them.
-const END: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Worker processes on this machine.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Placement for Local {
         for number in 0..self.workers {
             children.slots.push(Slot::new(self.start(number, address).map_err(failed)?));
         }
-        Ok(Box::new(SupervisorThread::start("local workers", WATCH, children).map_err(failed)?))
+        Ok(Box::new(SupervisorThread::start("local workers", POLL_INTERVAL, children).map_err(failed)?))
     }
 }
 
@@ -122,7 +122,7 @@ impl Slot {
     }
 
     fn rest(&self) -> Duration {
-        (FIRST_REST * (1 << self.deaths.min(10).saturating_sub(1))).min(LONGEST_REST)
+        (INITIAL_BACKOFF * (1 << self.deaths.min(10).saturating_sub(1))).min(MAX_BACKOFF)
     }
 }
 
@@ -168,7 +168,7 @@ impl Drop for Children {
         for child in &mut left {
             drop(child.stdin.take());
         }
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while !left.is_empty() && Instant::now() < deadline {
             left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
             std::thread::sleep(Duration::from_millis(5));

@@ -20,7 +20,7 @@ pub enum Kind {
     /// The trainer does not take it.
     Refused = 3,
     /// The sender is alive.
-    Beat = 4,
+    Heartbeat = 4,
     /// A call of a desktop.
     Request = 5,
     /// Its result.
@@ -41,7 +41,7 @@ pub const KINDS: [Kind; 9] = [
     Kind::Hello,
     Kind::Welcome,
     Kind::Refused,
-    Kind::Beat,
+    Kind::Heartbeat,
     Kind::Request,
     Kind::Answer,
     Kind::Goodbye,
@@ -58,7 +58,7 @@ impl FrameKind for Kind {
 
     fn header_limit(self) -> usize {
         match self {
-            Self::Beat => 0,
+            Self::Heartbeat => 0,
             Self::Hello | Self::Refused | Self::Goodbye | Self::Inquiry => 4 * KIB,
             // the code of a request's action, which is longer than the action
             Self::Answer | Self::Status => 16 * MIB,

@@ -2,7 +2,7 @@
 //!
 //! A worker connects and says [`Hello`]; the trainer answers with a [`Welcome`] that carries everything the worker needs, or
 //! refuses it with a reason. From then on the trainer sends [`Request`]s, one at a time for each desktop, and the worker
-//! [`Answer`]s; both sides send beats, so that a dead connection is noticed. A request has a number. After a new connection
+//! [`Answer`]s; both sides send heartbeats, so that a dead connection is noticed. A request has a number. After a new connection
 //! the trainer repeats those without an answer, and the worker, which remembers the last answer of each desktop, never
 //! carries one out twice.
 //!
@@ -37,10 +37,10 @@ use std::time::Duration;
 pub const VERSION: u32 = 3;
 
 /// How often each side shows that it is alive, if it has nothing else to say.
-pub const BEAT: Duration = Duration::from_secs(2);
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A connection on which nothing arrives for this long is dead.
-pub const SILENCE: Duration = Duration::from_secs(12);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// A message.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub enum Message {
     /// The trainer does not take it.
     Refused(Refused),
     /// The sender is alive.
-    Beat,
+    Heartbeat,
     /// A call of a desktop.
     Request(Box<Request>),
     /// Its result.
@@ -206,7 +206,7 @@ impl Message {
             Self::Hello(fields) => Frame::new(Kind::Hello, fields),
             Self::Welcome(fields) => Frame::new(Kind::Welcome, fields),
             Self::Refused(fields) => Frame::new(Kind::Refused, fields),
-            Self::Beat => Ok(Frame { kind: Kind::Beat, header: vec![], payload: Arc::default() }),
+            Self::Heartbeat => Ok(Frame { kind: Kind::Heartbeat, header: vec![], payload: Arc::default() }),
             Self::Request(fields) => Frame::new(Kind::Request, fields),
             Self::Answer(Answer { desktop, number, outcome, record, png }) => {
                 let (outcome, record) = (outcome.clone(), record.clone());
@@ -227,7 +227,7 @@ impl Message {
             Kind::Hello => Self::Hello(frame.fields()?),
             Kind::Welcome => Self::Welcome(frame.fields()?),
             Kind::Refused => Self::Refused(frame.fields()?),
-            Kind::Beat => Self::Beat,
+            Kind::Heartbeat => Self::Heartbeat,
             Kind::Request => Self::Request(frame.fields()?),
             Kind::Answer => {
                 let AnswerHeader { desktop, number, outcome, record } = frame.fields()?;

@@ -14,26 +14,27 @@ use crate::link::{Link, read_by, read_messages, write_by};
 use crate::protocol::frame::Kind;
 use crate::protocol::{Hello, Message, ProtocolError, VERSION, Welcome};
 use arpo_core::config::SuiteChoice;
+use arpo_ranks::connect::connect_to_any;
 use arpo_suite::osworld::OsworldSource;
 use arpo_suite::{EnvironmentSource, SuiteError};
 use desktops::Desktops;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest time for a connection and for the answer to a hello.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rest after a failed attempt to connect; doubled after each further one.
-const FIRST_REST: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A worker for one run waits so long for it to begin.
-const ALONE: Duration = Duration::from_mins(1);
+const ALONE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time to remove desktops in.
-const TEAR_DOWN: Duration = Duration::from_secs(20);
+const TEAR_DOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How a worker runs.
 #[derive(Debug, Clone)]
@@ -162,12 +163,12 @@ impl Worker {
         let address = &self.options.connect;
         let mut session: Option<Session> = None;
         let mut lost_since = Instant::now();
-        let mut rest = FIRST_REST;
+        let mut backoff = INITIAL_BACKOFF;
         let mut waiting = false;
         while !self.stop.requested() {
             let ended = self.connect().and_then(|stream| self.serve(&stream, &mut session));
             if ended.is_ok() {
-                (rest, waiting) = (FIRST_REST, false);
+                (backoff, waiting) = (INITIAL_BACKOFF, false);
             }
             match ended {
                 Ok(Ended::Refused(reason)) => {
@@ -189,8 +190,8 @@ impl Worker {
                 Ok(Ended::Lost(problem)) if !self.stop.requested() => {
                     (self.log)(&format!("connection to {address} lost: {problem}"));
                     lost_since = Instant::now();
-                    // a trainer that cuts every connection is not called without a rest
-                    self.stop.sleep(rest);
+                    // a trainer that cuts every connection is not called again at once
+                    self.stop.sleep(backoff);
                     continue;
                 }
                 Ok(Ended::Lost(_)) => break,
@@ -198,35 +199,28 @@ impl Worker {
                     if !std::mem::replace(&mut waiting, true) {
                         (self.log)(&format!("waiting for a trainer at {address}: {problem}"));
                     }
-                    if self.one_run && session.is_none() && lost_since.elapsed() > ALONE {
-                        let (address, seconds) = (address.clone(), ALONE.as_secs());
+                    if self.one_run && session.is_none() && lost_since.elapsed() > ALONE_TIMEOUT {
+                        let (address, seconds) = (address.clone(), ALONE_TIMEOUT.as_secs());
                         return Err(WorkerError::Alone { address, seconds, problem: problem.to_string() });
                     }
                 }
             }
             if let Some(stale) = session.take_if(|session| lost_since.elapsed() > session.grace) {
                 (self.log)("the trainer did not come back in time: its desktops are removed");
-                stale.desktops.close_all(TEAR_DOWN);
+                stale.desktops.close_all(TEAR_DOWN_TIMEOUT);
                 if self.one_run {
                     return Ok(());
                 }
             }
-            self.stop.sleep(rest);
-            rest = (rest * 2).min(LONGEST_REST);
+            self.stop.sleep(backoff);
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
         close(session);
         Ok(())
     }
 
     fn connect(&self) -> Result<TcpStream, ProtocolError> {
-        let mut problem = io::Error::other("the name has no address");
-        for address in self.options.connect.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, HANDSHAKE) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => problem = error,
-            }
-        }
-        Err(problem.into())
+        Ok(connect_to_any(&self.options.connect, HANDSHAKE_TIMEOUT)?)
     }
 
     /// Serves one connection until it ends; an error if it did not even begin.
@@ -241,9 +235,9 @@ impl Worker {
             process: std::process::id(),
             desktops: self.options.desktops,
         };
-        write_by(stream, &Message::Hello(hello), HANDSHAKE)?;
+        write_by(stream, &Message::Hello(hello), HANDSHAKE_TIMEOUT)?;
         let expected = [Kind::Welcome, Kind::Refused, Kind::Goodbye];
-        let welcome = match read_by(stream, &expected, Instant::now() + HANDSHAKE) {
+        let welcome = match read_by(stream, &expected, Instant::now() + HANDSHAKE_TIMEOUT) {
             Ok(Message::Welcome(welcome)) => welcome,
             Ok(Message::Refused(refused)) => return Ok(Ended::Refused(refused.reason)),
             Ok(_) => return Ok(Ended::Lost("the trainer is ending".into())),
@@ -255,7 +249,7 @@ impl Worker {
         };
         if let Some(other) = session.take_if(|session| session.run != welcome.run) {
             (self.log)("the trainer has begun another run: the desktops of the old one are removed");
-            other.desktops.close_all(TEAR_DOWN);
+            other.desktops.close_all(TEAR_DOWN_TIMEOUT);
         }
         let session = session.get_or_insert_with(|| self.session(&welcome));
         session.desktops.keep_only(&welcome.desktops);
@@ -263,7 +257,7 @@ impl Worker {
         (self.log)(&format!("connected to {}, run {}", self.options.connect, welcome.run));
         session.desktops.attach(link);
         let mut reason = None;
-        let read = read_messages(stream, &[Kind::Request, Kind::Beat, Kind::Goodbye], |message| {
+        let read = read_messages(stream, &[Kind::Request, Kind::Heartbeat, Kind::Goodbye], |message| {
             match message {
                 Message::Request(request) => session.desktops.take(&request),
                 Message::Goodbye(goodbye) => reason = Some(goodbye.reason),
@@ -294,7 +288,7 @@ impl Worker {
 
 fn close(session: Option<Session>) {
     if let Some(session) = session {
-        session.desktops.close_all(TEAR_DOWN);
+        session.desktops.close_all(TEAR_DOWN_TIMEOUT);
     }
 }
 

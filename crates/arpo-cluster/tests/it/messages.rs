@@ -112,7 +112,7 @@ fn message() -> impl Strategy<Value = Message> {
         answer,
         inquiry,
         status,
-        Just(Message::Beat),
+        Just(Message::Heartbeat),
         ".{0,99}".prop_map(|reason| Message::Refused(Refused { reason })),
         ".{0,99}".prop_map(|reason| Message::Goodbye(Goodbye { reason })),
     ]

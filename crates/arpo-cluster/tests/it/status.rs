@@ -27,6 +27,9 @@ fn whoever_has_the_token_is_told_what_each_desktop_does() {
     let [shown] = &worker.desktops[..] else { panic!("{status:?}") };
     assert_eq!((shown.slot, shown.task.as_deref(), &shown.call), (1, Some("t"), &None));
     assert!(status.hosts[0].received > 0 && status.hosts[0].failures == 0, "{status:?}");
+    // by a name, which may have an address first at which nobody listens
+    let named = format!("localhost:{}", hub.address().port());
+    assert_eq!(status_at(&named, "secret").unwrap().wanted, 2);
     // a call that goes on
     counts.held.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {

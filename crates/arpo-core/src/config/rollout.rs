@@ -19,8 +19,8 @@ pub struct RolloutConfig {
     /// The GPUs of the servers that `rollout.start` starts, one server each, as `CUDA_VISIBLE_DEVICES` names them. Empty:
     /// one server. Without effect on the built-in engine, whose GPUs are those of the ranks (`learn.gpus`).
     pub gpus: Vec<String>,
-    /// The folder that new weights are saved to: this program and all servers must reach it under the same path. Empty:
-    /// `sampler` in the run folder.
+    /// The folder that new weights are saved to, one for each run: this program and all servers must reach it under the
+    /// same path. Empty: `sampler` in the run folder.
     pub weights: String,
     /// The environment variable that holds the servers' API key, if they need one.
     pub key_variable: String,

@@ -5,6 +5,7 @@ use super::hearing::{Door, hear, tell};
 use crate::error::RankError;
 use crate::hello::{Hello, Refused};
 use crate::kind::Kind;
+use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,17 @@ struct Arrived {
     /// Its address for other machines; `None` on rank 0's own.
     machine: Option<IpAddr>,
     stream: TcpStream,
+}
+
+impl Arrived {
+    /// Whether it waits: its connection has not ended.
+    fn waits(&self) -> bool {
+        let seen = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
+        // whatever else is read has a deadline instead
+        let restored = self.stream.set_nonblocking(false);
+        let open = seen.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |count| count > 0);
+        open && restored.is_ok()
+    }
 }
 
 /// A process with its number in the run.
@@ -36,7 +48,8 @@ impl Rendezvous {
         Ok(numbered(self.arrivals(count, limit, news, look)?))
     }
 
-    /// So many processes that have said a proper hello, in the order of their arrival.
+    /// So many processes that have said a proper hello, in the order of their arrival. If they do not come together, those that
+    /// wait are told why.
     fn arrivals(
         &self,
         count: usize,
@@ -44,10 +57,39 @@ impl Rendezvous {
         news: &mut dyn FnMut(&str),
         look: &mut dyn FnMut() -> Result<(), RankError>,
     ) -> Result<Vec<Arrived>, RankError> {
+        let mut arrived = vec![];
+        let complete = self.wait_for(count, limit, &mut arrived, news, look);
+        if let Err(error) = &complete {
+            let reason = format!("the run did not begin: {error}");
+            for one in &arrived {
+                refuse(&one.stream, &reason);
+            }
+        }
+        complete.map(|()| arrived)
+    }
+
+    fn wait_for(
+        &self,
+        count: usize,
+        limit: Duration,
+        arrived: &mut Vec<Arrived>,
+        news: &mut dyn FnMut(&str),
+        look: &mut dyn FnMut() -> Result<(), RankError>,
+    ) -> Result<(), RankError> {
         let deadline = Instant::now() + limit;
         let mut door = Door::new();
-        let mut arrived: Vec<Arrived> = vec![];
-        while arrived.len() < count {
+        loop {
+            // one that was killed and started again must not be counted twice
+            arrived.retain(|one| {
+                let waits = one.waits();
+                if !waits {
+                    news(&format!("a rank ({}) left before the others had come", origin(&one.hello)));
+                }
+                waits
+            });
+            if arrived.len() >= count {
+                return Ok(());
+            }
             look()?;
             if Instant::now() > deadline {
                 return Err(RankError::Rendezvous(format!(
@@ -70,7 +112,6 @@ impl Rendezvous {
                 None => {}
             }
         }
-        Ok(arrived)
     }
 }
 
@@ -79,12 +120,17 @@ fn numbered(mut arrived: Vec<Arrived>) -> Vec<Member> {
     // neighbours are on one machine as far as possible; stable, and rank 0's own comes first
     arrived.sort_by_key(|one| one.machine);
     let member = |(number, one): (usize, Arrived)| {
-        let Arrived { hello: Hello { host, process, .. }, machine, stream } = one;
-        let host: String = host.chars().filter(|letter| !letter.is_control()).take(64).collect();
-        let name = format!("rank {} ({host}, process {process})", number + 1);
+        let Arrived { hello, machine, stream } = one;
+        let name = format!("rank {} ({})", number + 1, origin(&hello));
         Member { name, machine, stream }
     };
     arrived.into_iter().enumerate().map(member).collect()
+}
+
+/// `host, process 17`.
+fn origin(hello: &Hello) -> String {
+    let host: String = hello.host.chars().filter(|letter| !letter.is_control()).take(64).collect();
+    format!("{host}, process {}", hello.process)
 }
 
 /// Reads and checks a hello; a process that is not taken is told why.
@@ -93,13 +139,20 @@ fn introduction(stream: &TcpStream, token: &str) -> Result<Hello, String> {
         .map_err(|error| error.to_string())
         .and_then(|hello| hello.pass.check(token).map(|()| hello));
     if let Err(reason) = &checked {
-        let _ = tell(stream, Kind::Refused, &Refused { reason: reason.clone() });
-        let _ = stream.shutdown(Shutdown::Both);
+        refuse(stream, reason);
     }
     checked
 }
 
-/// The machine of a rank; a connection that has ended already is noticed when the rank is told its number.
+/// Tells a process why it is not taken.
+fn refuse(stream: &TcpStream, reason: &str) {
+    // cut, so that it never grows beyond a frame
+    let reason = reason.chars().take(600).collect();
+    let _ = tell(stream, Kind::Refused, &Refused { reason });
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// The machine of a rank; a connection that has ended already is noticed before the rank is counted.
 fn machine_of(stream: &TcpStream) -> Option<IpAddr> {
     let (peer, own) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
     address_for_others(peer.ip(), own.ip())

@@ -10,10 +10,10 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Longest time for a hello, and for a connection between neighbours.
-pub(super) const HELLO: Duration = Duration::from_secs(10);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often those who wait look up.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Most connections without a hello: whoever connects cannot use up the threads.
 const MOST_UNKNOWN: usize = 64;
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Door<T> {
             Builder::new().name("hello".into()).spawn(hear).map_err(RankError::system("a thread"))?;
             self.unknown += 1;
         }
-        let introduced = self.introductions.recv_timeout(GLANCE).ok();
+        let introduced = self.introductions.recv_timeout(POLL_INTERVAL).ok();
         self.unknown -= usize::from(introduced.is_some());
         Ok(introduced)
     }
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Door<T> {
 
 /// Sends a message.
 pub(super) fn tell(stream: &TcpStream, kind: Kind, fields: &impl serde::Serialize) -> io::Result<()> {
-    stream.set_write_timeout(Some(HELLO))?;
+    stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
     Ok(Frame::new(kind, fields)?.write(&mut &*stream)?)
 }
 
@@ -71,5 +71,5 @@ pub(super) fn read(stream: &TcpStream, kinds: &[Kind], limit: Duration) -> io::R
 
 /// Reads the fields of a message of this kind.
 pub(super) fn hear<T: serde::de::DeserializeOwned>(stream: &TcpStream, kind: Kind) -> io::Result<T> {
-    Ok(read(stream, &[kind], HELLO)?.fields()?)
+    Ok(read(stream, &[kind], HELLO_TIMEOUT)?.fields()?)
 }

@@ -3,7 +3,8 @@
 //! Ranks are numbered machine by machine, those of rank 0's first, and there in the order of their arrival. When all are
 //! there, each listens for the rank before it, rank 0 tells each where the next one is, and they connect to a ring. The ranks
 //! of a run may form several groups: rank 0 is rank 0 of each of them, and every other rank is in one. A peer that says
-//! something else than a rank, or nothing, is refused with a line and does not hold anybody up.
+//! something else than a rank, or nothing, is refused with a line and does not hold anybody up. A rank that leaves while it
+//! waits is not counted, and if the others do not come, those that wait are told so.
 //!
 //! This file has the two sides of the conversation: rank 0's ([`Rendezvous`]) and that of the others ([`join`]).
 //!
@@ -17,13 +18,14 @@ mod arrivals;
 mod hearing;
 mod neighbours;
 
+use crate::connect::connect_to_any;
 use crate::error::RankError;
 use crate::group::{Group, GroupOptions, Line, Place};
 use crate::hello::{Hello, Neighbour, Pass, Ready, Refused, Welcome, host};
 use crate::kind::Kind;
 use crate::token;
 use arrivals::Member;
-use hearing::{HELLO, hear, read, tell};
+use hearing::{HELLO_TIMEOUT, hear, read, tell};
 use neighbours::{LOOPBACK, neighbours, ring_listener};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -156,7 +158,10 @@ pub fn join(
         match stream.peek(&mut [0]) {
             Err(error) if crate::deadline::is_timeout(&error) => {}
             Err(error) => return Err(cut(error)),
-            Ok(_) => break read(&stream, &[Kind::Welcome, Kind::Refused], HELLO).map_err(cut)?,
+            Ok(0) => {
+                return Err(RankError::Rendezvous(format!("rank 0 at {address} left before the run began")));
+            }
+            Ok(_) => break read(&stream, &[Kind::Welcome, Kind::Refused], HELLO_TIMEOUT).map_err(cut)?,
         }
     };
     if answer.kind == Kind::Refused {
@@ -181,25 +186,30 @@ pub fn join(
     Group::start(Place { rank, size, offset }, options, vec![line], Some(neighbours))
 }
 
+/// Longest time for a name to become known.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_mins(1);
+
 fn dial(
     address: &str,
     deadline: Instant,
     look: &mut dyn FnMut() -> Result<(), RankError>,
 ) -> Result<TcpStream, RankError> {
-    let wrong = |problem: &dyn std::fmt::Display| {
-        RankError::Rendezvous(format!(
-            "no rank 0 at {address}: {problem}; expected the HOST:PORT of a run that waits for ranks"
-        ))
-    };
+    let began = Instant::now();
     loop {
         look()?;
-        let found = address.to_socket_addrs().map_err(|error| wrong(&error))?.next();
-        let found = found.ok_or_else(|| wrong(&"the name has no address"))?;
-        match TcpStream::connect_timeout(&found, HELLO) {
+        let error = match connect_to_any(address, HELLO_TIMEOUT) {
             Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() > deadline => return Err(wrong(&error)),
-            // it may still be loading its model
-            Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            Err(error) => error,
+        };
+        // an address without a port stays one, and a name that is still unknown after a while is mistyped
+        let is_hopeless = error.kind() == io::ErrorKind::InvalidInput
+            || (began.elapsed() > LOOK_UP_TIMEOUT && address.to_socket_addrs().is_err());
+        if is_hopeless || Instant::now() > deadline {
+            return Err(RankError::Rendezvous(format!(
+                "no rank 0 at {address}: {error}; expected the HOST:PORT of a run that waits for ranks"
+            )));
         }
+        // it may still be loading its model, and its name may be new
+        std::thread::sleep(Duration::from_millis(200));
     }
 }

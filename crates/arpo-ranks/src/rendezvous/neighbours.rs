@@ -1,6 +1,6 @@
 //! The ring: every rank connects to the next one and takes the connection of the one before.
 
-use super::hearing::{Door, HELLO, read, tell};
+use super::hearing::{Door, HELLO_TIMEOUT, read, tell};
 use crate::error::RankError;
 use crate::hello::{Pass, RingHello};
 use crate::kind::Kind;
@@ -34,11 +34,11 @@ pub(super) fn neighbours(
     token: &str,
 ) -> Result<(TcpStream, TcpStream), RankError> {
     let (before, after) = ((rank + size - 1) % size, (rank + 1) % size);
-    let to = TcpStream::connect_timeout(&next, HELLO)
+    let to = TcpStream::connect_timeout(&next, HELLO_TIMEOUT)
         .and_then(|to| tell(&to, Kind::Ring, &RingHello { pass: Pass::new(token), rank }).map(|()| to));
     let to = to.map_err(|error| RankError::Rendezvous(format!("rank {after} at {next}: {error}")))?;
     listener.set_nonblocking(true).map_err(RankError::system("listening for ranks"))?;
-    let (mut door, deadline) = (Door::new(), Instant::now() + HELLO);
+    let (mut door, deadline) = (Door::new(), Instant::now() + HELLO_TIMEOUT);
     loop {
         let token = token.to_owned();
         let introduced = door.next(listener, move |stream, _| {
@@ -55,7 +55,7 @@ pub(super) fn neighbours(
         if Instant::now() > deadline {
             return Err(RankError::Rendezvous(format!(
                 "rank {before} did not connect to rank {rank} within {} s",
-                HELLO.as_secs_f64()
+                HELLO_TIMEOUT.as_secs_f64()
             )));
         }
     }
@@ -77,7 +77,7 @@ mod tests {
         let other = std::thread::spawn(move || neighbours(1, 2, &one, to_zero, "secret"));
         neighbours(0, 2, &zero, to_one, "secret").unwrap();
         other.join().unwrap().unwrap();
-        assert!(began.elapsed() < HELLO / 2, "{:?}", began.elapsed());
+        assert!(began.elapsed() < HELLO_TIMEOUT / 2, "{:?}", began.elapsed());
         drop(silent);
     }
 }

@@ -43,7 +43,7 @@ fn a_rank_that_leaves_is_named_to_those_that_compute() {
     let reasons = ranks(3, options(PATIENT, PATIENT), |mut group: Group| {
         let go_on = |group: &mut Group| {
             let bucket = vec![(HostValues::F32(vec![1.0; 100]), Parts::even(100, 3, 1))];
-            group.reduce_later(bucket).and_then(|()| group.wait_reduced(1))
+            group.reduce_scatter_async(bucket).and_then(|()| group.wait_reduce_scatter(1))
         };
         if group.rank() == 2 {
             for _ in 0..5 {
@@ -74,7 +74,7 @@ fn a_rank_that_hangs_is_named_to_those_that_compute() {
     let began = Instant::now();
     let reasons = ranks(3, options(deadline, Duration::from_secs(5)), |mut group: Group| {
         let bucket = || vec![(HostValues::F32(vec![1.0; 100]), Parts::even(100, 3, 1))];
-        group.reduce_later(bucket()).unwrap();
+        group.reduce_scatter_async(bucket()).unwrap();
         if group.rank() == 2 {
             let until = Instant::now() + PATIENT;
             while group.check().is_ok() && Instant::now() < until {
@@ -82,8 +82,8 @@ fn a_rank_that_hangs_is_named_to_those_that_compute() {
             }
             return reason(group.check());
         }
-        assert_eq!(group.wait_reduced(0).unwrap().len(), 1);
-        reason(group.reduce_later(bucket()).and_then(|()| group.wait_reduced(0)))
+        assert_eq!(group.wait_reduce_scatter(0).unwrap().len(), 1);
+        reason(group.reduce_scatter_async(bucket()).and_then(|()| group.wait_reduce_scatter(0)))
     });
     for reason in &reasons {
         assert!(reason.starts_with("rank 2 (") && reason.contains(" hangs: "), "{reasons:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What a rank other than 0 does: the sum of a number from each rank of its group, until the run is over or it is told to leave.
 fn work(address: &str) -> Result<(), String> {
     let mut group = join(address, "secret", PATIENT, &mut || Ok(())).unwrap();
-    let sum = group.sums(&[group.rank() as f64]).unwrap()[0];
+    let sum = group.all_reduce_f64(&[group.rank() as f64]).unwrap()[0];
     group.send(0, &(group.rank(), group.size(), sum), vec![]).unwrap();
     match group.receive(0, None) {
         Ok(_) => Ok(()),
@@ -36,8 +36,8 @@ fn two_groups_work_beside_each_other_and_end_apart() {
         assert_eq!([first.name(1), first.name(2)], ["rank 1", "rank 2"]);
         assert_eq!([second.name(0), second.name(1), second.name(3)], ["rank 0", "rank 3", "rank 5"]);
         // the second one first: they do not wait for each other
-        assert_eq!(second.sums(&[0.0]).unwrap(), vec![6.0]);
-        assert_eq!(first.sums(&[0.0]).unwrap(), vec![3.0]);
+        assert_eq!(second.all_reduce_f64(&[0.0]).unwrap(), vec![6.0]);
+        assert_eq!(first.all_reduce_f64(&[0.0]).unwrap(), vec![3.0]);
         assert_eq!(answers(&first), [(1, 3, 3.0), (2, 3, 3.0)]);
         assert_eq!(answers(&second), [(1, 4, 6.0), (2, 4, 6.0), (3, 4, 6.0)]);
         // rank 4 leaves: its group ends, the other one goes on
@@ -68,7 +68,7 @@ fn a_group_of_one_beside_another() {
         let [mut alone, mut second] = gathered.unwrap();
         alone.all_reduce(&mut HostValues::F32(vec![1.0; 3])).unwrap();
         assert_eq!((alone.size(), second.name(1)), (1, "rank 1".to_owned()));
-        assert_eq!(second.sums(&[0.0]).unwrap(), vec![1.0]);
+        assert_eq!(second.all_reduce_f64(&[0.0]).unwrap(), vec![1.0]);
         drop((alone, second));
         other.join().unwrap().unwrap();
     });

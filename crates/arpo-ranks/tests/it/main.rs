@@ -7,6 +7,7 @@ mod groups;
 mod processes;
 mod sums;
 mod unknown_peers;
+mod waiting;
 mod wire;
 
 use arpo_ranks::rendezvous::{Rendezvous, join};

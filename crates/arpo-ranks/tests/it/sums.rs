@@ -92,14 +92,14 @@ fn sums_go_on_while_a_rank_does_something_else() {
             let halves = own.iter().map(|value| bf16_of(*value)).collect();
             let bucket =
                 vec![(HostValues::F32(own), parts.clone()), (HostValues::Bf16(halves), parts.clone())];
-            group.reduce_later(bucket).unwrap();
+            group.reduce_scatter_async(bucket).unwrap();
             begun[rank].fetch_add(1, Ordering::SeqCst);
         }
-        let first = group.wait_reduced(2).unwrap();
+        let first = group.wait_reduce_scatter(2).unwrap();
         // an operation of another kind comes after all of them, on every rank
-        assert_eq!(group.sums(&[1.0]).unwrap()[0].to_bits(), 3f64.to_bits());
-        let rest = group.wait_reduced(0).unwrap();
-        assert!(group.wait_reduced(0).unwrap().is_empty());
+        assert_eq!(group.all_reduce_f64(&[1.0]).unwrap()[0].to_bits(), 3f64.to_bits());
+        let rest = group.wait_reduce_scatter(0).unwrap();
+        assert!(group.wait_reduce_scatter(0).unwrap().is_empty());
         assert_eq!((first.len(), rest.len()), (2, 4));
         let mut expected = vec![];
         for parts in &parts {
@@ -154,9 +154,9 @@ fn sums_of_numbers_keep_their_precision() {
     let number = |rank: usize| 1.0 + 1e-9 * rank as f64;
     let results = together(4, |group: &mut Group| {
         let rank = group.rank();
-        assert_eq!(group.sums(&[]).unwrap(), Vec::<f64>::new());
+        assert_eq!(group.all_reduce_f64(&[]).unwrap(), Vec::<f64>::new());
         let odd = if rank == 2 { f64::INFINITY } else { 0.5 };
-        group.sums(&[number(rank), rank as f64, odd]).unwrap()
+        group.all_reduce_f64(&[number(rank), rank as f64, odd]).unwrap()
     });
     let exact: f64 = (0..4).map(number).sum();
     assert!((results[0][0] - exact).abs() < 1e-12, "{}", results[0][0] - exact);

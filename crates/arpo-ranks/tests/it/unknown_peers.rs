@@ -114,5 +114,5 @@ fn a_group_of_one_needs_nobody() {
     let rendezvous = Rendezvous::listen("test", here(), "").unwrap();
     let mut group =
         rendezvous.gather(1, options(PATIENT, PATIENT), PATIENT, &mut |_| {}, &mut || Ok(())).unwrap();
-    assert_eq!((group.rank(), group.size(), group.sums(&[2.5]).unwrap()), (0, 1, vec![2.5]));
+    assert_eq!((group.rank(), group.size(), group.all_reduce_f64(&[2.5]).unwrap()), (0, 1, vec![2.5]));
 }

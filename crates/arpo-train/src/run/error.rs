@@ -24,6 +24,14 @@ pub enum RunError {
         /// Its process id, or `?`.
         process: String,
     },
+    /// The file system has no locks, or does not answer.
+    #[error("{}: cannot be locked: {error}", path.display())]
+    NoLock {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
     /// A new run needs an empty folder.
     #[error("{}: not empty: expected a new or empty folder, or --resume to continue the run in it", folder.display())]
     NotEmpty {

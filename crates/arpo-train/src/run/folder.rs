@@ -1,12 +1,11 @@
-//! A run folder, locked by one process at a time. The operating system holds the lock, so it ends with the process,
-//! however that ends.
+//! A run folder, locked by one process at a time.
 
 use super::RunError;
 use super::durable::{entries, half_written, make_folder, tidy, write_file};
+use super::lock::{LOCK, lock_folder};
 use super::metrics::MetricsLog;
 use super::screens::ScreenStore;
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,7 +44,7 @@ impl RunFolder {
         // checked before the lock file is created, so that a folder that is not a run stays unchanged
         check(path, start)?;
         make_folder(path)?;
-        let lock = lock(path)?;
+        let lock = lock_folder(path)?;
         check(path, start)?;
         let folder = Self {
             path: path.to_path_buf(),
@@ -151,35 +150,13 @@ fn check(path: &Path, start: Start) -> Result<(), RunError> {
         Start::New if occupied => {
             // a running process is the more helpful error
             if path.join(LOCK).exists() {
-                lock(path)?;
+                lock_folder(path)?;
             }
             Err(RunError::NotEmpty { folder: path.to_path_buf() })
         }
         Start::Resume if !config_file(path).exists() => Err(RunError::NoRun { folder: path.to_path_buf() }),
         _ => Ok(()),
     }
-}
-
-/// The name of the file that is locked.
-const LOCK: &str = ".lock";
-
-fn lock(folder: &Path) -> Result<File, RunError> {
-    let path = folder.join(LOCK);
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(RunError::io(&path, "opened"))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let id = fs::read_to_string(&path).unwrap_or_default();
-            let process = if id.trim().is_empty() { "?".into() } else { id.trim().to_owned() };
-            return Err(RunError::InUse { folder: folder.to_path_buf(), process });
-        }
-        Err(TryLockError::Error(error)) => return Err(RunError::io(&path, "locked")(error)),
-    }
-    let id = format!("{}\n", std::process::id());
-    let written = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
-    written.map_err(RunError::io(&path, "written"))?;
-    Ok(file)
 }
 
 /// Whether a process has locked a run folder, as a run does while it is going on.

@@ -14,7 +14,7 @@
 //!
 //! | to change | look in |
 //! |---|---|
-//! | locking, what a folder must hold | [`folder`] |
+//! | what a folder must hold; its lock | [`folder`]; `lock` |
 //! | how checkpoints are kept, found and checked | [`checkpoints`], `manifest` |
 //! | what a checkpoint of a training run is made of | [`training_state`] |
 //! | atomic writes | `durable` |
@@ -35,6 +35,7 @@ pub mod episodes;
 mod error;
 pub mod events;
 pub mod folder;
+pub(crate) mod lock;
 mod manifest;
 pub mod metrics;
 pub mod recording;

@@ -2,7 +2,7 @@
 //! read.
 
 use super::fleet::Target;
-use super::protocol::{Prompt, Sampled, Terms};
+use super::protocol::{Sampled, ServedOptions, ServedPrompt};
 use std::fmt::Debug;
 
 /// Tokens shown on either side of a difference.
@@ -22,7 +22,12 @@ pub(super) enum Fault {
 }
 
 /// Checks an answer to a prompt, given by a server with the target's weights.
-pub(super) fn check(sampled: &Sampled, prompt: &Prompt, target: &Target, terms: &Terms) -> Result<(), Fault> {
+pub(super) fn check(
+    sampled: &Sampled,
+    prompt: &ServedPrompt,
+    target: &Target,
+    options: &ServedOptions,
+) -> Result<(), Fault> {
     if sampled.labels.is_empty() || sampled.labels.iter().any(|label| *label != target.label) {
         return Err(Fault::OtherWeights(format!(
             "it answered with weights {:?}: expected {:?}; was it started again, or does another run use it?",
@@ -30,17 +35,17 @@ pub(super) fn check(sampled: &Sampled, prompt: &Prompt, target: &Target, terms: 
         )));
     }
     check_prompt(sampled, prompt)?;
-    if !sampled.complete && !sampled.tokens.is_empty() && sampled.tokens.len() < terms.max_tokens {
+    if !sampled.complete && !sampled.tokens.is_empty() && sampled.tokens.len() < options.max_tokens {
         return Err(Fault::Cut(format!(
             "its context ended after {} tokens of the response: expected a larger --max-model-len, or a smaller \
              `agent.max_screenshots` or `agent.max_tokens`",
             sampled.tokens.len()
         )));
     }
-    check_tokens(sampled, terms).map_err(Fault::Wrong)
+    check_tokens(sampled, options).map_err(Fault::Wrong)
 }
 
-fn check_prompt(sampled: &Sampled, prompt: &Prompt) -> Result<(), Fault> {
+fn check_prompt(sampled: &Sampled, prompt: &ServedPrompt) -> Result<(), Fault> {
     let Some(theirs) = &sampled.prompt else {
         return Err(Fault::Wrong("it does not say which prompt it read: expected prompt_token_ids".into()));
     };
@@ -79,10 +84,10 @@ fn difference<T: PartialEq + Debug>(ours: &[T], theirs: &[T]) -> Option<String> 
     ))
 }
 
-fn check_tokens(sampled: &Sampled, terms: &Terms) -> Result<(), String> {
+fn check_tokens(sampled: &Sampled, options: &ServedOptions) -> Result<(), String> {
     let Sampled { tokens, logp, complete, .. } = sampled;
-    if tokens.is_empty() || tokens.len() > terms.max_tokens {
-        return Err(format!("a response of {} tokens: expected 1 to {}", tokens.len(), terms.max_tokens));
+    if tokens.is_empty() || tokens.len() > options.max_tokens {
+        return Err(format!("a response of {} tokens: expected 1 to {}", tokens.len(), options.max_tokens));
     }
     if tokens.len() != logp.len() {
         return Err(format!("{} tokens with {} log-probabilities", tokens.len(), logp.len()));
@@ -90,16 +95,16 @@ fn check_tokens(sampled: &Sampled, terms: &Terms) -> Result<(), String> {
     if let Some(odd) = logp.iter().find(|logp| !logp.is_finite() || **logp > 1e-3) {
         return Err(format!("a log-probability of {odd}: expected a number up to 0"));
     }
-    if let Some(token) = tokens.iter().find(|token| terms.forbidden.contains(token)) {
+    if let Some(token) = tokens.iter().find(|token| options.forbidden.contains(token)) {
         return Err(format!("it sampled token {token}, which the request forbids"));
     }
-    let ended = tokens.iter().position(|&token| token == terms.end_token);
+    let ended = tokens.iter().position(|&token| token == options.end_token);
     let expected = complete.then(|| tokens.len() - 1);
     if ended != expected {
         return Err(format!(
             "a response that {} with its end token {} at {ended:?} of {} tokens",
             if *complete { "ended by itself" } else { "was cut off" },
-            terms.end_token,
+            options.end_token,
             tokens.len()
         ));
     }
@@ -110,8 +115,8 @@ fn check_tokens(sampled: &Sampled, terms: &Terms) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn terms() -> Terms {
-        Terms {
+    fn options() -> ServedOptions {
+        ServedOptions {
             max_tokens: 3,
             end_token: 2,
             forbidden: vec![5, 6],
@@ -149,9 +154,9 @@ mod tests {
 
     #[test]
     fn tokens_are_as_they_were_asked_for() {
-        assert_eq!(check_tokens(&sampled(&[9, 2], true), &terms()), Ok(()));
-        assert_eq!(check_tokens(&sampled(&[9, 9, 9], false), &terms()), Ok(()));
-        let problem = |sampled: &Sampled| check_tokens(sampled, &terms()).unwrap_err();
+        assert_eq!(check_tokens(&sampled(&[9, 2], true), &options()), Ok(()));
+        assert_eq!(check_tokens(&sampled(&[9, 9, 9], false), &options()), Ok(()));
+        let problem = |sampled: &Sampled| check_tokens(sampled, &options()).unwrap_err();
         assert!(problem(&sampled(&[], true)).contains("0 tokens"));
         assert!(problem(&sampled(&[9, 9, 9, 2], true)).contains("4 tokens"));
         assert!(problem(&sampled(&[5, 2], true)).contains("forbids"));

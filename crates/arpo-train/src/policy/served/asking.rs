@@ -6,7 +6,7 @@
 use super::answer::{Fault, check};
 use super::fleet::{Fleet, Slot};
 use super::keeper::say;
-use super::protocol::{Line, Prompt, Protocol, Terms};
+use super::protocol::{Line, Protocol, ServedOptions, ServedPrompt};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::episode::History;
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 const TRIES: usize = 3;
 
 /// Wait for a server that has no slot for a request and does not say how long.
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 /// Least wait for a server that is busy, whatever it says.
-const LEAST_REST: Duration = Duration::from_millis(100);
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
 /// What came of a request.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Asker {
     pub(super) fleet: Arc<Fleet>,
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) http: Http,
-    pub(super) terms: Arc<Terms>,
+    pub(super) options: Arc<ServedOptions>,
     pub(super) agent: Arc<Agent>,
     /// Deadline of one attempt.
     pub(super) limit: Duration,
@@ -74,8 +74,8 @@ impl Asker {
                 ));
             };
             let line = Line { http: &self.http, address: &slot.address, limit: self.limit };
-            let problem = match self.protocol.sample(line, &prompt, &self.terms) {
-                Ok(sampled) => match check(&sampled, &prompt, &slot.target, &self.terms) {
+            let problem = match self.protocol.sample(line, &prompt, &self.options) {
+                Ok(sampled) => match check(&sampled, &prompt, &slot.target, &self.options) {
                     Ok(()) => match self.response(&slot, sampled.tokens, sampled.logp, sampled.complete) {
                         Ok(response) => return Outcome::Response(response),
                         Err(error) => return Outcome::Fatal(error.to_string()),
@@ -92,12 +92,12 @@ impl Asker {
                     (last, avoid) = (format!("; {} is busy: {message}", slot.address), Some(slot.server));
                     drop(slot);
                     let left = deadline.saturating_duration_since(Instant::now());
-                    wanted.rest(after.unwrap_or(BUSY).max(LEAST_REST).min(left));
+                    wanted.rest(after.unwrap_or(BUSY_DELAY).max(MIN_BACKOFF).min(left));
                     continue;
                 }
                 Err(problem) if problem.is_the_servers() => problem.to_string(),
                 Err(problem) => {
-                    return match self.terms.about_key(&problem) {
+                    return match self.options.about_key(&problem) {
                         Some(reason) => Outcome::Fatal(format!("{}: {reason}", slot.address)),
                         None => Outcome::Lost(format!("{}: {problem}", slot.address)),
                     };
@@ -118,18 +118,18 @@ impl Asker {
         }
     }
 
-    fn prompt(&self, history: History, temperature: f64) -> Result<Prompt, TrainError> {
+    fn prompt(&self, history: History, temperature: f64) -> Result<ServedPrompt, TrainError> {
         let prompt = transcribe(&self.agent, &history, history.screens.len())?;
-        let pictures = prompt.live(&history).to_vec();
+        let screens = prompt.live(&history).to_vec();
         let images = image_ranges(&prompt.assembled.tokens, self.agent.image_token);
-        if images.len() != pictures.len() {
+        if images.len() != screens.len() {
             return Err(TrainError::Internal(format!(
                 "a prompt with {} screenshots and {} places for them",
-                pictures.len(),
+                screens.len(),
                 images.len()
             )));
         }
-        Ok(Prompt { tokens: prompt.assembled.tokens, images, pictures, temperature, history })
+        Ok(ServedPrompt { tokens: prompt.assembled.tokens, images, screens, temperature, history })
     }
 
     fn response(

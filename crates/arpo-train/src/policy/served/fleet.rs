@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a wait looks whether it should end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Weights that the servers shall have.
 #[derive(Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Fleet {
                 member.asked += 1;
                 return Some(Slot { fleet: self, server, address: member.address.clone(), target });
             }
-            state = self.wait(state, left.min(LOOK));
+            state = self.wait(state, left.min(POLL_INTERVAL));
         }
     }
 
@@ -305,7 +305,7 @@ impl Fleet {
             if late || (!ready && state.members.iter().all(refused)) {
                 return Some(Err(state.members.iter().map(described).collect::<Vec<_>>().join("; ")));
             }
-            state = self.wait(state, LOOK);
+            state = self.wait(state, POLL_INTERVAL);
         }
     }
 

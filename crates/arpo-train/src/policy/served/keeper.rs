@@ -1,25 +1,25 @@
 //! A server's keeper: brings it up to date whenever it is behind, as often as needed, until the run ends.
 
 use super::fleet::{Fleet, Setback};
-use super::protocol::{Line, Protocol, Terms, Unusable};
+use super::protocol::{Line, Protocol, ServedOptions, Unusable};
 use crate::policy::http::Http;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Deadline of a server that is asked how it is.
-const GLANCE: Duration = Duration::from_secs(20);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Wait after a setback; doubled with each further one.
-const FIRST_REST: Duration = Duration::from_millis(250);
-const LONGEST_REST: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// What a keeper needs.
 pub(super) struct Keeper {
     pub(super) fleet: Arc<Fleet>,
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) http: Http,
-    pub(super) terms: Arc<Terms>,
+    pub(super) options: Arc<ServedOptions>,
     /// Deadline of a step of an update.
     pub(super) limit: Duration,
 }
@@ -33,11 +33,11 @@ impl Keeper {
             let line = |limit| Line { http: &self.http, address: &address, limit };
             let result = self
                 .protocol
-                .inspect(line(GLANCE), &self.terms)
+                .inspect(line(STATUS_TIMEOUT), &self.options)
                 .and_then(|()| self.protocol.update(line(self.limit), &target))
                 .map_err(|unusable| match &unusable {
                     Unusable::Failing(problem) => {
-                        self.terms.about_key(problem).map_or(unusable, Unusable::Refused)
+                        self.options.about_key(problem).map_or(unusable, Unusable::Refused)
                     }
                     Unusable::Refused(_) => unusable,
                 });
@@ -58,7 +58,7 @@ impl Keeper {
                         said = Some(reason.clone());
                     }
                     self.fleet.updated(server, &target, Err(Setback { reason, refused }));
-                    let rest = (FIRST_REST * (1 << setbacks.min(10))).min(LONGEST_REST);
+                    let rest = (INITIAL_BACKOFF * (1 << setbacks.min(10))).min(MAX_BACKOFF);
                     setbacks += 1;
                     self.fleet.rest(&target, rest);
                 }

@@ -38,7 +38,7 @@ use arpo_model::config::ModelConfig;
 use asking::{Asker, Outcome};
 use fleet::{Fleet, Target};
 use keeper::Keeper;
-use protocol::{Protocol, Terms};
+use protocol::{Protocol, ServedOptions};
 use start::{StartOptions, StartedServers};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,7 @@ use weights::WeightStore;
 const GIVE_UP_AFTER: usize = 8;
 
 /// Longest wait for an update that is under way when the run ends.
-const END: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model and everything that a server needs of it.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl ServedPolicy {
             Some(start) => start::addresses(start)?,
             None => rollout.servers.iter().map(|url| url.trim_end_matches('/').to_owned()).collect(),
         };
-        let terms = Arc::new(Terms {
+        let options = Arc::new(ServedOptions {
             max_tokens: config.agent.max_tokens,
             end_token: agent.end_token,
             forbidden: agent.forbidden.clone(),
@@ -137,7 +137,7 @@ impl ServedPolicy {
             fleet: Arc::clone(&fleet),
             protocol: Arc::clone(&protocol),
             http: Http::new(key.map(str::to_owned)),
-            terms: Arc::clone(&terms),
+            options: Arc::clone(&options),
             agent,
             limit: Duration::from_secs_f64(rollout.limit_seconds),
             wait,
@@ -162,7 +162,7 @@ impl ServedPolicy {
                 fleet: Arc::clone(&fleet),
                 protocol: Arc::clone(&protocol),
                 http: Http::new(key.map(str::to_owned)),
-                terms: Arc::clone(&terms),
+                options: Arc::clone(&options),
                 limit: Duration::from_secs_f64(rollout.update_seconds),
             };
             let keep = move || keeper.run(server);
@@ -196,7 +196,7 @@ impl Drop for ServedPolicy {
         self.exchange.cancel_all();
         self.fleet().close();
         // an update that is under way ends, so that no server stays paused
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while self.keepers.iter().any(|keeper| !keeper.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

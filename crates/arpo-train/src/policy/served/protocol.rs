@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A request for a response.
 #[derive(Debug)]
-pub(super) struct Prompt {
+pub(super) struct ServedPrompt {
     /// The episode so far.
     pub(super) history: History,
     /// Our own assembly of the conversation, with a placeholder for every feature of every image.
@@ -18,11 +18,11 @@ pub(super) struct Prompt {
     /// Where the features of each image are.
     pub(super) images: Vec<Range<usize>>,
     /// Its screenshots; one that the server has already is not even encoded.
-    pub(super) pictures: Vec<EpisodeScreen>,
+    pub(super) screens: Vec<EpisodeScreen>,
     pub(super) temperature: f64,
 }
 
-impl Prompt {
+impl ServedPrompt {
     /// The tokens with one placeholder for each image, as servers take them.
     pub(super) fn with_one_placeholder_each(&self) -> Vec<u32> {
         with_one_placeholder_each(&self.tokens, &self.images)
@@ -42,7 +42,7 @@ fn with_one_placeholder_each(all: &[u32], images: &[Range<usize>]) -> Vec<u32> {
 
 /// What is the same for all requests of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Terms {
+pub(super) struct ServedOptions {
     pub(super) max_tokens: usize,
     /// Ends a response and belongs to it.
     pub(super) end_token: u32,
@@ -59,7 +59,7 @@ pub(super) struct Terms {
     pub(super) has_key: bool,
 }
 
-impl Terms {
+impl ServedOptions {
     /// What to do about a server that refuses the key; `None` if this is another problem.
     pub(super) fn about_key(&self, problem: &Problem) -> Option<String> {
         let variable = &self.key_variable;
@@ -138,13 +138,13 @@ impl fmt::Display for Unusable {
 /// How a make of servers is spoken to.
 pub(super) trait Protocol: Send + Sync {
     /// Whether the server can be trained with, as it was started.
-    fn inspect(&self, line: Line, terms: &Terms) -> Result<(), Unusable>;
+    fn inspect(&self, line: Line, options: &ServedOptions) -> Result<(), Unusable>;
 
     /// Gives the server new weights and empties its caches. If it fails half-way, no answer carries the new label.
     fn update(&self, line: Line, target: &Target) -> Result<(), Unusable>;
 
     /// Samples a response.
-    fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem>;
+    fn sample(&self, line: Line, prompt: &ServedPrompt, options: &ServedOptions) -> Result<Sampled, Problem>;
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! where it put the images: only the length of the prompt can be compared.
 
 use super::fleet::Target;
-use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
+use super::protocol::{Line, Protocol, Sampled, ServedOptions, ServedPrompt, Unusable};
 use crate::policy::data_urls::data_url;
 use crate::policy::http::{Problem, one_line};
 use serde_json::{Map, Value, json};
@@ -18,12 +18,12 @@ const FORBIDDEN: f64 = -1e30;
 pub(super) struct Sglang;
 
 impl Protocol for Sglang {
-    fn inspect(&self, line: Line, terms: &Terms) -> Result<(), Unusable> {
+    fn inspect(&self, line: Line, options: &ServedOptions) -> Result<(), Unusable> {
         line.get("/get_server_info")?;
-        if (terms.trained_temperature - 1.0).abs() > 1e-9 {
+        if (options.trained_temperature - 1.0).abs() > 1e-9 {
             return Err(Unusable::Refused(format!(
                 "SGLang's log-probabilities do not include the temperature: expected `collect.temperature` = 1, not {}",
-                terms.trained_temperature
+                options.trained_temperature
             )));
         }
         Ok(())
@@ -44,10 +44,10 @@ impl Protocol for Sglang {
             .into())
     }
 
-    fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
+    fn sample(&self, line: Line, prompt: &ServedPrompt, options: &ServedOptions) -> Result<Sampled, Problem> {
         let bias: Map<String, Value> =
-            terms.forbidden.iter().map(|token| (token.to_string(), json!(FORBIDDEN))).collect();
-        let images = prompt.pictures.iter().map(data_url).collect::<Result<Vec<_>, _>>();
+            options.forbidden.iter().map(|token| (token.to_string(), json!(FORBIDDEN))).collect();
+        let images = prompt.screens.iter().map(data_url).collect::<Result<Vec<_>, _>>();
         let images = images.map_err(Problem::Garbled)?;
         let body = json!({
             "input_ids": prompt.with_one_placeholder_each(),
@@ -62,22 +62,22 @@ impl Protocol for Sglang {
                 "repetition_penalty": 1.0,
                 "frequency_penalty": 0.0,
                 "presence_penalty": 0.0,
-                "max_new_tokens": terms.max_tokens,
-                "stop_token_ids": [terms.end_token],
+                "max_new_tokens": options.max_tokens,
+                "stop_token_ids": [options.end_token],
                 "logit_bias": bias,
                 "skip_special_tokens": false,
                 "no_stop_trim": true,
             },
         });
-        sampled(&line.post("/generate", &body)?, prompt, terms)
+        sampled(&line.post("/generate", &body)?, prompt, options)
     }
 }
 
-fn sampled(answer: &Value, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
+fn sampled(answer: &Value, prompt: &ServedPrompt, options: &ServedOptions) -> Result<Sampled, Problem> {
     let (tokens, logp, complete, labels) = read(answer, prompt.tokens.len())?;
     Ok(Sampled {
         // an end token at the last place counts as its length there
-        complete: complete || tokens.last() == Some(&terms.end_token),
+        complete: complete || tokens.last() == Some(&options.end_token),
         tokens,
         logp,
         labels,

@@ -19,19 +19,19 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often a server is looked at.
-const WATCH: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Wait before a server that died is started again.
-const REST: Duration = Duration::from_secs(2);
+const RESTART_DELAY: Duration = Duration::from_secs(2);
 
 /// After so many deaths in a row without ever having had the weights, a server cannot run here.
 const HOPELESS: u32 = 3;
 
 /// Time for a server to end in, a second more than its shell gives it; then its whole process group is killed.
-const END: Duration = Duration::from_secs(6);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Time for the killed processes to go; one that waits for a driver may take longer, and is left to the system.
-const KILLED: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The shell around a server; its process group is its own. `read` returns when the leash is let go.
 const LEASH: &str = r#"exec 3<&0 </dev/null
@@ -116,7 +116,7 @@ impl Watch {
         let mut deaths = 0;
         while !self.fleet.is_closing() {
             let Some(target) = self.fleet.starts(self.server) else {
-                std::thread::sleep(WATCH);
+                std::thread::sleep(POLL_INTERVAL);
                 continue;
             };
             let log = self.options.folder.join(format!("server-{}.log", self.server));
@@ -133,9 +133,9 @@ impl Watch {
                 self.fleet.give_up_on(self.server, reason);
                 return;
             }
-            let until = Instant::now() + REST;
+            let until = Instant::now() + RESTART_DELAY;
             while Instant::now() < until && !self.fleet.is_closing() {
-                std::thread::sleep(WATCH);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -172,13 +172,13 @@ impl Watch {
             if self.fleet.is_closing() {
                 break None;
             }
-            std::thread::sleep(WATCH);
+            std::thread::sleep(POLL_INTERVAL);
         };
         // also ends what a dead server left behind
         drop(leash);
-        if !ends_within(&mut child, END) {
+        if !ends_within(&mut child, SHUTDOWN_TIMEOUT) {
             kill_group(&child);
-            if !ends_within(&mut child, KILLED) {
+            if !ends_within(&mut child, KILL_TIMEOUT) {
                 let address = self.fleet.address(self.server);
                 say(&format!("server {address}: process {} was killed and has not ended", child.id()));
             }

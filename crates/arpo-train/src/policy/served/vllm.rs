@@ -6,7 +6,7 @@
 //! were sampled, the prompts differ, and the episode cannot be continued: so `/inference/v1/generate` is preferred.
 
 use super::fleet::Target;
-use super::protocol::{Line, Prompt, Protocol, Sampled, Terms, Unusable};
+use super::protocol::{Line, Protocol, Sampled, ServedOptions, ServedPrompt, Unusable};
 use crate::agent::Agent;
 use crate::episode::EpisodeScreen;
 use crate::policy::data_urls::data_url;
@@ -23,7 +23,7 @@ const FORBIDDEN: f64 = -1e30;
 /// The same in chat requests, which allow no more.
 const FORBIDDEN_IN_CHAT: f64 = -100.0;
 
-/// What a server says of a picture that it should have and has not.
+/// What a server says of a screen that it should have and has not.
 const MISSING: &str = "data is not provided";
 
 /// The label of weights that are being replaced.
@@ -35,7 +35,7 @@ pub(super) struct Vllm {
     agent: Arc<Agent>,
     /// The servers without tokens in and out, and the names of their models.
     chat_models: Mutex<HashMap<String, String>>,
-    /// The digests of pictures that each server has seen since its last update, and should still have.
+    /// The digests of screens that each server has seen since its last update, and should still have.
     seen: Mutex<HashMap<String, HashSet<Arc<str>>>>,
 }
 
@@ -73,9 +73,15 @@ impl Vllm {
         Ok(())
     }
 
-    fn chat(&self, line: Line, model: &str, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
+    fn chat(
+        &self,
+        line: Line,
+        model: &str,
+        prompt: &ServedPrompt,
+        options: &ServedOptions,
+    ) -> Result<Sampled, Problem> {
         let messages = messages(&prompt.history, &self.agent.style, true).map_err(Problem::Garbled)?;
-        let mut body = sampling(prompt, terms, FORBIDDEN_IN_CHAT);
+        let mut body = sampling(prompt, options, FORBIDDEN_IN_CHAT);
         body.extend([
             ("model".into(), json!(model)),
             ("messages".into(), messages),
@@ -93,7 +99,7 @@ impl Vllm {
 }
 
 impl Protocol for Vllm {
-    fn inspect(&self, line: Line, terms: &Terms) -> Result<(), Unusable> {
+    fn inspect(&self, line: Line, options: &ServedOptions) -> Result<(), Unusable> {
         let info = match line.get("/server_info?config_format=json") {
             Err(Problem::Refused { status: 404, .. }) => {
                 return Err(Unusable::Refused(
@@ -104,9 +110,9 @@ impl Protocol for Vllm {
             }
             info => info?,
         };
-        check_settings(&info, terms).map_err(Unusable::Refused)?;
+        check_settings(&info, options).map_err(Unusable::Refused)?;
         let on_cpu = info["vllm_config"]["device_config"]["device"] == json!("cpu");
-        if on_cpu && terms.tied_head && !has_own_head(line)? {
+        if on_cpu && options.tied_head && !has_own_head(line)? {
             return Err(Unusable::Refused(
                 "vLLM on a CPU does not renew the output head of a model with tied embeddings: expected `rollout.start`, \
                  or a server of a copy of the model with `lm_head.weight` and \"tie_word_embeddings\": false"
@@ -139,17 +145,17 @@ impl Protocol for Vllm {
         }
     }
 
-    fn sample(&self, line: Line, prompt: &Prompt, terms: &Terms) -> Result<Sampled, Problem> {
+    fn sample(&self, line: Line, prompt: &ServedPrompt, options: &ServedOptions) -> Result<Sampled, Problem> {
         if let Some(model) = self.chat_model(line.address) {
-            return self.chat(line, &model, prompt, terms);
+            return self.chat(line, &model, prompt, options);
         }
         let digests = |seen: &mut HashMap<String, HashSet<Arc<str>>>| {
             seen.entry(line.address.to_owned()).or_default().clone()
         };
         let seen = digests(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let ask = |seen| line.post("/inference/v1/generate", &request(prompt, terms, seen)?);
+        let ask = |seen| line.post("/inference/v1/generate", &request(prompt, options, seen)?);
         let answer = match ask(&seen) {
-            // its cache has dropped a picture
+            // its cache has dropped a screen
             Err(Problem::Refused { status: 400, message })
                 if message.contains(MISSING) && !seen.is_empty() =>
             {
@@ -158,7 +164,7 @@ impl Protocol for Vllm {
             }
             answer => answer?,
         };
-        let shown = prompt.pictures.iter().map(|picture| Arc::clone(picture.digest()));
+        let shown = prompt.screens.iter().map(|screen| Arc::clone(screen.digest()));
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry(line.address.to_owned()).or_default().extend(shown);
         drop(seen);
@@ -166,18 +172,22 @@ impl Protocol for Vllm {
     }
 }
 
-/// A request for tokens in and out. A picture that the server has seen is named, and not sent again: an episode shows its last
+/// A request for tokens in and out. A screen that the server has seen is named, and not sent again: an episode shows its last
 /// screenshots in every request.
-fn request(prompt: &Prompt, terms: &Terms, seen: &HashSet<Arc<str>>) -> Result<Value, Problem> {
-    let mut sampling = sampling(prompt, terms, FORBIDDEN);
+fn request(
+    prompt: &ServedPrompt,
+    options: &ServedOptions,
+    seen: &HashSet<Arc<str>>,
+) -> Result<Value, Problem> {
+    let mut sampling = sampling(prompt, options, FORBIDDEN);
     sampling.extend([("logprobs".into(), json!(0)), ("detokenize".into(), json!(false))]);
-    let part = |picture: &EpisodeScreen| {
-        let url = (!seen.contains(picture.digest())).then(|| data_url(picture)).transpose();
+    let part = |screen: &EpisodeScreen| {
+        let url = (!seen.contains(screen.digest())).then(|| data_url(screen)).transpose();
         let url = url.map_err(Problem::Garbled)?;
-        // the URL lies flat here, other than in chat messages: there the server would take the picture for missing
-        Ok(json!({"type": "image_url", "url": url, "uuid": &**picture.digest()}))
+        // the URL lies flat here, other than in chat messages: there the server would take the screen for missing
+        Ok(json!({"type": "image_url", "url": url, "uuid": &**screen.digest()}))
     };
-    let parts = prompt.pictures.iter().map(part).collect::<Result<Vec<Value>, Problem>>()?;
+    let parts = prompt.screens.iter().map(part).collect::<Result<Vec<Value>, Problem>>()?;
     Ok(json!({
         "token_ids": prompt.with_one_placeholder_each(),
         "content_parts": parts,
@@ -221,11 +231,11 @@ fn label(line: Line) -> Result<String, Problem> {
 }
 
 /// Whether the settings of a server give log-probabilities and prompts that can be trained on.
-fn check_settings(info: &Value, terms: &Terms) -> Result<(), String> {
+fn check_settings(info: &Value, options: &ServedOptions) -> Result<(), String> {
     let model = &info["vllm_config"]["model_config"];
     match model["logprobs_mode"].as_str() {
         Some("processed_logprobs") => {}
-        Some("raw_logprobs") if is_one(terms.trained_temperature) => {}
+        Some("raw_logprobs") if is_one(options.trained_temperature) => {}
         mode => {
             return Err(format!(
                 "its log-probabilities are {:?}, not those of the distribution that is sampled from: expected a server \
@@ -236,11 +246,11 @@ fn check_settings(info: &Value, terms: &Terms) -> Result<(), String> {
         }
     }
     let most = model["multimodal_config"]["limit_per_prompt"]["image"]["count"].as_u64();
-    if let Some(most) = most.filter(|&most| most < terms.images as u64) {
+    if let Some(most) = most.filter(|&most| most < options.images as u64) {
         return Err(format!(
             "it takes {most} images in a prompt: expected a server started with --limit-mm-per-prompt \
              '{{\"image\": {}}}', or a smaller `agent.max_screenshots`",
-            terms.images
+            options.images
         ));
     }
     Ok(())
@@ -253,9 +263,9 @@ fn is_one(temperature: f64) -> bool {
 /// Sampling from the whole distribution. Everything is named, because a server has defaults of its own, from the model's
 /// `generation_config.json`. There is no seed: batches and updates are not repeatable anyway, and vLLM 0.32 on a CPU dies of
 /// seeded requests whose prompts it splits.
-fn sampling(prompt: &Prompt, terms: &Terms, forbidden: f64) -> Map<String, Value> {
+fn sampling(prompt: &ServedPrompt, options: &ServedOptions, forbidden: f64) -> Map<String, Value> {
     let bias: Map<String, Value> =
-        terms.forbidden.iter().map(|token| (token.to_string(), json!(forbidden))).collect();
+        options.forbidden.iter().map(|token| (token.to_string(), json!(forbidden))).collect();
     let value = json!({
         "temperature": prompt.temperature,
         "top_p": 1.0,
@@ -264,11 +274,11 @@ fn sampling(prompt: &Prompt, terms: &Terms, forbidden: f64) -> Map<String, Value
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "repetition_penalty": 1.0,
-        "max_tokens": terms.max_tokens,
+        "max_tokens": options.max_tokens,
         "min_tokens": 0,
         // the model's own end tokens may be others
         "ignore_eos": true,
-        "stop_token_ids": [terms.end_token],
+        "stop_token_ids": [options.end_token],
         "logit_bias": bias,
     });
     match value {
@@ -323,8 +333,8 @@ fn garbled(expected: &str, answer: &Value) -> Problem {
 mod tests {
     use super::*;
 
-    fn terms(temperature: f64, images: usize) -> Terms {
-        Terms {
+    fn options(temperature: f64, images: usize) -> ServedOptions {
+        ServedOptions {
             max_tokens: 9,
             end_token: 2,
             forbidden: vec![5, 6],
@@ -343,34 +353,34 @@ mod tests {
 
     #[test]
     fn log_probabilities_must_be_those_that_are_sampled_from() {
-        assert_eq!(check_settings(&info("processed_logprobs", 9), &terms(0.7, 9)), Ok(()));
-        assert_eq!(check_settings(&info("raw_logprobs", 9), &terms(1.0, 9)), Ok(()));
-        let raw = check_settings(&info("raw_logprobs", 9), &terms(0.7, 9)).unwrap_err();
+        assert_eq!(check_settings(&info("processed_logprobs", 9), &options(0.7, 9)), Ok(()));
+        assert_eq!(check_settings(&info("raw_logprobs", 9), &options(1.0, 9)), Ok(()));
+        let raw = check_settings(&info("raw_logprobs", 9), &options(0.7, 9)).unwrap_err();
         assert!(raw.contains("--logprobs-mode processed_logprobs, or `collect.temperature` = 1"), "{raw}");
         for mode in ["raw_logits", "processed_logits"] {
-            assert!(check_settings(&info(mode, 9), &terms(1.0, 9)).is_err(), "{mode}");
+            assert!(check_settings(&info(mode, 9), &options(1.0, 9)).is_err(), "{mode}");
         }
-        assert!(check_settings(&json!({}), &terms(1.0, 9)).unwrap_err().contains("unknown"));
+        assert!(check_settings(&json!({}), &options(1.0, 9)).unwrap_err().contains("unknown"));
     }
 
     #[test]
     fn a_refused_key_is_said_to_be_one() {
         let refused = |status| Problem::Refused { status, message: "Unauthorized".into() };
-        let without = terms(1.0, 9);
+        let without = options(1.0, 9);
         let line = without.about_key(&refused(401)).unwrap();
         assert!(line.starts_with("it wants a key: expected it in the environment variable KEY"), "{line}");
-        let with = Terms { has_key: true, ..without.clone() };
+        let with = ServedOptions { has_key: true, ..without.clone() };
         assert!(with.about_key(&refused(403)).unwrap().starts_with("it refuses the key in KEY"));
         assert_eq!(with.about_key(&refused(404)), None);
     }
 
     #[test]
     fn a_server_must_take_enough_images() {
-        let few = check_settings(&info("processed_logprobs", 1), &terms(1.0, 9)).unwrap_err();
+        let few = check_settings(&info("processed_logprobs", 1), &options(1.0, 9)).unwrap_err();
         assert!(few.contains("takes 1 images") && few.contains("'{\"image\": 9}'"), "{few}");
         // without a limit there is none
         let unlimited = json!({"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}});
-        assert_eq!(check_settings(&unlimited, &terms(1.0, 9)), Ok(()));
+        assert_eq!(check_settings(&unlimited, &options(1.0, 9)), Ok(()));
     }
 
     /// As vLLM 0.32 answered, shortened.

@@ -3,12 +3,15 @@
 //! The output head is always among them, also where it is the input embedding: vLLM on a CPU keeps a copy of its own of the
 //! head and renews it only from a tensor of its own. Servers with tied embeddings skip that tensor.
 
+use super::keeper::say;
 use crate::TrainError;
+use crate::run::RunError;
+use crate::run::lock::{lock_folder, remove_lock};
 use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "version-";
@@ -20,6 +23,8 @@ pub(super) struct WeightStore {
     config: ModelConfig,
     /// Tokenizer, image processor and the like: a server that is started reads them.
     side_files: BTreeMap<String, Vec<u8>>,
+    /// Versions of all runs have the same names. `None` on a file system without locks.
+    lock: Option<File>,
 }
 
 impl WeightStore {
@@ -33,7 +38,23 @@ impl WeightStore {
         fs::create_dir_all(root).map_err(failed)?;
         // servers are started elsewhere
         let root = root.canonicalize().map_err(failed)?;
-        let store = Self { root, config: config.with_own_head(), side_files };
+        let lock = match lock_folder(&root) {
+            Ok(lock) => Some(lock),
+            Err(RunError::InUse { process, .. }) => {
+                return Err(TrainError::Io(format!(
+                    "{}: in use by process {process}: expected a folder of its own for the weights of each run \
+                     (`rollout.weights`)",
+                    root.display()
+                )));
+            }
+            // some shared file systems have none
+            Err(error @ RunError::NoLock { .. }) => {
+                say(&format!("{error}: expected no other run to have this folder (`rollout.weights`)"));
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let store = Self { root, config: config.with_own_head(), side_files, lock };
         store.remove(|_| true);
         Ok(store)
     }
@@ -78,7 +99,39 @@ impl WeightStore {
 impl Drop for WeightStore {
     fn drop(&mut self) {
         self.remove(|_| true);
+        remove_lock(&self.root, self.lock.take());
         // with logs of servers it stays
         let _ = fs::remove_dir(&self.root);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::lock::LOCK;
+
+    #[test]
+    fn a_folder_has_the_weights_of_one_run() {
+        let root = std::env::temp_dir().join(format!("arpo-weights-{}", std::process::id()));
+        let store = || WeightStore::new(&root, &arpo_model::config::pocket(), BTreeMap::new());
+        let first = store().unwrap();
+        let version = first.root().join("version-000003");
+        fs::create_dir(&version).unwrap();
+        let expected = format!(
+            "{}: in use by process {}: expected a folder of its own for the weights of each run (`rollout.weights`)",
+            first.root().display(),
+            std::process::id()
+        );
+        assert_eq!(store().unwrap_err().to_string(), expected);
+        assert!(version.is_dir(), "the first run's servers need it");
+        drop(first);
+        assert!(!root.exists());
+        // what a killed run left is in nobody's way
+        fs::create_dir_all(&version).unwrap();
+        fs::write(root.join(LOCK), "17\n").unwrap();
+        let second = store().unwrap();
+        assert!(!version.exists());
+        drop(second);
+        assert!(!root.exists());
     }
 }

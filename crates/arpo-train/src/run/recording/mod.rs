@@ -39,7 +39,7 @@ const WAITING_BYTES: usize = 512 << 20;
 const WAITING_FAILURES: usize = 10_000;
 
 /// Longest wait for the thread at the end of a run.
-const CLOSING: Duration = Duration::from_mins(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What is handed to the thread.
 enum Message {
@@ -235,12 +235,12 @@ impl Recorder {
         self.send(Message::End(ending.to_owned()));
         self.messages = None;
         if let Some(thread) = self.thread.take() {
-            let deadline = Instant::now() + CLOSING;
+            let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(2));
             }
             if !thread.is_finished() {
-                let seconds = CLOSING.as_secs();
+                let seconds = SHUTDOWN_TIMEOUT.as_secs();
                 self.shared.notice(format!(
                     "the last episodes are not recorded: the disk took more than {seconds} s"
                 ));

@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// How often the state is looked at while nothing is handed over.
-const TICK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What the thread works with.
 pub(super) struct Writer {
@@ -54,7 +54,7 @@ impl Writer {
     /// Works until the run has ended.
     pub(super) fn run(mut self, inbox: &Receiver<Message>, mut live: Option<Live>) {
         loop {
-            match inbox.recv_timeout(TICK) {
+            match inbox.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::End(ending)) => {
                     self.end(&ending, live.as_mut());
                     return;

@@ -50,7 +50,7 @@ impl LentRing {
     }
 
     /// Begins the sums of a bucket.
-    pub(crate) fn reduce_later(&mut self, bucket: Vec<(HostValues, Parts)>) -> Result<(), RankError> {
+    pub(crate) fn reduce_scatter_async(&mut self, bucket: Vec<(HostValues, Parts)>) -> Result<(), RankError> {
         let mut sums = vec![];
         for (values, parts) in bucket {
             let (done, sum) = channel();
@@ -63,7 +63,7 @@ impl LentRing {
     }
 
     /// The sums of all buckets but the last `left`, in the order in which they were begun.
-    pub(crate) fn wait_reduced(&mut self, left: usize) -> Result<Vec<HostValues>, RankError> {
+    pub(crate) fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<HostValues>, RankError> {
         let began = Instant::now();
         let mut values = vec![];
         while self.buckets.len() > left {
@@ -77,7 +77,7 @@ impl LentRing {
     }
 
     /// How long it was waited for sums to arrive since this was last asked.
-    pub(crate) fn take_waited(&mut self) -> Duration {
+    pub(crate) fn take_wait_time(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 
