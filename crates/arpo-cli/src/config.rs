@@ -28,6 +28,9 @@ pub(crate) struct Layers {
     /// cluster, listen for workers that connect to `cluster.listen`; the same as --set cluster.workers=...
     #[arg(long, value_name = "WORKERS")]
     cluster: Option<String>,
+    /// What other options of a command set, above all of these.
+    #[arg(skip)]
+    last: Vec<Layer>,
 }
 
 impl Layers {
@@ -51,6 +54,11 @@ impl Layers {
         let mut layers = self.clone();
         layers.set.extend(ranks.map(|ranks| format!("learn.ranks={ranks}")));
         layers
+    }
+
+    /// With layers above all others.
+    pub(crate) fn with_last(&self, last: Vec<Layer>) -> Self {
+        Self { last, ..self.clone() }
     }
 
     /// Applies files and single keys to a run's stored configuration, which has this name in messages. The stored one is
@@ -84,7 +92,7 @@ impl Layers {
         self.add_to(layers)
     }
 
-    /// Adds files and single keys to other layers.
+    /// Adds files, single keys and what other options set to other layers.
     fn add_to(&self, mut layers: Vec<Layer>) -> Result<Config, Failure> {
         for path in &self.config {
             let name = path.display().to_string();
@@ -99,6 +107,7 @@ impl Layers {
             let assignment = format!("cluster.workers={workers:?}");
             layers.push(Layer::set(&assignment).map_err(Failure::usage)?);
         }
+        layers.extend_from_slice(&self.last);
         resolve(&layers).map_err(Failure::usage)
     }
 }

@@ -12,7 +12,7 @@ use arpo_train::base_model;
 use arpo_train::memory_plan::Work;
 use arpo_train::style_choice;
 use arpo_train::trainer::setup;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_name = "GIB", default_value_t = 0.0)]
     cache_gib: f64,
     /// Responses that are computed at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 32)]
-    max_running: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = value_parser!(u16).range(1..=10_000))]
+    max_running: u16,
     /// Images are enlarged to at least this many pixels [default: as the checkpoint says]
     #[arg(long, value_name = "PIXELS")]
     min_pixels: Option<u64>,
@@ -73,8 +73,8 @@ struct LimitArguments {
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().context_tokens)]
     max_context: usize,
     /// Responses that wait, besides those that are computed; a request beyond that is refused with status 429
-    #[arg(long, value_name = "COUNT", default_value_t = 224)]
-    max_queue: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 224, value_parser = value_parser!(u32).range(..=1_000_000))]
+    max_queue: u32,
     /// Images of a request
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().images)]
     max_images: usize,
@@ -153,12 +153,8 @@ pub(crate) fn served(agent: &Agent, name: &str) -> ServedModel {
 }
 
 impl LimitArguments {
-    fn limits(&self, running: usize) -> Result<Limits, Failure> {
-        let sizes = [
-            ("--max-running", running),
-            ("--max-context", self.max_context),
-            ("--max-body-mib", self.max_body_mib),
-        ];
+    fn limits(&self, running: u16) -> Result<Limits, Failure> {
+        let sizes = [("--max-context", self.max_context), ("--max-body-mib", self.max_body_mib)];
         if let Some((option, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(Failure::usage(format!("{option} 0: expected at least 1")));
         }
@@ -174,7 +170,7 @@ impl LimitArguments {
             image_pixels: self.max_image_pixels,
             decoded_bytes: self.max_decoded_mib.saturating_mul(1 << 20),
             context_tokens: self.max_context,
-            choices: running + self.max_queue,
+            choices: usize::from(running) + self.max_queue as usize,
             ..Limits::default()
         })
     }
@@ -196,7 +192,7 @@ impl EngineArguments {
         config.model.cache_gib = self.cache_gib;
         // features stay the same, and each image is encoded alone: a response does not depend on the others
         config.model.freeze_vision = true;
-        config.collect.desktops = self.max_running;
+        config.collect.desktops = usize::from(self.max_running);
         config.tasks.suite =
             if model == base_model::POCKET { SuiteChoice::Pocket } else { SuiteChoice::Osworld };
         Ok(config)

@@ -3,8 +3,9 @@
 use crate::Failure;
 use crate::device::DeviceName;
 use arpo_env::tasks::Suite;
+use arpo_train::TrainError;
+use arpo_train::run::Start;
 use arpo_train::run::stop::StopSwitch;
-use arpo_train::run::{RunFolder, Start};
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
 use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions, fresh, resuming};
 use clap::{Args, ValueEnum};
@@ -55,8 +56,8 @@ pub(crate) struct SftArguments {
     /// Fraction of updates on grounding questions after the first phase
     #[arg(long, default_value_t = 0.2)]
     grounding_share: f64,
-    /// Sampling weight of the tasks of an application or a training template, such as editor=2; the default is 1, and 0 leaves
-    /// them to reinforcement learning. May be repeated
+    /// Sampling weight of the tasks of an application or a training template, such as editor=2; the default is 1, 1000 is the
+    /// most, and 0 leaves them to reinforcement learning. May be repeated
     #[arg(long, value_name = "NAME=WEIGHT", value_parser = weight)]
     weight: Vec<(String, u32)>,
     /// Fraction of demonstrations with invented names, which have to be read: random syllables, words that are in no list
@@ -216,14 +217,14 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
         held_out_tasks: arguments.evaluate_held_out,
         until: arguments.until,
         until_held_out: arguments.until_held_out,
-        limit: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        limit: arguments.minutes.map(time_limit).transpose()?,
     };
     let start = if arguments.resume { Start::Resume } else { Start::New };
     if start == Start::New {
         // before there is a folder: a resumed run has its dimensions in its checkpoint
         fresh::dimensions(&options).map_err(|error| Failure::usage(error.to_string()))?;
     }
-    let folder = RunFolder::start(&arguments.out, start).map_err(Failure::failed)?;
+    let folder = crate::resume::start(&arguments.out, start)?;
     if let Some(stored) = folder.config().map_err(Failure::failed)? {
         let changes = resuming::changes(&stored, &options).map_err(|refused| {
             Failure::usage(format!(
@@ -238,16 +239,33 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
     folder.write_config(&options.to_toml()).map_err(Failure::failed)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let bar = bar(arguments.updates, arguments.json);
-    let mut problem = Ok(());
+    let (mut problem, mut made) = (Ok(()), 0);
     let model = train(&options, &schedule, &folder, start, device, &stop, &mut |event| {
+        if let SupervisedEvent::Started { updates, .. } | SupervisedEvent::Updated { updates, .. } = &event {
+            made = *updates;
+        }
         let shown = show(&event, arguments.json, &bar, out);
         problem = std::mem::replace(&mut problem, Ok(())).and(shown);
     });
     bar.finish_and_clear();
-    let model = model.map_err(Failure::failed)?;
+    let model = model.map_err(|error| match error {
+        TrainError::Interrupted => {
+            let all = arguments.updates;
+            Failure::Stopped(Some(format!("stopped after {made} of {all} updates; --resume continues")))
+        }
+        error => Failure::of(error),
+    })?;
     problem?;
     writeln!(out, "written: {}", model.display())?;
     Ok(())
+}
+
+fn time_limit(minutes: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| {
+        Failure::usage(format!(
+            "--minutes {minutes:?}: expected a number, at least 0, or no --minutes for no limit"
+        ))
+    })
 }
 
 /// The progress bar, on a terminal only; elsewhere only evaluations are printed.

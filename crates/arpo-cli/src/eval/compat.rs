@@ -2,7 +2,7 @@
 //! works. Each sets a key of the configuration; options without a meaning here are accepted and ignored.
 
 use crate::Failure;
-use arpo_core::config::{Config, DesktopChoice, SuiteChoice};
+use arpo_core::config::{Config, DesktopChoice, Layer};
 use arpo_train::policy::chat::ChatPolicy;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,16 @@ use std::time::Duration;
 const SERVERS: u16 = 8;
 /// Timeout for finding out which of them respond.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an option that only OSWorld has implies.
+const IMPLIED: &str = "\
+tasks.suite = \"osworld\"
+# it has no templates to generate tasks from
+tasks.generated = 0
+tasks.endless = false
+# OSWorld's script would fail at unsupported tasks when it reaches them
+osworld.skip_missing = true
+";
 
 /// The options of OSWorld's script.
 #[derive(Args)]
@@ -60,7 +70,8 @@ pub(super) struct CompatArguments {
     #[arg(long = "result_dir", value_name = "DIR")]
     pub(super) result_dir: Option<PathBuf>,
     /// The number of the first trial [default: 0]
-    #[arg(long = "trial-id", value_name = "NUMBER")]
+    #[arg(long = "trial-id", value_name = "NUMBER",
+          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub(super) trial_id: Option<u32>,
     /// Use chat servers on this host as the policy
     #[arg(long = "server_ip", value_name = "URL")]
@@ -87,7 +98,37 @@ impl CompatArguments {
             .any(|given| given.is_some())
     }
 
-    /// Applies the options to the configuration.
+    /// The options that set a key, as layers, which check their bounds; a message names the option.
+    pub(super) fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        let whole = |value: usize| format!("{value}");
+        let number = |value: f64| format!("{value:?}");
+        // a string of JSON is one of TOML
+        let text = |value: &String| serde_json::Value::from(value.as_str()).to_string();
+        let vm = |_: &String| "\"vm\"".to_owned();
+        let given = [
+            ("max_steps", "collect.max_steps", self.max_steps.map(whole)),
+            ("max_trajectory_length", "osworld.give_up_at", self.max_trajectory_length.map(whole)),
+            ("temperature", "evaluation.temperature", self.temperature.map(number)),
+            ("top_p", "chat.top_p", self.top_p.map(number)),
+            ("max_tokens", "agent.max_tokens", self.max_tokens.map(whole)),
+            ("num_envs", "collect.desktops", self.num_envs.map(whole)),
+            ("sleep_after_execution", "osworld.pause_seconds", self.sleep_after_execution.map(number)),
+            ("test_all_meta_path", "tasks.list", self.test_all_meta_path.as_ref().map(text)),
+            ("test_config_base_dir", "osworld.tasks", self.test_config_base_dir.as_ref().map(text)),
+            ("path_to_vm", "osworld.vm_disk", self.path_to_vm.as_ref().map(text)),
+            ("path_to_vm", "osworld.desktop", self.path_to_vm.as_ref().map(vm)),
+        ];
+        let implied = self.is_osworld().then(|| Layer::toml("the options of OSWorld's script", IMPLIED));
+        let set = |(option, key, value): (&str, &str, Option<String>)| {
+            let value = value?;
+            let layer = Layer::set(&format!("{key}={value}"));
+            Some(layer.map(|layer| layer.named(&format!("--{option} {value}"))))
+        };
+        let layers = implied.into_iter().chain(given.into_iter().filter_map(set));
+        layers.collect::<Result<_, _>>().map_err(Failure::usage)
+    }
+
+    /// Applies what no layer can say: it depends on this machine or on servers.
     pub(super) fn apply(&self, config: &mut Config) -> Result<(), Failure> {
         for (option, value, only) in [
             ("observation_type", &self.observation_type, "screenshot"),
@@ -99,26 +140,8 @@ impl CompatArguments {
                 )));
             }
         }
-        if self.is_osworld() {
-            config.tasks.use_suite(SuiteChoice::Osworld);
-            // OSWorld's script would fail at unsupported tasks when it reaches them
-            config.osworld.skip_missing = true;
-            if Path::new(&config.osworld.vm_disk).is_file() {
-                config.osworld.desktop = DesktopChoice::Vm;
-            }
-        }
-        set(&mut config.collect.max_steps, self.max_steps.as_ref());
-        set(&mut config.osworld.give_up_at, self.max_trajectory_length.as_ref());
-        set(&mut config.evaluation.temperature, self.temperature.as_ref());
-        set(&mut config.chat.top_p, self.top_p.as_ref());
-        set(&mut config.agent.max_tokens, self.max_tokens.as_ref());
-        set(&mut config.collect.desktops, self.num_envs.as_ref());
-        set(&mut config.osworld.pause_seconds, self.sleep_after_execution.as_ref());
-        set(&mut config.tasks.list, self.test_all_meta_path.as_ref());
-        set(&mut config.osworld.tasks, self.test_config_base_dir.as_ref());
-        if let Some(disk) = &self.path_to_vm {
+        if self.is_osworld() && Path::new(&config.osworld.vm_disk).is_file() {
             config.osworld.desktop = DesktopChoice::Vm;
-            config.osworld.vm_disk.clone_from(disk);
         }
         if let Some(host) = &self.server_ip {
             // OSWorld's script expects all eight; any of them is enough
@@ -134,8 +157,54 @@ impl CompatArguments {
     }
 }
 
-fn set<T: Clone>(key: &mut T, given: Option<&T>) {
-    if let Some(given) = given {
-        key.clone_from(given);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+    use arpo_core::config::SuiteChoice;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        layers: Layers,
+        #[command(flatten)]
+        compat: CompatArguments,
+    }
+
+    /// The configuration before what depends on this machine.
+    fn configured(arguments: &[&str]) -> Config {
+        let line = ["arpo"].iter().chain(arguments);
+        let CommandLine { layers, compat } = CommandLine::parse_from(line);
+        let last = compat.layers().ok().unwrap();
+        layers.with_last(last).resolve().ok().unwrap()
+    }
+
+    #[test]
+    fn options_win_over_every_other_layer() {
+        let given = configured(&[
+            "--set=collect.desktops=3",
+            "--set=tasks.list=other.json",
+            "--num_envs=5",
+            "--temperature=1",
+            "--test_all_meta_path=a \"list\".json",
+            "--cluster=local:2",
+        ]);
+        assert_eq!((given.collect.desktops, given.evaluation.temperature), (5, 1.0));
+        assert_eq!(given.tasks.list, "a \"list\".json");
+        assert_eq!((given.tasks.suite, given.osworld.skip_missing), (SuiteChoice::Osworld, true));
+        assert_eq!(configured(&["--set=collect.desktops=3"]).collect.desktops, 3);
+    }
+
+    #[test]
+    fn osworlds_tasks_replace_generated_ones() {
+        let generated = ["--set=tasks.generated=64", "--set=tasks.endless=true"];
+        let given = configured(&[&generated[..], &["--path_to_vm=disk.qcow2"]].concat());
+        assert_eq!((given.tasks.generated, given.tasks.endless), (0, false));
+        assert_eq!(
+            (given.osworld.desktop, given.osworld.vm_disk.as_str()),
+            (DesktopChoice::Vm, "disk.qcow2")
+        );
+        assert_eq!(configured(&["--max_steps=9"]).tasks.suite, SuiteChoice::Pocket);
     }
 }

@@ -40,7 +40,7 @@ struct Report {
 }
 
 pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Write) -> Result<(), Failure> {
-    let samples = arguments.samples.unwrap_or(4);
+    let samples = usize::from(arguments.samples.unwrap_or(4));
     if arguments.output.resume && arguments.output.out.is_none() {
         return Err(Failure::usage("--resume: expected --out with the folder of the evaluation"));
     }

@@ -31,7 +31,7 @@ use arpo_train::policy::script_file::ScriptFile;
 use arpo_train::policy::{Policy, ScriptedPolicy};
 use arpo_train::style_choice;
 use arpo_train::trainer::setup;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ pub(crate) struct EvalArguments {
     #[arg(long, value_enum, default_value = "train")]
     part: Part,
     /// Rollouts per task; for OSWorld, trials [default: 4, for OSWorld 1]
-    #[arg(long)]
-    samples: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=10_000))]
+    samples: Option<u16>,
     /// Greedy decoding: always take the most likely token
     #[arg(long)]
     greedy: bool,
@@ -123,9 +123,6 @@ pub(crate) fn run(arguments: &EvalArguments, out: &mut impl Write) -> Result<(),
     if let Some(folder) = &arguments.show {
         return show::run(folder, arguments.output.json, out);
     }
-    if arguments.samples == Some(0) {
-        return Err(Failure::usage("--samples 0: expected at least 1"));
-    }
     let config = configuration(arguments)?;
     if config.tasks.suite == SuiteChoice::Osworld {
         if arguments.part == Part::Unseen {
@@ -151,16 +148,19 @@ fn policy_name(arguments: &EvalArguments) -> PolicyName {
 }
 
 fn configuration(arguments: &EvalArguments) -> Result<Config, Failure> {
+    let layers = arguments.layers.with_last(arguments.compat.layers()?);
     let osworld = arguments.suite == Some(SuiteName::Osworld)
         || !arguments.osworld.vm.is_empty()
         || arguments.compat.is_osworld()
-        || arguments.layers.resolve()?.tasks.suite == SuiteChoice::Osworld;
+        || layers.resolve()?.tasks.suite == SuiteChoice::Osworld;
     let mut config = if osworld {
-        arguments.layers.resolve_after("osworld", Some(("arpo eval", osworld::SETTINGS)))?
+        layers.resolve_after("osworld", Some(("arpo eval", osworld::SETTINGS)))?
     } else {
-        arguments.layers.resolve()?
+        layers.resolve()?
     };
     match arguments.suite {
+        // it is OSWorld's, whatever --suite says
+        _ if arguments.compat.is_osworld() => {}
         Some(SuiteName::Pocket) => config.tasks.use_suite(SuiteChoice::Pocket),
         Some(SuiteName::Desktop) => config.tasks.use_suite(SuiteChoice::Desktop),
         Some(SuiteName::Osworld) => config.tasks.use_suite(SuiteChoice::Osworld),

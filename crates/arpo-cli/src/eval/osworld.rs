@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &EvalArguments, config: &Config, out: &mut impl Wri
     let root = result_folder(arguments);
     let first = arguments.compat.trial_id.unwrap_or(0);
     let model = model_name(arguments, config);
-    let trials = u32::try_from(arguments.samples.unwrap_or(1)).map_err(Failure::usage)?;
+    let trials = u32::from(arguments.samples.unwrap_or(1));
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     let mut without_result = Vec::new();
     for number in first..first + trials {

@@ -23,7 +23,7 @@ use arpo_train::run::episodes::store::{Budget, EpisodeDraft, EpisodeRecord, Epis
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::evaluation::{EvaluationPlan, group_plans};
 use arpo_train::trainer::setup;
-use clap::Args;
+use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -47,8 +47,8 @@ pub(crate) struct RolloutArguments {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Rollouts per training task [default: 8]
-    #[arg(long)]
-    samples: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=10_000))]
+    samples: Option<u16>,
     /// Guide the agent by a plan for each task, and keep only successes, without the plan: `oracle`, or a JSON file
     /// {"task id": "plan"}. For `replay.seed_from`
     #[arg(long, value_name = "oracle|FILE")]
@@ -196,7 +196,7 @@ fn rollouts_of(arguments: &RolloutArguments, folder: &RunFolder) -> Result<Rollo
         _ => hint.clone(),
     });
     let in_folder = folder.path().display();
-    match (known, arguments.samples) {
+    match (known, arguments.samples.map(usize::from)) {
         (Some(Rollouts { samples: known, .. }), Some(wanted)) if known != wanted => Err(Failure::usage(
             format!("--samples {wanted}: {in_folder} has {known} rollouts per task; leave the option out"),
         )),

@@ -75,8 +75,44 @@ fn errors_are_one_line_and_exit_2() {
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", message));
     }
     fs::remove_file(unknown).unwrap();
+    for (arguments, message) in [
+        (["--minutes", "inf"], "--minutes inf: expected a number, at least 0, or no --minutes for no limit"),
+        (
+            ["--minutes", "1e300"],
+            "--minutes 1e300: expected a number, at least 0, or no --minutes for no limit",
+        ),
+        (["--minutes", "nan"], "--minutes NaN: expected a number, at least 0, or no --minutes for no limit"),
+        (
+            ["--weight", "editor=4000000000"],
+            "--weight editor=4000000000: expected a whole number from 0 to 1000",
+        ),
+    ] {
+        let ran = arpo(&[&["sft", "--out", "nowhere"][..], &arguments[..]].concat());
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", format!("error: {message}\n")));
+    }
+    assert!(!PathBuf::from("nowhere").exists(), "checked before a folder is created");
     assert_eq!(arpo(&["train", "--no-such-flag"]).code, 2);
     assert_eq!(arpo(&["no-such-command"]).code, 2);
+}
+
+#[test]
+fn numbers_out_of_bounds_are_rejected_before_anything_starts() {
+    for (arguments, expected) in [
+        ("serve --max-queue 1000001", "1000001 is not in 0..=1000000"),
+        ("serve --max-queue 18446744073709551615", "for '--max-queue <COUNT>'"),
+        ("serve --max-running 0", "0 is not in 1..=10000"),
+        ("serve --max-running 18446744073709551615", "for '--max-running <COUNT>'"),
+        ("eval --trial-id 4294967295", "4294967295 is not in 0..=1000000"),
+        ("eval --samples 0", "0 is not in 1..=10000"),
+        ("eval --samples 10001", "10001 is not in 1..=10000"),
+        ("eval --samples 18446744073709551615", "for '--samples <N>'"),
+        ("rollout --out nowhere --samples 0", "0 is not in 1..=10000"),
+    ] {
+        let ran = arpo(&arguments.split(' ').collect::<Vec<_>>());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments}: {}", ran.stderr);
+        let line = ran.stderr.lines().next().unwrap();
+        assert!(line.starts_with("error: invalid value ") && line.contains(expected), "{line}");
+    }
 }
 
 #[test]

@@ -159,6 +159,43 @@ fn a_command_line_of_osworlds_script_works() {
     assert_eq!((other.code, other.stderr.contains("expected pyautogui")), (2, true), "{}", other.stderr);
 }
 
+/// They have the bounds of the keys that they set.
+#[test]
+fn wrong_values_of_osworlds_options_are_errors_of_one_line() {
+    for (option, message) in [
+        ("--num_envs=0", "--num_envs 0: `collect.desktops` = 0: expected a whole number from 1 to 10000"),
+        (
+            "--sleep_after_execution=-1",
+            "--sleep_after_execution -1.0: `osworld.pause_seconds` = -1.0: expected a number from 0 to 3600",
+        ),
+        (
+            "--sleep_after_execution=inf",
+            "--sleep_after_execution inf: `osworld.pause_seconds` = inf: expected a number from 0 to 3600",
+        ),
+        ("--max_steps=0", "--max_steps 0: `collect.max_steps` = 0: expected a whole number from 1 to 10000"),
+        (
+            "--max_tokens=0",
+            "--max_tokens 0: `agent.max_tokens` = 0: expected a whole number from 1 to 100000",
+        ),
+        (
+            "--max_trajectory_length=10001",
+            "--max_trajectory_length 10001: `osworld.give_up_at` = 10001: expected a whole number from 0 to 10000",
+        ),
+        ("--top_p=0", "--top_p 0.0: `chat.top_p` = 0.0: expected a number from 0.01 to 1"),
+        (
+            "--temperature=nan",
+            "--temperature NaN: `evaluation.temperature` = \"NaN\": expected a number from 0 to 10",
+        ),
+    ] {
+        for suite in ["pocket", "osworld"] {
+            // a --set does not win over them
+            let ran = arpo(&["eval", "--suite", suite, "--set", "collect.desktops=2", option]);
+            assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{option}: {}", ran.stderr);
+            assert_eq!(ran.stderr, format!("error: {message}\n"));
+        }
+    }
+}
+
 #[test]
 fn missing_folders_are_named() {
     let nowhere =

@@ -269,7 +269,7 @@ fn wrong_ranks_are_refused_before_anything_starts() {
 #[test]
 fn the_update_of_several_ranks_is_compared_with_that_of_one() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_arpo"));
-    bench.args(["bench", "update", "--gpus", "2", "--pictures", "1", "--updates", "1", "--json"]);
+    bench.args(["bench", "update", "--gpus", "2", "--screenshots", "1", "--updates", "1", "--json"]);
     let report: Value = serde_json::from_slice(&succeed(bench).stdout).unwrap();
     // what the memory plan leaves on a CPU
     assert_eq!(report["activation_gib"], 2.0);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// More than a stop takes on a busy machine.
@@ -103,15 +103,17 @@ fn a_run_that_is_stopped_repeatedly_resumes_exactly() {
     assert_eq!(table(&broken), table(&whole));
 }
 
+fn resumed(run: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+    command.args(["train", "--quiet", "--resume", "--out"]).arg(run).args(more);
+    command.output().unwrap()
+}
+
 #[test]
 fn a_resumed_run_keeps_its_configuration_unless_told_otherwise() {
     let run = scratch("changed").join("run");
     finished(&mut train(&run, &["--quiet", "--set", "iterations=1", "--set", "evaluation.every=0"]));
-    let arpo = |more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-        command.args(["train", "--quiet", "--resume", "--out"]).arg(&run).args(more);
-        command.output().unwrap()
-    };
+    let arpo = |more: &[&str]| resumed(&run, more);
     // without other options the configuration comes from the folder
     assert!(arpo(&[]).status.success());
     let changed = ["--set", "optimiser.learning_rate=1e-5", "--set", "seed=3", "--set", "iterations=2"];
@@ -139,6 +141,27 @@ fn a_resumed_run_keeps_its_configuration_unless_told_otherwise() {
     // the length and the number of desktops may change freely
     assert!(arpo(&["--set", "iterations=3", "--set", "collect.desktops=2"]).status.success());
     assert_eq!(metrics(&run).len(), 3);
+}
+
+#[test]
+fn a_change_that_does_not_fit_into_memory_is_not_stored() {
+    let run = scratch("does-not-fit").join("run");
+    finished(&mut train(&run, &["--quiet", "--set", "iterations=1", "--set", "evaluation.every=0"]));
+    let stored = || fs::read_to_string(run.join("config.toml")).unwrap();
+    let before = stored();
+    let refused = resumed(&run, &["--set", "iterations=2", "--set", "model.memory_gib=0.001"]);
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("`model.memory_gib` = 0.001, was 0.0"), "{stderr}");
+    assert!(stderr.contains("GiB of 0.0: weights"), "{stderr}");
+    assert_eq!(stored(), before);
+    assert!(!run.join("changes.jsonl").exists());
+    let plain = resumed(&run, &[]);
+    assert!(plain.status.success(), "{}", String::from_utf8_lossy(&plain.stderr));
+    let longer = resumed(&run, &["--set", "iterations=2"]);
+    assert!(longer.status.success(), "{}", String::from_utf8_lossy(&longer.stderr));
+    assert_eq!(metrics(&run).len(), 2);
+    assert!(stored() != before && run.join("changes.jsonl").exists(), "what works is stored");
 }
 
 #[test]
@@ -239,6 +262,13 @@ fn rollouts_and_offline_training_resume() {
     finished(arpo(&kto, &two).arg("--resume"));
     let model = |run: &Path| fs::read(run.join("model/model.safetensors")).unwrap();
     assert!(model(&one) == model(&two), "other weights");
+
+    let three = scratch.join("three");
+    let ranks = arpo(&[&kto[..], &["--set", "learn.ranks=2"]].concat(), &three).output().unwrap();
+    let stderr = String::from_utf8_lossy(&ranks.stderr).into_owned();
+    let expected = "error: `learn.ranks` = 2: expected 1, because offline training runs in one process\n";
+    assert_eq!((ranks.status.code(), stderr.as_str()), (Some(2), expected));
+    assert!(!three.exists());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `arpo train` as a user starts, kills and resumes it.
 
+use crate::stopping::{ended, interrupt};
 use serde_json::{Map, Value};
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -349,6 +351,44 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     finished(sft("broken").arg("--resume"));
     let model = |name: &str| fs::read(scratch.join(name).join("model/model.safetensors")).unwrap();
     assert!(model("whole") == model("broken"), "different weights after a kill");
+}
+
+/// After Ctrl-C nothing is evaluated: the run is saved, has no model, and continues to the same one.
+#[test]
+fn supervised_training_that_is_stopped_saves_at_once_and_resumes_exactly() {
+    let scratch = scratch("supervised-stopped");
+    let sft = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+        command.args(["sft", "--out"]).arg(scratch.join(name));
+        command.args(["--grounding-updates", "2", "--updates", "12", "--screens", "4", "--episodes", "2"]);
+        command.args(["--evaluate-every", "100", "--evaluate-tasks", "2", "--evaluate-held-out", "0"]);
+        command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    finished(&mut sft("whole"));
+    let mut child = sft("broken").spawn().unwrap();
+    let (mut stdout, mut stderr) =
+        (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
+    // comes before the first update
+    let mut first = String::new();
+    stdout.read_line(&mut first).unwrap();
+    assert!(first.contains(" parameters"), "{first}");
+    interrupt(&child);
+    assert_eq!(ended(child).code(), Some(130));
+    let (mut results, mut messages) = (String::new(), String::new());
+    stdout.read_to_string(&mut results).unwrap();
+    stderr.read_to_string(&mut messages).unwrap();
+    assert_eq!(results, "", "an evaluation or a model after the stop");
+    assert!(messages.contains(" of 12 updates; --resume continues\n"), "{messages}");
+    let broken = scratch.join("broken");
+    assert!(broken.join("checkpoints").exists() && !broken.join("model").exists());
+
+    let again = sft("broken").output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "a folder that holds a run needs --resume");
+    let output = finished(sft("broken").arg("--resume"));
+    assert!(output.contains(", resumed after update "), "{output}");
+    let model = |name: &str| fs::read(scratch.join(name).join("model/model.safetensors")).unwrap();
+    assert!(model("whole") == model("broken"), "different weights after a stop");
 }
 
 /// `models/README.md` states 0.51 on the 128 training tasks.

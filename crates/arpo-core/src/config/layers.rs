@@ -69,6 +69,12 @@ impl Layer {
         let Value::Table(table) = value else { unreachable!("split yields at least one key") };
         Ok(Self { name, table, is_preset: false })
     }
+
+    /// The same with another name: that of the option through which it was given.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.replace(char::is_control, " "), ..self }
+    }
 }
 
 /// Merges the layers over the defaults; later layers override earlier ones, and a preset's source of tasks gives way to any

@@ -1,6 +1,7 @@
 //! The demonstrations of each update, made ahead of the learner on other threads, so that it never waits for them.
 
 use super::SupervisedOptions;
+use super::desktops::on_desktops;
 use super::reading::{Lesson, Reading, lesson};
 use crate::TrainError;
 use crate::agent::Agent;
@@ -8,10 +9,8 @@ use crate::demonstrations::{Demonstration, Questions, SCREENS_OF_AN_EPISODE, epi
 use crate::dialogue::Assembled;
 use crate::images::BatchImages;
 use arpo_core::random::{Purpose, stream};
-use arpo_env::embedded::EmbeddedDesktop;
 use image::RgbImage;
 use rand::RngExt;
-use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -89,10 +88,7 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
     } as u64;
     // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let make = |desktop: &mut Result<EmbeddedDesktop, _>,
-                number: u64|
-     -> Result<Vec<Demonstration>, TrainError> {
-        let desktop = desktop.as_mut().map_err(|error: &mut String| TrainError::Internal(error.clone()))?;
+    let made = on_desktops(options.suite, first..first + count, |desktop, number| {
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
             let Reading { question_steps, spelled_names, .. } = options.reading;
@@ -101,10 +97,7 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
         } else {
             Ok(episode(agent, desktop, &task, number)?.into_iter().collect())
         }
-    };
-    let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
-    let made =
-        (first..first + count).into_par_iter().map_init(new_desktop, make).collect::<Result<Vec<_>, _>>()?;
+    })?;
     let mut demonstrations: Vec<Demonstration> = made.into_iter().flatten().collect();
     demonstrations.retain(|one| !one.assembled.spans.is_empty());
     demonstrations.sort_by_key(|one| one.assembled.tokens.len());

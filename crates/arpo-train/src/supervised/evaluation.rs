@@ -6,6 +6,7 @@ use crate::TrainError;
 use crate::collect::{CollectOptions, Collector, GroupPlan};
 use crate::episode::EpisodePlan;
 use crate::policy::EnginePolicy;
+use crate::run::stop::StopSwitch;
 use arpo_core::config::Config;
 use arpo_core::statistics::{Success, success};
 use arpo_core::task::Task;
@@ -37,11 +38,12 @@ pub(super) struct Evaluation {
     pub(super) held_out: Option<Success>,
 }
 
-/// Evaluates the agent with one rollout of each task.
+/// Evaluates the agent with one rollout of each task; [`TrainError::Interrupted`] once the switch is on.
 pub(super) fn evaluate(
     policy: &mut EnginePolicy,
     options: &SupervisedOptions,
     counts: Counts,
+    stop: &StopSwitch,
 ) -> Result<Evaluation, TrainError> {
     let suite = options.suite;
     let further = (0..counts.further as u64).map(|number| (suite.further_task(number), number));
@@ -51,7 +53,8 @@ pub(super) fn evaluate(
     let applications: Vec<String> = plans.iter().map(|plan| plan.task.application.clone()).collect();
     let factory = move |_| Ok(Box::new(EmbeddedDesktop::new(suite.screen())?) as Box<dyn Environment>);
     let collect = CollectOptions::from(&Config::default());
-    let mut collector = Collector::new(Arc::new(factory), plans.len().min(DESKTOPS), collect);
+    let mut collector =
+        Collector::new(Arc::new(factory), plans.len().min(DESKTOPS), collect).stopped_by(stop.clone());
     let collected = collector.collect(policy, plans, &mut |_| {})?;
     let scores: Vec<Vec<f64>> = collected
         .groups

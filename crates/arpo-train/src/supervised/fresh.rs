@@ -1,18 +1,17 @@
 //! An untrained model: its dimensions, a tokenizer trained on the oracle's prompts and responses, and an image processor.
 
+use super::desktops::on_desktops;
 use super::reading::{Lesson, lesson};
 use super::{Family, SupervisedOptions};
 use crate::TrainError;
 use crate::demonstrations::{MAX_QUESTIONS, oracle_episode_of, response_text, screens_on_the_way};
 use arpo_agent::geometry::Size;
 use arpo_core::random::{Purpose, stream};
-use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::grounding::{Asking, questions};
 use arpo_env::layout::Widget;
 use arpo_env::tasks::Suite;
 use arpo_model::config::{self, ModelConfig};
 use arpo_tokenizer::train::{self, Spaces, Words};
-use rayon::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,8 +71,7 @@ fn side_files(
     let style = options.family.style();
     let look = options.suite.screen();
     let screen = Size { width: look.width, height: look.height };
-    let texts_of = |desktop: &mut Result<EmbeddedDesktop, String>, number: u64| {
-        let desktop = desktop.as_mut().map_err(|error| TrainError::Internal(error.clone()))?;
+    let texts = on_desktops(options.suite, 0..TOKENIZER_EPISODES, |desktop, number| {
         let Lesson { task, reworded } = lesson(&options, number)?;
         let episode = oracle_episode_of(desktop, &task, number)?;
         let mut rng = stream(number, Purpose::Environment, 4, 0);
@@ -94,10 +92,7 @@ fn side_files(
         }
         texts.extend(episode.actions.iter().map(|action| response_text(style.format, action, screen)));
         Ok(texts)
-    };
-    let new_desktop = || EmbeddedDesktop::new(options.suite.screen()).map_err(|error| error.to_string());
-    let episodes = (0..TOKENIZER_EPISODES).into_par_iter().map_init(new_desktop, texts_of);
-    let texts = episodes.collect::<Result<Vec<Vec<String>>, TrainError>>()?.concat();
+    })?;
     let spaces = if options.reading.separate_spaces { Spaces::Separate } else { Spaces::Joined };
     let size = config.text.vocabulary as usize;
     let words = if options.reading.spelled_names {
@@ -105,7 +100,7 @@ fn side_files(
     } else {
         Words::Parts
     };
-    let mut files = train::train(texts.into_iter(), size, style.format.grammar, spaces, &words)?;
+    let mut files = train::train(texts.into_iter().flatten(), size, style.format.grammar, spaces, &words)?;
     let processor_class = match config.architecture.model_type() {
         "qwen3_vl" => "Qwen3VLProcessor",
         _ => "Qwen2_5_VLProcessor",

@@ -3,6 +3,7 @@
 //! a response but not where things are.
 
 mod batches;
+mod desktops;
 mod evaluation;
 pub mod fresh;
 mod names;
@@ -25,6 +26,9 @@ use arpo_model::training::step::{LossGradient, Updater};
 use arpo_model::training::{MicroBatch, SequenceInput};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Largest weight of an application or template: each is repeated as often in a list.
+const MAX_WEIGHT: u32 = 1000;
 
 /// The family of a fresh model, which also decides how it acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -114,6 +118,9 @@ impl SupervisedOptions {
         if let Some(unknown) = self.weights.keys().find(|name| !is_known(name)) {
             return Err(format!("--weight {unknown}: no such application or training template in the suite"));
         }
+        if let Some((name, weight)) = self.weights.iter().find(|(_, weight)| **weight > MAX_WEIGHT) {
+            return Err(format!("--weight {name}={weight}: expected a whole number from 0 to {MAX_WEIGHT}"));
+        }
         if self.templates().is_empty() {
             return Err("--weight: every template is left out".into());
         }
@@ -126,7 +133,7 @@ impl SupervisedOptions {
     /// The learning rate of an update.
     fn rate(&self, number: u64) -> f64 {
         let warm = (number + 1) as f64 / self.warm_up.max(1) as f64;
-        let left = self.updates.saturating_sub(number) as f64 / (self.cool_down + 1) as f64;
+        let left = self.updates.saturating_sub(number) as f64 / (self.cool_down as f64 + 1.0);
         self.learning_rate * warm.min(left).min(1.0)
     }
 

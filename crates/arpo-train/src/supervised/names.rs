@@ -1,16 +1,15 @@
 //! Whether a model reads: the probability with which it spells invented names that it has never met, on screens of its suite.
 
 use super::SupervisedOptions;
+use super::desktops::on_desktops;
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::demonstrations::{Demonstration, names_to_read};
 use crate::images::BatchImages;
-use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::tasks::Variation;
 use arpo_env::tasks::invented::{DICTIONARIES, TRAINING_DICTIONARIES};
 use arpo_model::training::{Learner, MicroBatch, SequenceInput};
 use image::RgbImage;
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Screens that names are read from.
@@ -28,17 +27,13 @@ impl NamesToRead {
     pub(super) fn new(agent: &Agent, options: &SupervisedOptions) -> Result<Self, TrainError> {
         let suite = options.suite;
         let templates = suite.templates();
-        let screen_of = |desktop: &mut Result<EmbeddedDesktop, String>, number: u64| {
-            let desktop = desktop.as_mut().map_err(|error| TrainError::Internal(error.clone()))?;
+        let found = on_desktops(suite, FIRST..FIRST + 2 * SCREENS, |desktop, number| {
             let template = &templates[(number % templates.len() as u64) as usize];
             let dictionary = TRAINING_DICTIONARIES + number as u16 % (DICTIONARIES - TRAINING_DICTIONARIES);
             let variation = Variation { dictionary: Some(dictionary), reworded: false };
             let task = suite.varied_task_of(template, number, variation);
             task.map_or(Ok(None), |task| names_to_read(agent, desktop, &task, number))
-        };
-        let new_desktop = || EmbeddedDesktop::new(suite.screen()).map_err(|error| error.to_string());
-        let tasks = (FIRST..FIRST + 2 * SCREENS).into_par_iter().map_init(new_desktop, screen_of);
-        let found = tasks.collect::<Result<Vec<Option<Demonstration>>, TrainError>>()?;
+        })?;
         let screens = found.into_iter().flatten().take(SCREENS as usize).collect();
         Ok(Self(screens))
     }

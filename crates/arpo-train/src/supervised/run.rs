@@ -118,7 +118,8 @@ struct Run {
     state: SupervisedState,
 }
 
-/// Trains; returns the path of the model.
+/// Trains; returns the path of the model. A run that was stopped is saved without a further evaluation and has no model:
+/// [`TrainError::Interrupted`].
 pub fn train(
     options: &SupervisedOptions,
     schedule: &Schedule,
@@ -143,6 +144,7 @@ pub fn train(
     let seconds_before = run.state.seconds;
     let mut prepared = batches(&agent, options, first, makers());
     let (mut losses, mut waited) = (vec![], Duration::ZERO);
+    stop.at_stake(everything_since(first));
     for number in first..options.updates {
         let asked = Instant::now();
         let batch: DemonstrationBatch = prepared
@@ -155,16 +157,21 @@ pub fn train(
         run.state = SupervisedState { updates, seconds: seconds_before + began.elapsed().as_secs_f64() };
         observer(SupervisedEvent::Updated { updates, loss });
         let over = updates == options.updates
-            || stop.requested()
             || schedule.limit.is_some_and(|limit| run.state.seconds >= limit.as_secs_f64());
-        if !over && !updates.is_multiple_of(schedule.every) {
+        if !over && !stop.requested() && !updates.is_multiple_of(schedule.every) {
             continue;
         }
         let updated = Instant::now();
-        let evaluated =
-            if updates > options.grounding_updates { Some(run.evaluate(options, schedule)?) } else { None };
+        let evaluated = match run.evaluate(options, schedule, stop) {
+            Err(TrainError::Interrupted) => {
+                run.save(folder)?;
+                return Err(TrainError::Interrupted);
+            }
+            evaluated => evaluated?,
+        };
         let names_read = names.read(&agent, run.updater.learner())?;
         run.save(folder)?;
+        stop.at_stake(everything_since(updates));
         let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
         let (success, held_out, applications) = match evaluated {
             Some(Evaluation { further, applications, held_out }) => (Some(further), held_out, applications),
@@ -185,6 +192,7 @@ pub fn train(
             break;
         }
     }
+    stop.at_stake("");
     // f16 for distribution: half the size, and as good
     let weights = run.updater.masters().to_kind(Kind::Half);
     let model = folder.path().join("model");
@@ -194,6 +202,14 @@ pub fn train(
     }
     checkpoint::save(&model, &run.config, &weights, &run.side_files)?;
     Ok(model)
+}
+
+/// What would be lost without the checkpoint that a stop writes.
+fn everything_since(update: u64) -> String {
+    match update {
+        0 => "everything since the beginning".into(),
+        update => format!("everything since the checkpoint of update {update}"),
+    }
 }
 
 impl Run {
@@ -245,14 +261,22 @@ impl Run {
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
+    /// `None` in the phase with questions only; [`TrainError::Interrupted`] if a stop was requested before its end.
     fn evaluate(
         &mut self,
         options: &SupervisedOptions,
         schedule: &Schedule,
-    ) -> Result<Evaluation, TrainError> {
+        stop: &StopSwitch,
+    ) -> Result<Option<Evaluation>, TrainError> {
+        if stop.requested() {
+            return Err(TrainError::Interrupted);
+        }
+        if self.state.updates <= options.grounding_updates {
+            return Ok(None);
+        }
         self.policy.publish(WeightUpdate::InPlace, PolicyVersion(self.state.updates))?;
         let counts = Counts { further: schedule.tasks, held_out: schedule.held_out_tasks };
-        evaluate(&mut self.policy, options, counts)
+        evaluate(&mut self.policy, options, counts, stop).map(Some)
     }
 
     fn save(&self, folder: &RunFolder) -> Result<(), TrainError> {

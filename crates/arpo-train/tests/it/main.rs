@@ -24,4 +24,5 @@ mod run_processes;
 mod run_training_state;
 mod served;
 mod slices;
+mod supervised;
 mod toy;
