@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::config::Layers;
 use crate::resume::resume_or_start;
 use crate::show::UpdateProgress;
-use arpo_core::config::OptimiserConfig;
+use arpo_core::config::{Config, OptimiserConfig};
 use arpo_core::trajectory::Trajectory;
 use arpo_model::checkpoint;
 use arpo_model::checkpoint::layout::ParameterLayout;
@@ -90,11 +90,26 @@ fn check_same_inputs(arguments: &OfflineArguments, folder: &RunFolder) -> Result
     }
 }
 
+/// More ranks would be planned for, and never come.
+fn check_ranks(config: &Config) -> Result<(), Failure> {
+    match config.learn.ranks {
+        1 => Ok(()),
+        ranks => Err(Failure::usage(format!(
+            "`learn.ranks` = {ranks}: expected 1, because offline training runs in one process"
+        ))),
+    }
+}
+
 pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<(), Failure> {
+    if !arguments.resume {
+        // before there is a folder
+        check_ranks(&arguments.layers.resolve()?)?;
+    }
     let (trajectories, screens) = episodes::read(&arguments.data).map_err(Failure::usage)?;
     let trajectories: Vec<Arc<Trajectory>> = trajectories.into_iter().map(Arc::new).collect();
     let (folder, config) =
         resume_or_start(&arguments.out, &arguments.layers, arguments.resume, Work::Training)?;
+    check_ranks(&config)?;
     check_same_inputs(arguments, &folder)?;
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
     stop.at_stake("the current epoch");
@@ -103,9 +118,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let Loaded { weights, side_files, agent, .. } = setup::load(&config).map_err(Failure::of)?;
     let trained = |layout: &ParameterLayout| !(config.model.freeze_vision && layout.is_vision());
     let side_files = setup::side_files_of(&config, side_files);
-    let weights = weights.with_gradients(trained);
     let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
-    let optimiser = AdamW::new(&weights, optimiser_config.clone());
     let learner_of = |weights, optimiser| {
         let model = setup::learner(&config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents()));
@@ -113,28 +126,41 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
             .stopped_by(stop.clone())
             .with_side_files(side_files.clone())
     };
-    let mut learner = learner_of(weights, optimiser);
+    let (alone, less) =
+        ("nothing else on the device", "a smaller `model.activation_gib` or `model.memory_gib`");
+    let allocated = guarded("allocating gradients and moments", alone, || {
+        let weights = weights.with_gradients(trained);
+        let optimiser = AdamW::new(&weights, optimiser_config.clone());
+        Ok(learner_of(weights, optimiser))
+    });
+    let mut base = allocated.map_err(Failure::of)?;
     let method = match arguments.method {
         MethodName::Rejection => Method::Rejection,
         MethodName::Dpo => Method::Dpo,
         MethodName::Kto => Method::Kto,
     };
     // the base model is the reference, also after a resume from a checkpoint
-    let offline = Offline::new(method, &trajectories, &mut learner, &screens, agent.image_token, &config)
-        .map_err(Failure::of)?;
-    let mut done = 0;
-    if let Some(found) = folder.resume_point().map_err(Failure::failed)?.checkpoint {
-        let state: OfflineState = load_state(&found.path).map_err(Failure::failed)?;
-        let dtype_and_device = setup::dtype_and_device(&config).map_err(Failure::of)?;
-        let restored = load_model(&found.path, dtype_and_device, trained, optimiser_config);
-        let RestoredModel { weights, optimiser, .. } = restored.map_err(Failure::failed)?;
-        done = state.epochs;
-        learner = learner_of(weights, optimiser);
-    }
+    let offline = guarded("scoring the episodes", less, || {
+        Offline::new(method, &trajectories, &mut base, &screens, agent.image_token, &config)
+    });
+    let offline = offline.map_err(Failure::of)?;
+    let (mut learner, done) = match folder.resume_point().map_err(Failure::failed)?.checkpoint {
+        None => (base, 0),
+        Some(found) => {
+            // the plan has memory for one model
+            drop(base);
+            let state: OfflineState = load_state(&found.path).map_err(Failure::failed)?;
+            let dtype_and_device = setup::dtype_and_device(&config).map_err(Failure::of)?;
+            let restored = guarded("loading the checkpoint", alone, || {
+                load_model(&found.path, dtype_and_device, trained, optimiser_config)
+            });
+            let RestoredModel { weights, optimiser, .. } = restored.map_err(Failure::of)?;
+            (learner_of(weights, optimiser), state.epochs)
+        }
+    };
     let epochs = config.offline.epochs;
     for number in done + 1..=epochs {
         let bar = UpdateProgress::new(number, epochs, arguments.quiet);
-        let less = "a smaller `model.activation_gib` or `model.memory_gib`";
         let mut progress = |made: usize, all: usize| bar.set(made, all);
         let epoch =
             guarded("learning", less, || offline.epoch(number, &mut learner, &screens, &mut progress));

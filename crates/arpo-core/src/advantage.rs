@@ -61,14 +61,6 @@ pub fn group_advantages(rewards: &[f64], kind: AdvantageKind) -> Vec<f64> {
     rewards.iter().map(|reward| (reward - mean) * scale).collect()
 }
 
-/// The same for a group with missing members (their desktop failed): the others are compared with each other, and missing
-/// members stay `None`.
-pub fn partial_group_advantages(rewards: &[Option<f64>], kind: AdvantageKind) -> Vec<Option<f64>> {
-    let present: Vec<f64> = rewards.iter().copied().flatten().collect();
-    let mut advantages = group_advantages(&present, kind).into_iter();
-    rewards.iter().map(|reward| reward.and_then(|_| advantages.next())).collect()
-}
-
 /// Whether the group carries information: two members with different rewards.
 #[expect(clippy::float_cmp, reason = "equal rewards are bit-identical, not approximately equal")]
 pub fn has_spread(rewards: &[f64]) -> bool {
@@ -112,15 +104,5 @@ mod tests {
             // 0.1 three times has a mean that is not 0.1 in floating point
             assert_eq!(group_advantages(&[0.1, 0.1, 0.1], kind), [0.0; 3]);
         }
-    }
-
-    #[test]
-    fn missing_members_stay_missing() {
-        let whole = group_advantages(&[1.0, 0.0, 0.0], AdvantageKind::Grpo);
-        let partial =
-            partial_group_advantages(&[None, Some(1.0), Some(0.0), None, Some(0.0)], AdvantageKind::Grpo);
-        assert_eq!(partial, [None, Some(whole[0]), Some(whole[1]), None, Some(whole[2])]);
-        assert_eq!(partial_group_advantages(&[None, Some(1.0)], AdvantageKind::Grpo), [None, Some(0.0)]);
-        assert_eq!(partial_group_advantages(&[None, None], AdvantageKind::Rloo), [None, None]);
     }
 }

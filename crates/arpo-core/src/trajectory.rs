@@ -117,16 +117,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The episode ended by itself.
-    pub fn is_terminated(&self) -> bool {
-        matches!(self, Self::Finished {} | Self::Unparsable { .. })
-    }
-
-    /// The episode was cut off from outside.
-    pub fn is_truncated(&self) -> bool {
-        !self.is_terminated()
-    }
-
     /// The score reflects the agent, not a failure of the environment.
     pub fn is_trainable(&self) -> bool {
         !matches!(self, Self::EnvironmentError { .. })
@@ -426,16 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_classified() {
+    fn only_the_agent_s_own_outcomes_are_trained_on() {
         let reason = || "x".to_owned();
-        for (outcome, terminated, trainable) in [
-            (Outcome::Finished {}, true, true),
-            (Outcome::StepLimit {}, false, true),
-            (Outcome::Unparsable { reason: reason() }, true, true),
-            (Outcome::EnvironmentError { reason: reason() }, false, false),
+        for (outcome, trainable) in [
+            (Outcome::Finished {}, true),
+            (Outcome::StepLimit {}, true),
+            (Outcome::Unparsable { reason: reason() }, true),
+            (Outcome::EnvironmentError { reason: reason() }, false),
         ] {
-            assert_eq!(outcome.is_terminated(), terminated);
-            assert_eq!(outcome.is_truncated(), !terminated);
             assert_eq!(outcome.is_trainable(), trainable);
         }
     }

@@ -50,7 +50,8 @@ fn folder_of(base: &str) -> Result<&Path, TrainError> {
     let folder = Path::new(base);
     if !folder.is_dir() {
         return Err(TrainError::Configuration(format!(
-            "model {base:?} does not exist: expected {POCKET:?} or the folder of a Qwen2.5-VL checkpoint"
+            "model {base:?} does not exist: expected {POCKET:?} or the folder of a Qwen2.5-VL or Qwen3-VL \
+             checkpoint"
         )));
     }
     Ok(folder)

@@ -6,7 +6,7 @@ use crate::batch::mean;
 use crate::learner::{Learner, Scorer, SpanLoss};
 use crate::screens::Screens;
 use arpo_core::config::Config;
-use arpo_core::loss::offline::{OfflineSample, dpo_loss, kto_loss, kto_reference_point};
+use arpo_core::loss::offline::{OfflineSample, dpo_loss, kto_loss, kto_reference_point, supervised_loss};
 use arpo_core::loss::token_scales;
 use arpo_core::random::{Purpose, stream};
 use arpo_core::task::TaskId;
@@ -58,10 +58,6 @@ pub struct Offline<'a> {
 struct KnownLoss {
     loss: f64,
     gradients: Vec<f64>,
-}
-
-fn sum(logp: &[f32]) -> f64 {
-    logp.iter().map(|&logp| f64::from(logp)).sum()
 }
 
 impl<'a> Offline<'a> {
@@ -145,18 +141,36 @@ impl<'a> Offline<'a> {
     ) -> Result<(f64, f64), TrainError> {
         let indices: Vec<usize> = units.iter().flat_map(|unit| unit.iter().copied()).collect();
         let together: Vec<&Trajectory> = indices.iter().map(|&at| self.trajectories[at]).collect();
+        if self.method == Method::Rejection {
+            return self.imitate(&together, rate, learner, screens);
+        }
         let KnownLoss { loss, gradients } = self.known_loss(units, &indices, &together, learner, screens)?;
-        let report = learner.update(&together, screens, rate, &mut |span, new| {
-            let gradient = gradients[span.trajectory];
-            // for rejection sampling the loss is this sum; for DPO and KTO it is already known
-            let value = if self.method == Method::Rejection { gradient * sum(new) } else { 0.0 };
-            SpanLoss { value, coefficients: vec![gradient as f32; new.len()] }
+        let report = learner.update(&together, screens, rate, &mut |span, new| SpanLoss {
+            value: 0.0,
+            coefficients: vec![gradients[span.trajectory] as f32; new.len()],
         })?;
-        Ok((loss + report.loss, report.gradient_norm.unwrap_or(0.0)))
+        Ok((loss, report.gradient_norm.unwrap_or(0.0)))
     }
 
-    /// The loss of an update, known before it. The losses of DPO and KTO need the log-probabilities of whole trajectories
-    /// or pairs of them, which are too long for one micro-batch: so these are computed in a pass before the update.
+    /// The update of rejection sampling, which needs no pass beforehand.
+    fn imitate(
+        &self,
+        together: &[&Trajectory],
+        rate: f64,
+        learner: &mut dyn Learner,
+        screens: &Screens,
+    ) -> Result<(f64, f64), TrainError> {
+        let lengths: Vec<usize> = together.iter().map(|one| one.trained_tokens()).collect();
+        let scales = token_scales(&lengths, self.config.loss.normaliser, self.config.loss.constant_tokens);
+        let report = learner.update(together, screens, rate, &mut |span, new| {
+            let (value, gradient) = supervised_loss(new, scales[span.trajectory]);
+            SpanLoss { value, coefficients: vec![gradient as f32; new.len()] }
+        })?;
+        Ok((report.loss, report.gradient_norm.unwrap_or(0.0)))
+    }
+
+    /// The loss of an update of DPO or KTO, known before it: it needs the log-probabilities of whole trajectories or pairs of
+    /// them, which are too long for one micro-batch, so these are computed in a pass before the update.
     fn known_loss(
         &self,
         units: &[&Vec<usize>],
@@ -165,12 +179,6 @@ impl<'a> Offline<'a> {
         learner: &mut dyn Learner,
         screens: &Screens,
     ) -> Result<KnownLoss, TrainError> {
-        if self.method == Method::Rejection {
-            let lengths: Vec<usize> = together.iter().map(|one| one.trained_tokens()).collect();
-            let scales =
-                token_scales(&lengths, self.config.loss.normaliser, self.config.loss.constant_tokens);
-            return Ok(KnownLoss { loss: 0.0, gradients: scales.into_iter().map(|scale| -scale).collect() });
-        }
         let new = learner.log_probs(Scorer::Policy, together, screens)?;
         let point = self.reference_point(indices, learner, screens)?;
         let sample =

@@ -5,7 +5,7 @@
 //!
 //! Old log-probabilities: the first update takes them from its own forward pass, because the weights have not changed
 //! yet; only samples of later updates need a forward pass beforehand, and with `loss.old = "sampler"` only the replayed
-//! ones among them.
+//! ones among them. If the first update is skipped, what it did not get to is computed before the second.
 //!
 //! A probability ratio of whole trajectories (`loss.ratio = "trajectory"`) needs the log-probabilities of all slices of an
 //! episode at once, and the loss sees one slice at a time: those of episodes with several slices are computed in a pass
@@ -24,7 +24,7 @@ use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, RatioLevel, sample_
 use arpo_core::replay::Origin;
 use arpo_core::trajectory::{Slice, Step, Trajectory};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// The progress of an iteration's updates; enough to continue them in another process.
@@ -203,7 +203,13 @@ pub fn learn(
         let duplicates = group_duplicates(computed.iter().map(|&(sample, _)| trajectories[sample]));
         let distinct: Vec<&Trajectory> =
             duplicates.iter().map(|same| trajectories[computed[same[0]].0]).collect();
-        let whole = trajectory_means(learner, samples, &computed, &old, screens, config);
+        let completed = if number > 0 && progress.report.updates == 0 {
+            complete(&mut old, learner, samples, screens, &plan[number..], config)
+        } else {
+            Ok(())
+        };
+        let whole =
+            completed.and_then(|()| trajectory_means(learner, samples, &computed, &old, screens, config));
         let mut loss_of_span = |whole: &HashMap<usize, TrajectoryMeans>, span: &TrainedSpan, new: &[f32]| {
             let mut loss = SpanLoss { value: 0.0, coefficients: vec![0.0; new.len()] };
             for &at in &duplicates[span.trajectory] {
@@ -213,7 +219,7 @@ pub fn learn(
                 if number == 0 && member.origin == (Origin::Fresh {}) {
                     mismatch.add(&member.trajectory.sampler_logp[tokens.clone()], new);
                 }
-                // happens in a later update only if the first was skipped: then the weights are still the same
+                // in a later update only if they were not finite before: then the sample begins with these
                 if let OldLogProbs::FirstPass(own) = &mut old[sample]
                     && own.get(tokens.start).is_some_and(|logp| logp.is_nan())
                 {
@@ -249,11 +255,11 @@ pub fn learn(
             }
             made => made?,
         };
-        if made.made {
+        if made.applied {
             progress.keep_ratios(ratios, &trajectories);
         }
         let report = &mut progress.report;
-        if made.made {
+        if made.applied {
             report.updates += 1;
             report.loss += made.loss;
             report.gradient_norm += made.gradient_norm.unwrap_or(0.0);
@@ -273,6 +279,32 @@ pub fn learn(
         progress.done += 1;
     }
     Ok(progress.report())
+}
+
+/// Computes the old log-probabilities that samples of later updates still lack. A skipped update ends with the micro-batch that
+/// was not finite, so its other samples have had no forward pass, and the next update changes the weights.
+fn complete(
+    old: &mut [OldLogProbs],
+    learner: &mut dyn Learner,
+    samples: &[Sample],
+    screens: &Screens,
+    later: &[Vec<usize>],
+    config: &Config,
+) -> Result<(), TrainError> {
+    let lacks = |sample: &usize| old[*sample].is_missing() && has_gradient(&samples[*sample], config);
+    let missing: BTreeSet<usize> = later.iter().flatten().copied().filter(lacks).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let trajectories: Vec<&Trajectory> =
+        missing.iter().map(|&sample| samples[sample].member.trajectory.as_ref()).collect();
+    let computed = learner.log_probs(Scorer::Policy, &trajectories, screens)?;
+    for (sample, logp) in missing.into_iter().zip(computed) {
+        if logp.iter().all(|logp| logp.is_finite()) {
+            old[sample] = OldLogProbs::Known(logp);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a sample contributes to the gradient. With an advantage of 0 every coefficient is 0, unless there is a KL
@@ -349,6 +381,10 @@ impl OldLogProbs {
         }
     }
 
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::FirstPass(logp) if logp.iter().any(|logp| logp.is_nan()))
+    }
+
     /// In a form that can be saved: JSON has neither NaN nor infinity.
     fn known(self) -> Option<Vec<f32>> {
         match self {
@@ -422,6 +458,110 @@ fn old_log_probs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learner::{LearnerInfo, LossOfSpan, UpdateReport};
+    use crate::policy::WeightUpdate;
+    use arpo_core::replay::Member;
+    use arpo_core::task::TaskId;
+    use arpo_core::trajectory::{
+        EpisodeId, ImageRef, Observation, Outcome, PolicyVersion, TokenId, TokenSpan,
+    };
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// Every token has the same log-probability, which each update but the first makes larger; the first is skipped at once.
+    struct SkipsFirst {
+        logp: f32,
+        updates: usize,
+    }
+
+    impl Learner for SkipsFirst {
+        fn info(&self) -> LearnerInfo {
+            LearnerInfo { parameters: 1, device: "none".into(), notices: vec![] }
+        }
+
+        fn log_probs(
+            &mut self,
+            _: Scorer,
+            trajectories: &[&Trajectory],
+            _: &Screens,
+        ) -> Result<Vec<Vec<f32>>, TrainError> {
+            Ok(trajectories.iter().map(|one| vec![self.logp; one.trained_tokens()]).collect())
+        }
+
+        fn update(
+            &mut self,
+            trajectories: &[&Trajectory],
+            _: &Screens,
+            _: f64,
+            loss: &mut LossOfSpan,
+        ) -> Result<UpdateReport, TrainError> {
+            let applied = self.updates > 0;
+            self.updates += 1;
+            if applied {
+                for (number, trajectory) in trajectories.iter().enumerate() {
+                    let trained = 0..trajectory.trained_tokens();
+                    let logp = vec![self.logp; trained.len()];
+                    loss(&TrainedSpan { trajectory: number, trained }, &logp);
+                }
+                self.logp += 0.5;
+            }
+            Ok(UpdateReport { loss: 0.0, gradient_norm: None, applied, entropy: vec![] })
+        }
+
+        fn weights(&self) -> WeightUpdate {
+            WeightUpdate::InPlace
+        }
+
+        fn skipped(&self) -> u64 {
+            1
+        }
+
+        fn save(&self, _: &Path) -> Result<(), TrainError> {
+            Ok(())
+        }
+    }
+
+    /// A sample of one step with two trained tokens.
+    fn sample(name: &str) -> Sample {
+        let task = TaskId::new(name);
+        let screenshot = ImageRef { digest: name.into(), width: 28, height: 28 };
+        let step = Step {
+            observation: Observation { screenshot },
+            response: String::new(),
+            actions: vec![],
+            span: TokenSpan { start: 1, end: 3 },
+        };
+        let trajectory = Trajectory {
+            id: EpisodeId::new(0, &task, 0),
+            task,
+            policy_version: PolicyVersion(0),
+            slices: vec![Slice { tokens: [9, 1, 2].map(TokenId).to_vec(), first_live: 0, end: 1 }],
+            steps: vec![step],
+            sampler_logp: vec![-3.0; 2],
+            score: 1.0,
+            well_formed: true,
+            outcome: Outcome::Finished {},
+        };
+        let member = Member { trajectory: Arc::new(trajectory), origin: Origin::Fresh {} };
+        Sample { member, advantage: 1.0, step_advantages: vec![] }
+    }
+
+    /// Two updates in each of two epochs; the weights change in the second, third and fourth.
+    #[test]
+    fn after_a_skipped_first_update_ratios_still_begin_before_the_second() {
+        let mut config = Config::default();
+        (config.optimiser.epochs, config.optimiser.trajectories_per_update) = (2, 1);
+        let (samples, screens) = ([sample("a"), sample("b")], Screens::default());
+        let (mut learner, mut progress) = (SkipsFirst { logp: -3.0, updates: 0 }, Updates::default());
+        let position = RunPosition { iteration: 0, updates_before: 0 };
+        let report = learn(&mut learner, &samples, &mut progress, &screens, position, &config).unwrap();
+        assert_eq!((report.updates, report.skipped), (3, 1));
+        let mut ratios: Vec<f32> = progress.take_ratios().into_iter().flatten().flatten().collect();
+        ratios.sort_by(f32::total_cmp);
+        let expected = [0.5f32, 0.5, 1.0, 1.0].map(f32::exp);
+        assert!(ratios.iter().zip(expected).all(|(is, expected)| (is - expected).abs() < 1e-5), "{ratios:?}");
+        assert_eq!(ratios.len(), 4);
+    }
 
     #[test]
     fn a_non_finite_log_probability_is_not_saved() {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSection {
-    /// A Hugging Face folder of a Qwen2.5-VL model, or `pocket`: the small model built into the program.
+    /// A Hugging Face folder of a Qwen2.5-VL or Qwen3-VL model, or `pocket`: the small model built into the program.
     pub base: String,
     /// The device it runs on.
     pub device: DeviceChoice,

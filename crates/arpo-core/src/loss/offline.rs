@@ -7,7 +7,7 @@
 //! DPO and KTO depend only on the sum of a trajectory's log-probabilities, so within a trajectory every token has the same
 //! gradient: one value per trajectory is returned, not one per token.
 
-use super::{Normaliser, log_sigmoid, sigmoid, sum, token_scales};
+use super::{log_sigmoid, sigmoid, sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -67,17 +67,10 @@ impl OfflineSample<'_> {
     }
 }
 
-/// Rejection sampling: mean of -logp over the batch. Returns the loss and, for each trajectory, dL/dlogp of
-/// every one of its tokens.
-pub fn supervised_loss(
-    new_logp: &[&[f32]],
-    normaliser: Normaliser,
-    constant_tokens: usize,
-) -> (f64, Vec<f64>) {
-    let lengths: Vec<usize> = new_logp.iter().map(|tokens| tokens.len()).collect();
-    let scales = token_scales(&lengths, normaliser, constant_tokens);
-    let value = new_logp.iter().zip(&scales).map(|(tokens, scale)| -scale * sum(tokens)).sum();
-    (value, scales.into_iter().map(|scale| -scale).collect())
+/// Rejection sampling: the share of a trajectory, or of a part of its tokens, in the mean of -logp over a batch, and dL/dlogp of
+/// every one of these tokens. `scale` is the trajectory's entry of [`super::token_scales`] over that batch.
+pub fn supervised_loss(new_logp: &[f32], scale: f64) -> (f64, f64) {
+    (-scale * sum(new_logp), -scale)
 }
 
 /// One preference's loss, and dL/dlogp of every token of its two trajectories.
@@ -129,6 +122,7 @@ pub fn kto_loss(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loss::{Normaliser, token_scales};
 
     const NEW: [f32; 2] = [-0.5, -1.5];
     const REFERENCE: [f32; 2] = [-0.75, -2.0];
@@ -139,9 +133,11 @@ mod tests {
 
     #[test]
     fn imitation_is_the_mean_of_minus_logp() {
-        let (value, gradient) = supervised_loss(&[&NEW, &REFERENCE[..1]], Normaliser::Token, 1);
-        assert!((value - (0.5 + 1.5 + 0.75) / 3.0).abs() < 1e-12);
-        assert_eq!(gradient, [-1.0 / 3.0; 2]);
+        let scales = token_scales(&[2, 1], Normaliser::Token, 1);
+        let (first, gradient) = supervised_loss(&NEW, scales[0]);
+        let (second, other) = supervised_loss(&REFERENCE[..1], scales[1]);
+        assert!((first + second - (0.5 + 1.5 + 0.75) / 3.0).abs() < 1e-12);
+        assert_eq!((gradient, other), (-1.0 / 3.0, -1.0 / 3.0));
     }
 
     #[test]

@@ -267,11 +267,10 @@ proptest! {
             prop_assert!((gradient - kto_slope).abs() < 1e-4);
         }
 
-        let (_, gradients) = supervised_loss(&[&chosen, &rejected], Normaliser::Trajectory, 1);
-        let supervised_slope = slope(&|by| {
-            supervised_loss(&[&moved(&chosen, by), &rejected], Normaliser::Trajectory, 1).0
-        }, chosen[0]);
-        prop_assert!((gradients[0] - supervised_slope).abs() < 1e-4);
+        let scale = token_scales(&[chosen.len(), rejected.len()], Normaliser::Trajectory, 1)[0];
+        let (_, gradient) = supervised_loss(&chosen, scale);
+        let supervised_slope = slope(&|by| supervised_loss(&moved(&chosen, by), scale).0, chosen[0]);
+        prop_assert!((gradient - supervised_slope).abs() < 1e-4);
     }
 }
 

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 const LONGEST_BACK_OFF: u32 = 64;
 
 /// How often whoever waits for an event can look up: at the stop switch, at questions.
-const STOP_POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for desktops to tear themselves down when the collector is dropped.
-const TEAR_DOWN: Duration = Duration::from_secs(10);
+const TEAR_DOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message to the collector.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ impl Pool {
             let until_change =
                 self.next_change().map(|change| change.saturating_duration_since(Instant::now()));
             let received =
-                self.inbox.recv_timeout(until_change.map_or(STOP_POLL, |left| left.min(STOP_POLL)));
+                self.inbox.recv_timeout(until_change.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
             return received.ok().and_then(|event| self.on_event(event, options));
         }
     }
@@ -363,7 +363,7 @@ impl Pool {
 impl Drop for Pool {
     /// Gives healthy desktops time to tear themselves down, as the program may end right after this.
     fn drop(&mut self) {
-        let deadline = Instant::now() + TEAR_DOWN;
+        let deadline = Instant::now() + TEAR_DOWN_TIMEOUT;
         let healthy = |entry: &mut Slot| {
             let thread = entry.thread.take()?;
             matches!(entry.state, State::Idle | State::InEpisode).then_some(thread.handle)

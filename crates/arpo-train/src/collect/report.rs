@@ -138,11 +138,13 @@ impl CollectReport {
         if all == 0 { 1.0 } else { self.cache_hits as f64 / all as f64 }
     }
 
-    /// Adds a later collection.
+    /// Adds a later collection. Shares of time are weighted by the durations of the whole collections.
     pub fn add(&mut self, other: &Self) {
         let whole = (self.seconds + other.seconds).max(f64::MIN_POSITIVE);
         let weighted = |one: f64, two: f64| (one * self.seconds + two * other.seconds) / whole;
         self.desktop_utilisation = weighted(self.desktop_utilisation, other.desktop_utilisation);
+        self.desktop_utilisation_until_last =
+            weighted(self.desktop_utilisation_until_last, other.desktop_utilisation_until_last);
         self.policy_utilisation = weighted(self.policy_utilisation, other.policy_utilisation);
         self.seconds += other.seconds;
         self.episodes += other.episodes;
@@ -240,5 +242,23 @@ mod tests {
         let mut all = CollectReport { hosts: report.clone(), ..CollectReport::default() };
         all.add(&CollectReport { hosts: report, ..CollectReport::default() });
         assert_eq!(all.hosts["a"], HostReport { desktop_seconds: 80.0, busy_seconds: 60.0, failures: 2 });
+    }
+
+    #[test]
+    fn shares_of_time_are_weighted_by_the_duration_of_their_collection() {
+        let report = |seconds: f64, share: f64| CollectReport {
+            seconds,
+            desktop_utilisation: share,
+            desktop_utilisation_until_last: share + 0.25,
+            policy_utilisation: share / 2.0,
+            ..CollectReport::default()
+        };
+        let mut all = report(30.0, 0.5);
+        all.add(&report(10.0, 0.25));
+        // (30 x 0.5 + 10 x 0.25) / 40
+        assert_eq!(all, report(40.0, 0.4375));
+        let mut none = CollectReport::default();
+        none.add(&CollectReport::default());
+        assert_eq!(none, CollectReport::default());
     }
 }

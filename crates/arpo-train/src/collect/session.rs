@@ -72,7 +72,8 @@ impl<'a> Session<'a> {
         pool.begin();
         Self {
             options,
-            running: running.unwrap_or(usize::MAX),
+            // with none at all, a collection would wait for ever
+            running: running.unwrap_or(usize::MAX).max(1),
             pool,
             active,
             generating: 0,

@@ -59,6 +59,7 @@ impl Trainer<'_> {
         }
         let TrainingBatch { samples, report: batch, .. } = self.training_batch(collected, number);
         Ok(IterationInProgress {
+            planned_with: Some(self.config.to_toml()),
             samples,
             updates: Updates::default(),
             batch,

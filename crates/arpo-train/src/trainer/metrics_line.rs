@@ -113,15 +113,23 @@ pub(super) fn line(iteration: &Iteration) -> Map<String, Value> {
         put(&format!("cluster/{host}/utilisation"), json!(report.utilisation()));
     }
     if let Some(evaluation) = iteration.evaluation {
-        put("evaluation/lost", json!(evaluation.lost));
-        for (suite, success) in &evaluation.suites {
-            put(&format!("evaluation/{suite}"), json!(success.mean));
-            put(&format!("evaluation/{suite}/low"), json!(success.low));
-            put(&format!("evaluation/{suite}/high"), json!(success.high));
+        for (name, value) in evaluation_metrics(evaluation) {
+            put(&name, value);
         }
     }
     put("tasks", json!(iteration.tasks));
     line
+}
+
+/// What a line says about an evaluation.
+pub(super) fn evaluation_metrics(evaluation: &Evaluation) -> Vec<(String, Value)> {
+    let mut metrics = vec![("evaluation/lost".to_owned(), json!(evaluation.lost))];
+    for (suite, success) in &evaluation.suites {
+        metrics.push((format!("evaluation/{suite}"), json!(success.mean)));
+        metrics.push((format!("evaluation/{suite}/low"), json!(success.low)));
+        metrics.push((format!("evaluation/{suite}/high"), json!(success.high)));
+    }
+    metrics
 }
 
 /// 0 if no time has passed.

@@ -9,10 +9,12 @@
 //! | its saved state | [`state`] |
 //! | the rollout worker's thread | `rollout_worker` |
 //! | how an agent is evaluated | [`evaluation`] |
+//! | what a resumed run does with another configuration | `changes` |
 //! | its lines in `metrics.jsonl` | `metrics_line` |
 //! | one iteration | `iteration`, `collecting`, `evaluation::in_training` |
 //! | what of it is recorded for viewers | `handover` |
 
+mod changes;
 mod collecting;
 pub mod evaluation;
 mod handover;
@@ -31,9 +33,7 @@ use crate::learner::Learner;
 use crate::memory_plan::MemoryPlan;
 use crate::run::about::{Machine, RunAbout};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
-use crate::run::config_changes::may_change;
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
-use crate::run::folder::config_changes;
 use crate::run::metrics::{self, MetricsLog};
 use crate::run::recording::status::Phase;
 use crate::run::recording::{Recorder, Recording};
@@ -42,7 +42,7 @@ use crate::run::training_state::load_state;
 use crate::run::{RunFolder, Start};
 use crate::screens::Screens;
 use arpo_chart::{Chart, Series};
-use arpo_core::config::{CollectMode, Config, Layer, resolve};
+use arpo_core::config::{CollectMode, Config};
 use arpo_core::loss::{Objective, RatioLevel};
 use arpo_core::task::TaskId;
 use arpo_env::faults::{Fault, FaultCounts};
@@ -129,32 +129,6 @@ fn first_state(
     Ok(state)
 }
 
-/// Reports and records how a configuration differs from the run's previous one. An unfinished iteration was planned with
-/// the previous one, so its remaining updates are dropped if the change affects results.
-fn record_changes(
-    config: &Config,
-    folder: &RunFolder,
-    mut state: RunState,
-    observer: &mut dyn FnMut(RunEvent),
-) -> Result<RunState, TrainError> {
-    let stored = folder.config()?.unwrap_or_default();
-    let was = Layer::toml("config.toml", &stored).and_then(|layer| resolve(&[layer]));
-    let was = was.map_err(|error| TrainError::Configuration(error.to_string()))?;
-    let changes = config_changes(&was.to_toml(), &config.to_toml());
-    for change in &changes {
-        observer(RunEvent::Notice(Notice { message: change.description() }));
-    }
-    folder.write_changes(state.iteration, &changes)?;
-    if changes.iter().any(|change| !may_change(&change.key))
-        && let Some(unfinished) = &mut state.unfinished
-    {
-        let message = format!("the remaining updates of iteration {} are dropped", state.iteration + 1);
-        observer(RunEvent::Notice(Notice { message }));
-        unfinished.samples.clear();
-    }
-    Ok(state)
-}
-
 impl<'a> Trainer<'a> {
     fn new(
         config: &'a Config,
@@ -169,18 +143,28 @@ impl<'a> Trainer<'a> {
         for message in latest.skipped {
             observer(RunEvent::Notice(Notice { message }));
         }
-        let state = match &latest.checkpoint {
+        let mut state = match &latest.checkpoint {
             None => first_state(&tasks, folder, config, observer)?,
             Some(checkpoint) => load_state::<RunState>(&checkpoint.path)?,
         };
         tasks.check(&state)?;
         state.replay.check().map_err(|error| TrainError::Io(error.to_string()))?;
-        let state =
-            if start == Start::Resume { record_changes(config, folder, state, observer)? } else { state };
-        folder.write_config(&config.to_toml())?;
-        evaluation::files::remove_after(folder, state.iteration)?;
+        let changes = match start {
+            // a folder without a configuration is no run, and could be neither watched nor resumed
+            Start::New => {
+                folder.write_config(&config.to_toml())?;
+                vec![]
+            }
+            Start::Resume => changes::apply(config, folder, &mut state, observer)?,
+        };
         let checkpoint = latest.checkpoint.as_ref();
         let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
+        if start == Start::Resume {
+            // only now: a configuration that does not work would be in the way of every later resume
+            folder.write_changes(state.iteration, &changes)?;
+            folder.write_config(&config.to_toml())?;
+        }
+        evaluation::files::remove_after(folder, state.iteration)?;
         let resumed_at = checkpoint.map(|checkpoint| checkpoint.step);
         let mut trainer = Self::with_parts(config, folder, tasks, state, parts, stop, observer)?;
         (trainer.resumed_at, trainer.saved_at, trainer.began) = (resumed_at, resumed_at, began);

@@ -73,8 +73,11 @@ impl Parts {
                 let divided = config.learn.learners() > 1;
                 let moments = if divided { Moments::Host } else { optimiser_config.moments };
                 let whole = OptimiserConfig { moments, ..optimiser_config.clone() };
-                let RestoredModel { config: dimensions, weights, side_files, optimiser } =
-                    load_model(checkpoint, setup::dtype_and_device(config)?, buffer_of, whole)?;
+                let dtype_and_device = setup::dtype_and_device(config)?;
+                let restored = guarded("loading the checkpoint", "nothing else on the device", || {
+                    load_model(checkpoint, dtype_and_device, buffer_of, whole)
+                })?;
+                let RestoredModel { config: dimensions, weights, side_files, optimiser } = restored;
                 let agent = Arc::new(setup::agent(config, &dimensions, &side_files)?);
                 (Loaded { config: dimensions, weights, side_files, agent }, Some(optimiser))
             }

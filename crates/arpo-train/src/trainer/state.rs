@@ -61,6 +61,9 @@ pub struct RunState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IterationInProgress {
+    /// The configuration that it was planned with, as TOML; `None` in states of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_with: Option<String>,
     /// Its training batch.
     pub samples: Vec<Sample>,
     /// The progress of its updates.

@@ -10,6 +10,7 @@ use crate::run::events::{Evaluation, IterationDone, RunEvent};
 use crate::run::recording::status::Phase;
 use crate::trainer::Trainer;
 use crate::trainer::collecting::report_failure;
+use crate::trainer::metrics_line::evaluation_metrics;
 
 impl Trainer<'_> {
     /// Evaluates the agent before training, unless that was done already.
@@ -20,15 +21,10 @@ impl Trainer<'_> {
         let evaluation = self.evaluate(0, true)?;
         let mut line = serde_json::Map::new();
         line.insert("iteration".into(), 0.into());
-        line.insert("evaluation/lost".into(), evaluation.lost.into());
         for (fault, count) in self.new_faults() {
             line.insert(format!("faults/{}", fault.key()), count.into());
         }
-        for (suite, success) in &evaluation.suites {
-            line.insert(format!("evaluation/{suite}"), success.mean.into());
-            line.insert(format!("evaluation/{suite}/low"), success.low.into());
-            line.insert(format!("evaluation/{suite}/high"), success.high.into());
-        }
+        line.extend(evaluation_metrics(&evaluation));
         line.insert("time/wall".into(), unix_time().into());
         self.metrics.append(&line)?;
         self.save(true)?;

@@ -25,7 +25,7 @@ const LISTEN_KEY: &str = "learn.listen";
 const LISTEN_PORT: u16 = 7701;
 
 /// Time for a rank's process to end by itself.
-const END: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Says which GPUs a process sees.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -209,7 +209,7 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while Instant::now() < deadline
             && self.children.iter_mut().any(|(child, _)| matches!(child.try_wait(), Ok(None)))
         {
