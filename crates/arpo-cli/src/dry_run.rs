@@ -19,7 +19,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How often a stop is looked for.
-const STOP_POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The arguments of `arpo osworld check`.
 #[derive(Args)]
@@ -81,7 +81,7 @@ pub(crate) fn on_a_desktop(
     let (running, limits) = (Arc::clone(&source), Limits::of(config));
     std::thread::spawn(move || sender.send(play(running.as_ref(), &task, &actions, limits)));
     let result = loop {
-        match receiver.recv_timeout(STOP_POLL) {
+        match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(result) => break result.map_err(Failure::failed),
             Err(RecvTimeoutError::Timeout) if !stop.requested() => {}
             Err(RecvTimeoutError::Timeout) => break Err(Failure::Stopped(Some("stopped".into()))),

@@ -3,6 +3,7 @@
 //! | to change | look in |
 //! |---|---|
 //! | which requests run, when weights change | [`engine`] |
+//! | options, completions, errors, counters | `interface` |
 //! | prefix caching across turns, and eviction | `pages`, `cache` |
 //! | attention of new tokens over the cache | `attention` |
 //! | how tokens are sampled | [`sampling`] |
@@ -12,11 +13,13 @@ mod attention;
 mod cache;
 pub mod engine;
 pub mod image_features;
+mod interface;
 mod pages;
 pub mod sampling;
 pub mod sequence;
 
-pub use engine::{Completion, Engine, EngineError, EngineLoad, EngineOptions};
+pub use engine::Engine;
 pub use image_features::{FeatureCache, ImageSource, Screenshot};
+pub use interface::{Completion, EngineCounts, EngineError, EngineLoad, EngineOptions, RequestId};
 pub use sampling::{Penalties, SampledToken, Sampling};
 pub use sequence::{FinishReason, Request};

@@ -21,13 +21,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// For the head of a request, and between two requests of a connection.
-const HEADERS: Duration = Duration::from_secs(75);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may read nothing while there is something for it.
-const UNREAD: Duration = Duration::from_mins(1);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// For connections to end after a stop.
-const CLOSING: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// For the engine's current pass after a stop.
-const LAST_PASS: Duration = Duration::from_secs(10);
+const LAST_PASS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves until `stop` is ready, then ends everything; returns whether the engine's thread has ended too.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) -> bool {
@@ -61,12 +61,12 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
     drop(listener);
     server.stop();
     let _ = stopping.send(());
-    let ended = timeout(CLOSING, async { while connections.join_next().await.is_some() {} }).await;
+    let ended = timeout(SHUTDOWN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
     if ended.is_err() {
         connections.shutdown().await;
     }
     let joined = tokio::task::spawn_blocking(move || server.join());
-    timeout(LAST_PASS, joined).await.is_ok()
+    timeout(LAST_PASS_TIMEOUT, joined).await.is_ok()
 }
 
 async fn connection(stream: TcpStream, application: Router, mut stopped: watch::Receiver<()>) {
@@ -74,7 +74,7 @@ async fn connection(stream: TcpStream, application: Router, mut stopped: watch::
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(WriteDeadline::new(stream));
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let connection = builder.serve_connection(stream, TowerToHyperService::new(application));
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -102,7 +102,7 @@ impl WriteDeadline {
             self.waiting = None;
             return result;
         }
-        let deadline = || Box::pin(tokio::time::sleep_until(Instant::now() + UNREAD));
+        let deadline = || Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT));
         match self.waiting.get_or_insert_with(deadline).as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

@@ -4,8 +4,9 @@
 
 use crate::ApiError;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::engine::{EngineCounts, RequestId};
-use arpo_engine::{Engine, EngineError, EngineLoad, FinishReason, Request, SampledToken};
+use arpo_engine::{
+    Engine, EngineCounts, EngineError, EngineLoad, FinishReason, Request, RequestId, SampledToken,
+};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -16,13 +16,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often a run is looked at.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pauses after a server did not answer: from the first up to the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
 /// Longest wait for all trackers once the run has ended.
-const CLOSING: Duration = Duration::from_mins(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How long a server that does not answer is tried after the run has ended.
 const LAST_TRIES: Duration = Duration::from_secs(30);
@@ -91,13 +91,13 @@ impl Following {
             Ending::Failed => 3,
         };
         self.shared.ending.store(ending, Ordering::Relaxed);
-        let deadline = Instant::now() + CLOSING;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         for (name, thread) in &self.threads {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(10));
             }
             if !thread.is_finished() {
-                let seconds = CLOSING.as_secs();
+                let seconds = SHUTDOWN_TIMEOUT.as_secs();
                 self.shared
                     .notice(format!("{name}: has not ended within {seconds} s; `arpo log` sends the rest"));
             }
@@ -141,7 +141,7 @@ fn pass_on(tracker: &mut dyn Tracker, mut reader: RunReader, shared: &Shared) ->
             }
             return Ok(());
         }
-        pause(EVERY, shared);
+        pause(POLL_INTERVAL, shared);
     }
 }
 
@@ -149,10 +149,10 @@ fn pass_on(tracker: &mut dyn Tracker, mut reader: RunReader, shared: &Shared) ->
 fn watch(mut sidecar: Wandb, shared: &Shared) -> Result<(), TrackError> {
     loop {
         if let Some(ending) = shared.ending() {
-            return sidecar.end(ending, CLOSING.saturating_sub(Duration::from_secs(10)));
+            return sidecar.end(ending, SHUTDOWN_TIMEOUT.saturating_sub(Duration::from_secs(10)));
         }
         sidecar.check()?;
-        pause(EVERY, shared);
+        pause(POLL_INTERVAL, shared);
     }
 }
 

@@ -5,6 +5,7 @@ pub use crate::episode_screen::EpisodeScreen;
 use crate::TrainError;
 use crate::dialogue::Assembled;
 use crate::policy::Response;
+use arpo_agent::conversation::Turn;
 use arpo_core::action::Action;
 use arpo_core::task::Task;
 use arpo_core::trajectory::{
@@ -56,6 +57,17 @@ pub struct History {
     pub screens: Vec<EpisodeScreen>,
     /// Responses.
     pub responses: Vec<Arc<Response>>,
+}
+
+impl History {
+    /// The turns of its first `seen` screens; a screen without a response is none.
+    pub(crate) fn turns(&self, seen: usize) -> Vec<Turn> {
+        let turn = |(screen, response): (&EpisodeScreen, &Arc<Response>)| Turn {
+            screenshot: screen.reference(),
+            response: response.text.clone(),
+        };
+        self.screens.iter().take(seen).zip(&self.responses).map(turn).collect()
+    }
 }
 
 /// Where an episode's time went.

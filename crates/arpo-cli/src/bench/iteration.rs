@@ -217,7 +217,7 @@ impl Bench {
         let plan = fitting(&dimensions, &config, size, memory, Work::Training).map_err(Failure::failed)?;
         let reserved = setup::reserved_memory(&config, device).map_err(Failure::failed)?;
         let policy = setup::policy_within(&plan, &config, &dimensions, &weights, &agent, PolicyVersion(0))
-            .dictated(script(arguments, &screen, &agent)?);
+            .with_forced_responses(script(arguments, &screen, &agent)?);
         let moments = plan.moments;
         let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
         let features = config.model.freeze_vision.then(|| policy.engine().features());

@@ -27,8 +27,8 @@ pub(crate) struct KernelTimesArguments {
     #[arg(long, value_enum, default_value = "qwen3-8b")]
     model: ModelName,
     /// Screenshots in the episode
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = value_parser!(u16).range(1..))]
-    pictures: u16,
+    #[arg(long, alias = "pictures", value_name = "N", default_value_t = 15, value_parser = value_parser!(u16).range(1..))]
+    screenshots: u16,
     /// Measured calls of every operation, after one warm-up
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u16).range(1..))]
     calls: u16,
@@ -39,15 +39,15 @@ pub(crate) fn run(arguments: &KernelTimesArguments, out: &mut impl Write) -> Res
     if let Some(missing) = Kernels::of(device).missing() {
         return Err(Failure::failed(missing));
     }
-    let (config, grid, pictures) =
-        (arguments.model.config(), arguments.model.grid(), usize::from(arguments.pictures));
-    let tokens = SyntheticTurns::new(&config, grid, pictures, 0, false).tokens.len() as i64;
+    let (config, grid, screenshots) =
+        (arguments.model.config(), arguments.model.grid(), usize::from(arguments.screenshots));
+    let tokens = SyntheticTurns::new(&config, grid, screenshots, 0, false).tokens.len() as i64;
     let time = |work: &mut dyn FnMut()| mean_seconds(device, arguments.calls, work);
-    let mut times = kernel_times(&config, tokens, (grid.patches() * pictures) as i64, device, time);
+    let mut times = kernel_times(&config, tokens, (grid.patches() * screenshots) as i64, device, time);
     times.push(adamw(&config, device, time));
     print(&times, out)?;
     for width in widths(config.vision.head_width()) {
-        let size = [pictures as i64, grid.patches() as i64, config.vision.heads, width];
+        let size = [screenshots as i64, grid.patches() as i64, config.vision.heads, width];
         write!(out, "attention of the vision tower, heads of {width:3}: ")?;
         match attention(size, device, time) {
             Some([forward, backward]) => {

@@ -24,8 +24,8 @@ const TOLERANCE: f64 = 0.03;
 #[derive(Args)]
 pub(crate) struct KernelsArguments {
     /// Screenshots in the episode
-    #[arg(long, default_value_t = 2)]
-    pictures: usize,
+    #[arg(long, alias = "pictures", default_value_t = 2)]
+    screenshots: usize,
 }
 
 pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
         windows.full_attention = vec![1];
     }
     let synthetic =
-        SyntheticEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.pictures, device);
+        SyntheticEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.screenshots, device);
     let weights = Weights::random(&config, Kind::BFloat16, device);
     let learner = |kernels: Kernels| {
         let weights = weights.share().with_kernels(kernels).with_gradients(|_| true);

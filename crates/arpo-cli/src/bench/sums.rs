@@ -28,8 +28,8 @@ pub(crate) struct SumsArguments {
     #[arg(long, default_value_t = 64)]
     micro_batches: u32,
     /// Screenshots per episode
-    #[arg(long, default_value_t = 2)]
-    pictures: usize,
+    #[arg(long, alias = "pictures", default_value_t = 2)]
+    screenshots: usize,
     /// Use bf16 also on a CPU
     #[arg(long)]
     bf16: bool,
@@ -72,8 +72,13 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
     let mut sums: Vec<Tensor> = vec![];
     for number in 0..arguments.micro_batches {
         let grid = arguments.model.grid();
-        let synthetic =
-            SyntheticEpisode::with_first_token(&config, grid, arguments.pictures, number * 104_729, device);
+        let synthetic = SyntheticEpisode::with_first_token(
+            &config,
+            grid,
+            arguments.screenshots,
+            number * 104_729,
+            device,
+        );
         let episodes = [synthetic.episode()];
         let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
         // half of the episodes count as failed

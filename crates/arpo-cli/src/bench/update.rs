@@ -38,8 +38,8 @@ pub(crate) struct UpdateArguments {
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
     /// Screenshots in the episode
-    #[arg(long, default_value_t = 15)]
-    pictures: usize,
+    #[arg(long, alias = "pictures", default_value_t = 15)]
+    screenshots: usize,
     /// Measured updates, after one warm-up
     #[arg(long, default_value_t = 3)]
     updates: usize,
@@ -69,7 +69,7 @@ struct Report {
     ranks: usize,
     parameters: i64,
     tokens: usize,
-    pictures: usize,
+    screenshots: usize,
     trained_tokens: usize,
     freeze_vision: bool,
     encode_seconds: f64,
@@ -92,12 +92,12 @@ struct Report {
 }
 
 /// Longest wait for the other ranks.
-const START: Duration = Duration::from_mins(5);
+const START_TIMEOUT: Duration = Duration::from_mins(5);
 
 pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(), Failure> {
     let device = arguments.device.device()?;
     if let Some(address) = &arguments.join {
-        let group = rendezvous::join(address, &token::from_environment(), START, &mut || Ok(()));
+        let group = rendezvous::join(address, &token::from_environment(), START_TIMEOUT, &mut || Ok(()));
         let mut tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
         measure(arguments, device, Some(tensors.as_mut()))?;
         // a rank that leaves before rank 0 is done would end the group
@@ -135,7 +135,8 @@ fn started(ranks: usize, device: Device) -> Result<(Box<dyn RankTensors>, Proces
         processes.start(&arguments, &token, number, device, None).map_err(Failure::of)?;
     }
     let news = &mut |_: &str| {};
-    let group = rendezvous.gather(ranks, GroupOptions::default(), START, news, &mut || processes.check());
+    let group =
+        rendezvous.gather(ranks, GroupOptions::default(), START_TIMEOUT, news, &mut || processes.check());
     let tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
     Ok((tensors, processes))
 }
@@ -165,7 +166,7 @@ fn measure(
         pad_to_multiple: 1,
         share_prefixes: false,
     };
-    let synthetic = SyntheticEpisode::new(&config, arguments.model.grid(), arguments.pictures, device);
+    let synthetic = SyntheticEpisode::new(&config, arguments.model.grid(), arguments.screenshots, device);
     let learner = Learner::new(Model::new(config, weights), options);
     let shard = ranks.as_deref().map_or(Shard::WHOLE, |ranks| Shard::of_rank(ranks));
     let mut optimiser = AdamW::of_shard(learner.model().weights(), OptimiserConfig::default(), shard);
@@ -187,7 +188,7 @@ fn measure(
             Some(ranks) => pass.backward_summing(&coefficients, ranks),
         });
         done.map_err(Failure::failed)?;
-        let wait = ranks.as_deref_mut().map_or(0.0, |ranks| ranks.take_waited().as_secs_f64());
+        let wait = ranks.as_deref_mut().map_or(0.0, |ranks| ranks.take_wait_time().as_secs_f64());
         let (moved, step) = timed(device, || match ranks.as_deref_mut() {
             None => Ok(optimiser.update(learner.model().weights(), 1e-6)),
             Some(ranks) => optimiser.update_summed(learner.model().weights(), 1e-6, ranks),
@@ -211,7 +212,7 @@ fn measure(
         ranks: ranks.map_or(1, |ranks| ranks.size()),
         parameters: learner.model().weights().count(),
         tokens: synthetic.tokens.len(),
-        pictures: arguments.pictures,
+        screenshots: arguments.screenshots,
         trained_tokens,
         freeze_vision: freeze,
         encode_seconds,
@@ -231,8 +232,8 @@ fn measure(
 /// Bytes for activations in a training run on such episodes, or why it does not fit.
 fn planned(arguments: &UpdateArguments, model: &ModelConfig, memory: DeviceMemory) -> Result<u64, String> {
     let mut config = Config::default();
-    config.collect.max_steps = arguments.pictures;
-    config.agent.max_screenshots = arguments.pictures;
+    config.collect.max_steps = arguments.screenshots;
+    config.agent.max_screenshots = arguments.screenshots;
     config.agent.max_tokens = TURN_TOKENS;
     config.model.freeze_vision = arguments.freeze_vision;
     (config.model.cache_gib, config.model.activation_gib) = (0.0, 0.0);
@@ -243,7 +244,7 @@ fn planned(arguments: &UpdateArguments, model: &ModelConfig, memory: DeviceMemor
     match plan.problem() {
         None => Ok(plan.activation_bytes),
         Some(problem) => Err(format!(
-            "{problem}; expected a larger device, a smaller --model, fewer --pictures or --activation-gib"
+            "{problem}; expected a larger device, a smaller --model, fewer --screenshots or --activation-gib"
         )),
     }
 }
@@ -259,11 +260,11 @@ fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failur
     if json {
         return write_json(report, out);
     }
-    let Report { parameters, tokens, pictures, trained_tokens, .. } = report;
+    let Report { parameters, tokens, screenshots, trained_tokens, .. } = report;
     let frozen = if report.freeze_vision { ", the vision tower frozen" } else { "" };
     writeln!(
         out,
-        "{parameters} parameters{frozen}; {tokens} tokens, {pictures} screenshots, {trained_tokens} trained"
+        "{parameters} parameters{frozen}; {tokens} tokens, {screenshots} screenshots, {trained_tokens} trained"
     )?;
     for (name, seconds) in [
         ("encoding alone", report.encode_seconds),
@@ -311,7 +312,7 @@ mod tests {
         let arguments = UpdateArguments {
             device: DeviceName::Cuda,
             model: ModelName::SevenBillion,
-            pictures: 15,
+            screenshots: 15,
             updates: 1,
             freeze_vision: false,
             plain: false,
@@ -326,6 +327,6 @@ mod tests {
         assert!((40..71).contains(&gib), "{gib}");
         let refused = on(80).unwrap_err();
         assert!(refused.contains(" GiB of 80.0: ") && refused.contains(", moments "), "{refused}");
-        assert!(refused.ends_with("fewer --pictures or --activation-gib"), "{refused}");
+        assert!(refused.ends_with("fewer --screenshots or --activation-gib"), "{refused}");
     }
 }

@@ -20,8 +20,8 @@ pub(crate) struct VisionArguments {
     #[arg(long, value_enum, default_value = "pocket")]
     model: ModelName,
     /// Screenshots per batch
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
-    pictures: Vec<usize>,
+    #[arg(long, alias = "pictures", value_delimiter = ',', default_values_t = [1, 8])]
+    screenshots: Vec<usize>,
     /// Measured passes, after one warm-up
     #[arg(long, default_value_t = 5)]
     passes: usize,
@@ -32,10 +32,10 @@ pub(crate) struct VisionArguments {
 
 #[derive(Serialize)]
 struct Report {
-    pictures: usize,
+    screenshots: usize,
     patches: usize,
     seconds: f64,
-    milliseconds_per_picture: f64,
+    milliseconds_per_screenshot: f64,
 }
 
 pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(), Failure> {
@@ -46,23 +46,23 @@ pub(crate) fn run(arguments: &VisionArguments, out: &mut impl Write) -> Result<(
     warn_without_kernels(weights.kernels());
     let model = Model::new(config, weights);
     let mut reports = Vec::new();
-    for &pictures in &arguments.pictures {
-        let grids = vec![grid; pictures];
-        let patches = grid.patches() * pictures;
+    for &screenshots in &arguments.screenshots {
+        let grids = vec![grid; screenshots];
+        let patches = grid.patches() * screenshots;
         let pixels = Tensor::randn([patches as i64, patch_values], (Kind::Float, device));
         let pass = || timed(device, || tch::no_grad(|| model.vision().forward(&pixels, &grids))).1;
         pass();
         let seconds = (0..arguments.passes).map(|_| pass()).sum::<f64>() / arguments.passes as f64;
-        let milliseconds_per_picture = seconds * 1000.0 / pictures as f64;
-        reports.push(Report { pictures, patches, seconds, milliseconds_per_picture });
+        let milliseconds_per_screenshot = seconds * 1000.0 / screenshots as f64;
+        reports.push(Report { screenshots, patches, seconds, milliseconds_per_screenshot });
     }
     if arguments.json {
         return write_json(&reports, out);
     }
-    for Report { pictures, patches, seconds, milliseconds_per_picture } in reports {
+    for Report { screenshots, patches, seconds, milliseconds_per_screenshot } in reports {
         writeln!(
             out,
-            "{pictures:3} screenshots, {patches:7} patches: {seconds:8.4} s, {milliseconds_per_picture:8.2} ms each"
+            "{screenshots:3} screenshots, {patches:7} patches: {seconds:8.4} s, {milliseconds_per_screenshot:8.2} ms each"
         )?;
     }
     Ok(())

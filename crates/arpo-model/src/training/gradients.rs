@@ -49,7 +49,7 @@ pub(super) struct GradientSums {
     /// In the order in which the backward pass completes them, with the indices of their parameters.
     buckets: Vec<(Bucket, Vec<usize>)>,
     /// Parameters whose gradients are on their way.
-    travelling: VecDeque<usize>,
+    in_flight: VecDeque<usize>,
 }
 
 impl GradientSums {
@@ -68,7 +68,7 @@ impl GradientSums {
             let indices = of_parameters.iter().enumerate().filter(move |(_, of)| **of == bucket);
             (bucket, indices.map(|(index, _)| index).collect())
         };
-        Self { shard, shards, buckets: order.map(members).collect(), travelling: VecDeque::new() }
+        Self { shard, shards, buckets: order.map(members).collect(), in_flight: VecDeque::new() }
     }
 
     /// This rank's part of the sums of all rounds so far; `None` if gradients are whole.
@@ -94,8 +94,8 @@ impl GradientSums {
                 squares.push(gradient.norm_scalaropt_dtype(2, Kind::Float).square());
                 buffers.push((flat(gradient), self.shard.parts(gradient)));
             }
-            ranks.reduce_later(buffers)?;
-            self.travelling.extend(&indices);
+            ranks.reduce_scatter_async(buffers)?;
+            self.in_flight.extend(&indices);
             self.receive(1, ranks)?;
             Ok(squares)
         })
@@ -121,8 +121,8 @@ impl GradientSums {
 
     /// Waits until at most so many buckets are on their way. What arrives in shards is added up, and its buffer zeroed.
     fn receive(&mut self, left: usize, ranks: &mut dyn Collectives<Tensor>) -> Result<(), ModelError> {
-        for mut gradient in ranks.wait_reduced(left)? {
-            let (Some(index), Some(shards)) = (self.travelling.pop_front(), &self.shards) else { continue };
+        for mut gradient in ranks.wait_reduce_scatter(left)? {
+            let (Some(index), Some(shards)) = (self.in_flight.pop_front(), &self.shards) else { continue };
             let _ = flat(&shards[index]).g_add_(&self.shard.of(&gradient));
             let _ = gradient.zero_();
         }
@@ -131,7 +131,7 @@ impl GradientSums {
 
     /// Forgets all sums.
     pub(super) fn zero(&mut self) {
-        self.travelling.clear();
+        self.in_flight.clear();
         for sum in self.shards.iter_mut().flatten() {
             let _ = sum.zero_();
         }

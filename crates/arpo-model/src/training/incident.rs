@@ -45,8 +45,8 @@ pub(super) fn write(
         "losses": losses,
         "gradient_norm": norm,
         "micro_batch": evidence.losses.len(),
-        "pictures": evidence.batch.images.len(),
-        "pictures_written": written,
+        "images": evidence.batch.images.len(),
+        "images_written": written,
     });
     scratch.write("incident.json", format!("{summary:#}\n").as_bytes())?;
     let path = scratch.path().join("micro-batch.safetensors");
@@ -90,7 +90,7 @@ fn tensors(evidence: &Evidence, written: usize) -> Vec<(String, SavedTensor)> {
         let mut add = |name: &str, tensor| tensors.push((format!("episode.{number}.{name}"), tensor));
         add("tokens", integers(episode.tokens.iter().map(|&token| i64::from(token)).collect()));
         add("trained", integers(episode.trained.iter().map(|&flag| i64::from(flag)).collect()));
-        add("pictures", integers(episode.images.iter().map(|&image| image as i64).collect()));
+        add("images", integers(episode.images.iter().map(|&image| image as i64).collect()));
         add("logp", values(&evidence.scores.logp[number]));
         add("entropy", values(&evidence.scores.entropy[number]));
         if let Some(coefficients) = evidence.coefficients.get(number) {

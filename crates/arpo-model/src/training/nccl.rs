@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use tch::{Cuda, Device, Tensor};
 
 /// How often the thread that watches looks up.
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Longest time for all ranks to connect their GPUs.
-const CONNECT: Duration = Duration::from_mins(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Tensors of ranks that have a GPU each.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct NcclTensors {
     /// For sums beside the computation.
     stream: SideStream,
     /// Those that the computation has not been made to wait for: their tensors, which have to live so long, and their ends.
-    travelling: VecDeque<(Vec<Tensor>, Event)>,
+    in_flight: VecDeque<(Vec<Tensor>, Event)>,
     /// Waits of the computation that may not have ended yet.
     holds: Vec<Hold>,
     /// Those that have.
@@ -60,8 +60,8 @@ impl NcclTensors {
         };
         let busy = Arc::default();
         watch(&group, &communicator, &busy);
-        let (travelling, holds, waited) = (VecDeque::new(), vec![], Duration::ZERO);
-        Ok(Connected::With(Self { group, communicator, device, busy, stream, travelling, holds, waited }))
+        let (in_flight, holds, waited) = (VecDeque::new(), vec![], Duration::ZERO);
+        Ok(Connected::With(Self { group, communicator, device, busy, stream, in_flight, holds, waited }))
     }
 
     /// The group.
@@ -139,7 +139,7 @@ type Connection = (Communicator, SideStream);
 /// The connection of this rank; within it the reason why NCCL cannot be used, if it cannot.
 fn connected(group: &mut Group, device: Device) -> Result<Result<Connection, String>, RankError> {
     let opened = Nccl::open();
-    let missing = group.sums(&[f64::from(u8::from(opened.is_err()))])?[0];
+    let missing = group.all_reduce_f64(&[f64::from(u8::from(opened.is_err()))])?[0];
     let nccl = match opened {
         Err(reason) => return Ok(Err(reason)),
         Ok(_) if missing > 0.0 => return Ok(Err(format!("{missing} ranks have no NCCL"))),
@@ -151,7 +151,7 @@ fn connected(group: &mut Group, device: Device) -> Result<Result<Connection, Str
         Ok(id) => join_in_time(&nccl, id, (group.rank(), group.size()), device)
             .and_then(|communicator| Ok((communicator, SideStream::new(device)?))),
     };
-    let failed = group.sums(&[f64::from(u8::from(joined.is_err()))])?[0];
+    let failed = group.all_reduce_f64(&[f64::from(u8::from(joined.is_err()))])?[0];
     Ok(match joined {
         Ok(_) if failed > 0.0 => Err(format!("{failed} ranks cannot connect their GPUs")),
         joined => joined,
@@ -184,9 +184,9 @@ fn join_in_time(
         let _ = sender.send(nccl.join(id, rank, ranks, device));
     };
     Builder::new().name("nccl".into()).spawn(join).map_err(|error| error.to_string())?;
-    joined
-        .recv_timeout(CONNECT)
-        .unwrap_or_else(|_| Err(format!("the GPUs were not connected within {} s", CONNECT.as_secs())))
+    joined.recv_timeout(CONNECT_TIMEOUT).unwrap_or_else(|_| {
+        Err(format!("the GPUs were not connected within {} s", CONNECT_TIMEOUT.as_secs()))
+    })
 }
 
 /// Aborts operations that cannot end.
@@ -195,7 +195,7 @@ fn watch(group: &Group, communicator: &Arc<Communicator>, busy: &Arc<Mutex<Optio
     let (communicator, busy) = (Arc::downgrade(communicator), Arc::clone(busy));
     let name = group.name(group.rank());
     let watch = move || {
-        while sentinel.wait(GLANCE) {
+        while sentinel.wait(POLL_INTERVAL) {
             let since = *busy.lock().unwrap_or_else(PoisonError::into_inner);
             if since.is_some_and(|since| since.elapsed() > deadline) {
                 let limit = deadline.as_secs_f64();
@@ -233,7 +233,7 @@ impl Collectives<Tensor> for NcclTensors {
         self.operate(|communicator| sum_parts(communicator, values, own, None))
     }
 
-    fn reduce_later(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
+    fn reduce_scatter_async(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
         let rank = self.group.rank();
         let end = self.operate(|communicator| {
             self.stream.follow_computation()?;
@@ -242,14 +242,14 @@ impl Collectives<Tensor> for NcclTensors {
             }
             self.stream.mark()
         })?;
-        self.travelling.push_back((bucket.into_iter().map(|(values, _)| values).collect(), end));
+        self.in_flight.push_back((bucket.into_iter().map(|(values, _)| values).collect(), end));
         Ok(())
     }
 
-    fn wait_reduced(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
-        let arrived = self.travelling.len().saturating_sub(left);
+    fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
+        let arrived = self.in_flight.len().saturating_sub(left);
         let mut reduced = vec![];
-        for (values, end) in self.travelling.drain(..arrived).collect::<Vec<_>>() {
+        for (values, end) in self.in_flight.drain(..arrived).collect::<Vec<_>>() {
             // no operation begins: those that are waited for may be known to be done
             self.group.check()?;
             let hold = self.or_end(self.stream.hold_computation(&end))?;
@@ -259,7 +259,7 @@ impl Collectives<Tensor> for NcclTensors {
         Ok(reduced)
     }
 
-    fn take_waited(&mut self) -> Duration {
+    fn take_wait_time(&mut self) -> Duration {
         self.settle();
         std::mem::take(&mut self.waited)
     }
@@ -281,8 +281,8 @@ impl Collectives<Tensor> for NcclTensors {
         self.group.end(reason);
     }
 
-    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+    fn all_reduce_f64(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
         self.settle();
-        self.group.sums(numbers)
+        self.group.all_reduce_f64(numbers)
     }
 }

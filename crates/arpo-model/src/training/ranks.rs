@@ -11,13 +11,13 @@ use tch::{Kind, Tensor, no_grad};
 pub struct HostTensors {
     group: Group,
     /// Tensors whose sums are on their way, by bucket, each with this rank's part.
-    travelling: VecDeque<Vec<(Tensor, Range<usize>)>>,
+    in_flight: VecDeque<Vec<(Tensor, Range<usize>)>>,
 }
 
 impl HostTensors {
     /// The tensors of a group.
     pub fn new(group: Group) -> Self {
-        Self { group, travelling: VecDeque::new() }
+        Self { group, in_flight: VecDeque::new() }
     }
 
     /// The group.
@@ -103,7 +103,7 @@ impl Collectives<Tensor> for HostTensors {
         self.through_the_host(values, (all, own), |group, values| group.reduce_scatter(values, parts))
     }
 
-    fn reduce_later(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
+    fn reduce_scatter_async(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
         let (mut on_host, mut tensors) = (vec![], vec![]);
         for (tensor, parts) in bucket {
             let own = parts.of(self.group.rank());
@@ -113,15 +113,15 @@ impl Collectives<Tensor> for HostTensors {
             }
             tensors.push((tensor, own));
         }
-        self.group.reduce_later(on_host)?;
-        self.travelling.push_back(tensors);
+        self.group.reduce_scatter_async(on_host)?;
+        self.in_flight.push_back(tensors);
         Ok(())
     }
 
-    fn wait_reduced(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
-        let mut sums = self.group.wait_reduced(left)?.into_iter();
-        let arrived = self.travelling.len().saturating_sub(left);
-        let arrived = self.travelling.drain(..arrived).flatten();
+    fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
+        let mut sums = self.group.wait_reduce_scatter(left)?.into_iter();
+        let arrived = self.in_flight.len().saturating_sub(left);
+        let arrived = self.in_flight.drain(..arrived).flatten();
         let into_tensor = |(tensor, own): (Tensor, Range<usize>)| {
             if let Some(values) = sums.next() {
                 from_host(&values, own, &tensor);
@@ -131,8 +131,8 @@ impl Collectives<Tensor> for HostTensors {
         Ok(arrived.map(into_tensor).collect())
     }
 
-    fn take_waited(&mut self) -> Duration {
-        self.group.take_waited()
+    fn take_wait_time(&mut self) -> Duration {
+        self.group.take_wait_time()
     }
 
     fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
@@ -148,7 +148,7 @@ impl Collectives<Tensor> for HostTensors {
         self.group.end(reason);
     }
 
-    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
-        self.group.sums(numbers)
+    fn all_reduce_f64(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+        self.group.all_reduce_f64(numbers)
     }
 }

@@ -95,7 +95,7 @@ impl AdamW {
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<Update, ModelError> {
         no_grad(|| {
-            let gradient_norm = ranks.sums(&[sum_of_squares(gradients.iter())])?[0].sqrt();
+            let gradient_norm = ranks.all_reduce_f64(&[sum_of_squares(gradients.iter())])?[0].sqrt();
             if !gradient_norm.is_finite() {
                 return Ok(Update::Skipped { gradient_norm });
             }
@@ -144,7 +144,7 @@ impl AdamW {
     ) -> Result<Self, ModelError> {
         no_grad(|| {
             let mut own = Self::of_shard(weights, config, Shard::of_rank(ranks));
-            own.updates = ranks.sums(&[whole.map_or(0, Self::updates) as f64])?[0] as u64;
+            own.updates = ranks.all_reduce_f64(&[whole.map_or(0, Self::updates) as f64])?[0] as u64;
             if own.updates == 0 {
                 // all moments are still 0
                 return Ok(own);

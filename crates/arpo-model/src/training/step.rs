@@ -317,7 +317,7 @@ impl UpdateInProgress<'_> {
         }
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
         let own = self.skipped_update.take();
-        let skipping = ranks.sums(&[f64::from(u8::from(own.is_some()))])?[0];
+        let skipping = ranks.all_reduce_f64(&[f64::from(u8::from(own.is_some()))])?[0];
         let report = |gradient_norm, applied, incident| UpdateReport {
             loss: losses.iter().sum(),
             gradient_norm,

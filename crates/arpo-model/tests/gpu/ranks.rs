@@ -104,9 +104,9 @@ fn nccl_changes_nothing(device: Device) {
         let parts = Parts::even(1000, 1, 16);
         for _ in 0..2 {
             values = &values * 2.0;
-            nccl.reduce_later(vec![(values, parts.clone())]).unwrap();
+            nccl.reduce_scatter_async(vec![(values, parts.clone())]).unwrap();
             let meanwhile = &before * 2.0;
-            let mut summed = nccl.wait_reduced(0).unwrap();
+            let mut summed = nccl.wait_reduce_scatter(0).unwrap();
             values = summed.pop().unwrap() * 0.5;
             assert!(summed.is_empty() && meanwhile.equal(&(&values * 2.0)), "{kind:?}");
         }

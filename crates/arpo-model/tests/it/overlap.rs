@@ -61,7 +61,7 @@ impl Collectives<Tensor> for Late<'_> {
         self.ranks.reduce_scatter(values, parts)
     }
 
-    fn reduce_later(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
+    fn reduce_scatter_async(&mut self, bucket: Vec<(Tensor, Parts)>) -> Result<(), RankError> {
         self.own += 1;
         if self.rank() == 0 {
             self.begun.one_more();
@@ -70,15 +70,15 @@ impl Collectives<Tensor> for Late<'_> {
             let is_last = self.own.is_multiple_of(self.buckets);
             self.begun.wait_for(self.own + usize::from(!is_last));
         }
-        self.ranks.reduce_later(bucket)
+        self.ranks.reduce_scatter_async(bucket)
     }
 
-    fn wait_reduced(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
-        self.ranks.wait_reduced(left)
+    fn wait_reduce_scatter(&mut self, left: usize) -> Result<Vec<Tensor>, RankError> {
+        self.ranks.wait_reduce_scatter(left)
     }
 
-    fn take_waited(&mut self) -> Duration {
-        self.ranks.take_waited()
+    fn take_wait_time(&mut self) -> Duration {
+        self.ranks.take_wait_time()
     }
 
     fn all_gather(&mut self, values: &mut Tensor, parts: &Parts) -> Result<(), RankError> {
@@ -93,8 +93,8 @@ impl Collectives<Tensor> for Late<'_> {
         self.ranks.abort(reason);
     }
 
-    fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
-        self.ranks.sums(numbers)
+    fn all_reduce_f64(&mut self, numbers: &[f64]) -> Result<Vec<f64>, RankError> {
+        self.ranks.all_reduce_f64(numbers)
     }
 }
 

@@ -18,7 +18,7 @@ const LOG_LINES: usize = 5;
 const LOG_LINE_CHARS: usize = 200;
 
 /// Time to connect to a local container: its kernel is this machine's, and answers even for a process that is stopped.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A desktop that responded when it was started.
 pub struct Desktop {
@@ -63,7 +63,8 @@ impl Desktop {
             return HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token);
         };
         let (hosted, name) = (Arc::clone(&guard.hosted), guard.name.clone());
-        let connect = if hosted.is_local_container() { CONNECT.min(retry.connect) } else { retry.connect };
+        let connect =
+            if hosted.is_local_container() { CONNECT_TIMEOUT.min(retry.connect) } else { retry.connect };
         let retry = RetryPolicy { connect, ..retry };
         HttpGuest::new(&self.addresses.host, self.addresses.ports(), retry, token)
             .asking(move || hosted.why_silent(&name))

@@ -14,11 +14,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Timeout of the first screenshot of a resumed spare.
-const WAKE: Duration = Duration::from_secs(5);
+const WAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of starting a spare; its kind has lower limits.
-const START: Duration = Duration::from_mins(10);
+const START_TIMEOUT: Duration = Duration::from_mins(10);
 /// Timeout of pending work when the spares are dropped.
-const CLOSE: Duration = Duration::from_mins(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Desktops kept ready.
 pub struct Spares {
@@ -190,7 +190,7 @@ impl Spares {
             std::mem::take(&mut state.ready)
         };
         drop(ready);
-        let deadline = Instant::now() + CLOSE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         let mut state = self.inner.lock();
         while state.starting + state.taking + state.removing > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -240,7 +240,7 @@ impl Inner {
     }
 
     fn start_one(&self, origin: Origin) {
-        let started = origin.start(Instant::now() + START, &self.closing);
+        let started = origin.start(Instant::now() + START_TIMEOUT, &self.closing);
         let spare = started.and_then(|desktop| desktop.pause().map(|()| desktop)).ok();
         drop(origin);
         let mut state = self.lock();
@@ -274,5 +274,5 @@ impl Drop for Removal {
 /// Resumes a spare and fetches a screenshot.
 fn wake(spare: &Desktop, deadline: Instant) -> Result<(), String> {
     spare.unpause().map_err(|error| error.to_string())?;
-    fetch_screenshot(spare, WAKE.min(deadline.saturating_duration_since(Instant::now()))).map(|_| ())
+    fetch_screenshot(spare, WAKE_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()))).map(|_| ())
 }

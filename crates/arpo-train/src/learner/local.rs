@@ -1,7 +1,7 @@
 //! The learner in this process: a model on one device, its optimiser, and the reference model if there is one.
 
 use super::micro_batches::MicroBatches;
-use super::{Learner, LearnerInfo, LossOfSpan, Scorer, UpdateReport, unknown_log_probs};
+use super::{Learner, LearnerInfo, LossOfSpan, Scorer, UpdateReport, loss_of, unknown_log_probs};
 use crate::TrainError;
 use crate::policy::WeightUpdate;
 use crate::run::stop::StopSwitch;
@@ -11,7 +11,7 @@ use arpo_core::trajectory::Trajectory;
 use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
 use arpo_model::training::Learner as ModelLearner;
-use arpo_model::training::step::{LossGradient, Updater};
+use arpo_model::training::step::Updater;
 use arpo_ranks::Sentinel;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -146,22 +146,13 @@ impl Learner for LocalLearner {
         let mut update = self.updater.begin();
         let device = update.learner().model().device();
         self.micro_batches.each(device, trajectories, screens, |spans, batch| {
-            let added = update.add(batch, |scores| {
-                let mut sum = LossGradient { value: 0.0, coefficients: vec![] };
-                for (span, logp) in spans.iter().zip(&scores.logp) {
-                    let share = loss(span, logp);
-                    sum.value += share.value;
-                    sum.coefficients.push(share.coefficients);
-                }
-                sum
-            });
-            Ok(added?)
+            Ok(update.add(batch, |scores| loss_of(spans, &scores.logp, loss))?)
         })?;
         let report = update.finish(learning_rate)?;
         Ok(UpdateReport {
             loss: report.loss,
             gradient_norm: report.gradient_norm,
-            made: report.applied,
+            applied: report.applied,
             entropy: report.scores.iter().flat_map(|scores| &scores.entropy).flatten().copied().collect(),
         })
     }

@@ -11,6 +11,7 @@ use crate::TrainError;
 use crate::policy::WeightUpdate;
 use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
+use arpo_model::training::step::LossGradient;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
@@ -54,7 +55,7 @@ pub struct UpdateReport {
     /// Norm of the gradient before clipping; `None` if a loss was not finite, so that no gradient was computed.
     pub gradient_norm: Option<f64>,
     /// The weights were updated; false if the update was skipped because a loss or gradient was not finite.
-    pub made: bool,
+    pub applied: bool,
     /// Entropy of the distribution of each trained token.
     pub entropy: Vec<f32>,
 }
@@ -101,6 +102,17 @@ pub trait Learner {
 
     /// Writes model and optimiser into the empty folder of a checkpoint.
     fn save(&self, checkpoint: &Path) -> Result<(), TrainError>;
+}
+
+/// The loss of a micro-batch: that of its spans, given the log-probabilities of each.
+fn loss_of(spans: &[TrainedSpan], logp: &[impl AsRef<[f32]>], loss: &mut LossOfSpan) -> LossGradient {
+    let mut sum = LossGradient { value: 0.0, coefficients: vec![] };
+    for (span, logp) in spans.iter().zip(logp) {
+        let share = loss(span, logp.as_ref());
+        sum.value += share.value;
+        sum.coefficients.push(share.coefficients);
+    }
+    sum
 }
 
 /// A log-probability for every trained token of each trajectory, to be filled in.

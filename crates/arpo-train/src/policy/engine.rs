@@ -10,8 +10,7 @@ use crate::episode::{EpisodeScreen, History, TranscriptSlice};
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
 use arpo_core::trajectory::PolicyVersion;
-use arpo_engine::engine::RequestId as EngineRequestId;
-use arpo_engine::{Engine, FinishReason, Penalties, Request, Sampling};
+use arpo_engine::{Engine, FinishReason, Penalties, Request, RequestId as EngineRequestId, Sampling};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +33,7 @@ pub(crate) struct Prompt {
     pub(crate) tokens: Vec<u32>,
     /// Its screenshots, in the order of their placeholders.
     pub(crate) screens: Vec<EpisodeScreen>,
-    pub(crate) terms: SamplingTerms,
+    pub(crate) sampling: SamplingParams,
 }
 
 impl Prompt {
@@ -45,14 +44,14 @@ impl Prompt {
         responses: ResponseOptions,
     ) -> Result<Self, TrainError> {
         let transcribed = transcribe(agent, history, history.screens.len())?;
-        let terms = SamplingTerms {
+        let sampling = SamplingParams {
             temperature: responses.temperature,
             max_tokens: responses.max_tokens,
             seed: history.plan.sampling_seed,
             turn: history.responses.len() as u64,
         };
         let screens = transcribed.live(history).to_vec();
-        Ok(Self { tokens: transcribed.assembled.tokens, screens, terms })
+        Ok(Self { tokens: transcribed.assembled.tokens, screens, sampling })
     }
 }
 
@@ -60,7 +59,7 @@ impl Prompt {
 /// wherever it is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SamplingTerms {
+pub(crate) struct SamplingParams {
     temperature: f64,
     max_tokens: usize,
     /// The episode's.
@@ -76,7 +75,7 @@ pub struct EnginePolicy {
     version: PolicyVersion,
     agent: Arc<Agent>,
     pending: HashMap<EngineRequestId, RequestId>,
-    dictation: Option<Script>,
+    forced: Option<Script>,
     /// Episodes that fit into the cache.
     max_episodes: Option<usize>,
 }
@@ -90,22 +89,14 @@ impl EnginePolicy {
         responses: ResponseOptions,
     ) -> Self {
         let engine = engine.with_tokenizer(Arc::clone(&agent.tokenizer));
-        Self {
-            responses,
-            engine,
-            version,
-            agent,
-            pending: HashMap::new(),
-            dictation: None,
-            max_episodes: None,
-        }
+        Self { responses, engine, version, agent, pending: HashMap::new(), forced: None, max_episodes: None }
     }
 
     /// Responds with a script's text, computed and scored as if the engine had sampled it: for a model without trained
     /// weights.
     #[must_use]
-    pub fn dictated(self, script: Script) -> Self {
-        Self { dictation: Some(script), ..self }
+    pub fn with_forced_responses(self, script: Script) -> Self {
+        Self { forced: Some(script), ..self }
     }
 
     /// With a cache that holds this many episodes.
@@ -131,7 +122,8 @@ impl EnginePolicy {
 
     /// The same with the first tokens of the response.
     fn submit_forced(&mut self, id: RequestId, prompt: Prompt, forced: Vec<u32>) -> Result<(), TrainError> {
-        let Prompt { tokens, screens, terms: SamplingTerms { temperature, max_tokens, seed, turn } } = prompt;
+        let Prompt { tokens, screens, sampling: SamplingParams { temperature, max_tokens, seed, turn } } =
+            prompt;
         let sampling = Sampling {
             temperature,
             top_k: None,
@@ -160,11 +152,11 @@ impl Policy for EnginePolicy {
     fn submit(&mut self, request: GenerationRequest) -> Result<(), TrainError> {
         let GenerationRequest { id, history } = request;
         let prompt = Prompt::of(&self.agent, &history, self.responses)?;
-        let dictated = match &mut self.dictation {
+        let forced = match &mut self.forced {
             Some(script) => response_tokens(&self.agent, &script(&history)?)?,
             None => vec![],
         };
-        self.submit_forced(id, prompt, dictated)
+        self.submit_forced(id, prompt, forced)
     }
 
     fn pending(&self) -> usize {

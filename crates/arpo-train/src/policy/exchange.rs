@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long a step waits for an answer, so that requests that arrive meanwhile are sent.
-const STEP: Duration = Duration::from_millis(50);
+const STEP_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The round of a request, its id and its answer; none if its thread panicked.
 type Answered<Answer> = (u64, RequestId, Option<Answer>);
@@ -42,7 +42,7 @@ impl Wanted {
     pub(super) fn rest(&self, delay: Duration) {
         let until = Instant::now() + delay;
         while self.is_wanted() && Instant::now() < until {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(STEP));
+            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(STEP_TIMEOUT));
         }
     }
 }
@@ -79,7 +79,7 @@ impl<Answer: Send + 'static> Exchange<Answer> {
 
     /// The answers that have come, after a short wait for the first.
     pub(super) fn receive(&mut self) -> Result<Vec<(RequestId, Answer)>, TrainError> {
-        let Ok(first) = self.answers.recv_timeout(STEP) else { return Ok(vec![]) };
+        let Ok(first) = self.answers.recv_timeout(STEP_TIMEOUT) else { return Ok(vec![]) };
         let round = self.round.load(Ordering::Relaxed);
         let all = std::iter::once(first).chain(self.answers.try_iter());
         let current: Vec<_> =

@@ -2,7 +2,7 @@
 
 use super::data_urls::data_url;
 use crate::episode::{EpisodeScreen, History};
-use arpo_agent::conversation::{Content, Message, Turn, conversation};
+use arpo_agent::conversation::{Content, Message, conversation};
 use arpo_agent::style::AgentStyle;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -10,12 +10,7 @@ use std::collections::HashMap;
 /// The messages of a history. Each image carries its digest as `uuid`, which servers that know it cache by; OpenAI's own
 /// interface has no such field, so it can be left out.
 pub(super) fn messages(history: &History, style: &AgentStyle, with_uuid: bool) -> Result<Value, String> {
-    let past: Vec<Turn> = history
-        .screens
-        .iter()
-        .zip(&history.responses)
-        .map(|(screen, response)| Turn { screenshot: screen.reference(), response: response.text.clone() })
-        .collect();
+    let past = history.turns(history.screens.len());
     let current = history.screens.get(history.responses.len()).map(EpisodeScreen::reference);
     let screens: HashMap<&str, &EpisodeScreen> =
         history.screens.iter().map(|screen| (screen.digest().as_ref(), screen)).collect();

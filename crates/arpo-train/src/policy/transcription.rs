@@ -5,7 +5,7 @@ use crate::TrainError;
 use crate::agent::Agent;
 use crate::dialogue::{Assembled, assemble};
 use crate::episode::{EpisodeScreen, History, TranscriptSlice};
-use arpo_agent::conversation::{Turn, conversation};
+use arpo_agent::conversation::conversation;
 use arpo_agent::window::WindowSlice;
 
 /// A part of a history in tokens.
@@ -41,11 +41,7 @@ fn transcribe_after(
 ) -> Result<Transcribed, TrainError> {
     let screens = &history.screens[..seen];
     let responses = &history.responses[..seen.min(history.responses.len())];
-    let past: Vec<Turn> = screens
-        .iter()
-        .zip(responses)
-        .map(|(screen, response)| Turn { screenshot: screen.reference(), response: response.text.clone() })
-        .collect();
+    let past = history.turns(seen);
     let current = screens.get(responses.len()).map(EpisodeScreen::reference);
     let style = &agent.style;
     let messages = conversation(instruction, &past, current.as_ref(), style);

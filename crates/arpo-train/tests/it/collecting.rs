@@ -328,6 +328,13 @@ fn desktops_beyond_the_running_episodes_are_reset_ahead() {
 }
 
 #[test]
+fn a_limit_of_no_running_episodes_is_a_limit_of_one() {
+    let options = CollectOptions { running: Some(0), ..options(Order::Rounds) };
+    let collected = collect(factory(|_| Behaviour::Well), 2, options, groups(1, 4, 0)).unwrap();
+    assert_eq!(collected.report.episodes, 4);
+}
+
+#[test]
 fn a_policy_that_fails_ends_the_collection_and_the_next_is_complete() {
     let mut collector = Collector::new(factory(delayed), 3, options(Order::Arrival));
     let mut count = 0;

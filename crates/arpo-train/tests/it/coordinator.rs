@@ -117,7 +117,7 @@ impl Learner for FakeLearner {
             sum += one.value;
         }
         note(&self.0, "update");
-        Ok(UpdateReport { loss: sum, gradient_norm: Some(1.0), made: true, entropy: vec![0.5] })
+        Ok(UpdateReport { loss: sum, gradient_norm: Some(1.0), applied: true, entropy: vec![0.5] })
     }
 
     fn weights(&self) -> WeightUpdate {

@@ -22,11 +22,11 @@ fn plan(config: &Config) -> GroupPlan {
     planner.group(&task, 0, GroupSize::new(2, 0, 3))
 }
 
-/// Episodes in which the engine is dictated the same responses, whatever it reads.
+/// Episodes in which the engine is forced to give the same responses, whatever it reads.
 fn collected(config: &Config, loaded: &Loaded, plan: GroupPlan) -> Vec<CompletedEpisode> {
     let Loaded { config: dimensions, weights, agent, .. } = loaded;
     let policy = setup::policy(config, dimensions, weights, agent, PolicyVersion(0));
-    let mut policy = policy.dictated(Box::new(|history: &History| {
+    let mut policy = policy.with_forced_responses(Box::new(|history: &History| {
         Ok(format!("Action: click(start_box='({},40)')", 20 + 30 * history.responses.len()))
     }));
     let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();

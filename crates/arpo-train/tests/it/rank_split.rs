@@ -116,7 +116,7 @@ fn ranks_that_learn_and_ranks_that_sample_do_what_one_process_does() {
         together(&config, false, |learner, policy| {
             assert_sampled(&sample(&config, policy, PolicyVersion(0)), &before, PolicyVersion(0));
             let done = learner.update(&trained, &screens, 1e-4, &mut up).unwrap();
-            assert!(done.made && (done.loss - expected.loss).abs() < 1e-5 * expected.loss.abs().max(1.0));
+            assert!(done.applied && (done.loss - expected.loss).abs() < 1e-5 * expected.loss.abs().max(1.0));
             // the weights are broadcast with the new version
             assert_sampled(&sample(&config, policy, PolicyVersion(1)), &after, PolicyVersion(1));
             let shares = policy.responses_by_rank();
@@ -140,7 +140,7 @@ fn ranks_sample_while_others_learn_and_get_every_version() {
                     let sampling = scope.spawn(|| sample(&config, policy, PolicyVersion(version)));
                     let mut updates = 0;
                     while updates == 0 || !sampling.is_finished() {
-                        assert!(learner.update(&trained, &screens, 1e-6, &mut up).unwrap().made);
+                        assert!(learner.update(&trained, &screens, 1e-6, &mut up).unwrap().applied);
                         updates += 1;
                     }
                     sampling.join().unwrap()

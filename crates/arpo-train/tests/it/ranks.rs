@@ -300,7 +300,7 @@ fn empty_skipped_and_interrupted(config: &Config) {
     let folder = together(config, 3, None, &stop, |learner| {
         for (share, expected) in [&all[..1], &all[..0], &all[..7]].into_iter().zip(&expected) {
             let done = learner.update(share, &screens, 1e-4, &mut up).unwrap();
-            assert!(done.made && done.entropy.len() == expected.entropy.len());
+            assert!(done.applied && done.entropy.len() == expected.entropy.len());
             assert!((done.loss - expected.loss).abs() < TOLERANCE * expected.loss.abs().max(1.0));
             let (norm, expected) = (done.gradient_norm.unwrap(), expected.gradient_norm.unwrap());
             assert!((norm - expected).abs() < TOLERANCE * expected.max(1.0), "{norm} {expected}");
@@ -317,7 +317,7 @@ fn empty_skipped_and_interrupted(config: &Config) {
                 share
             };
             let done = learner.update(&all, &screens, 1e-4, &mut loss).unwrap();
-            assert!(!done.made);
+            assert!(!done.applied);
             assert_eq!(learner.skipped(), odd as u64 + 1);
         }
         let found = learner.log_probs(Scorer::Policy, &all, &screens).unwrap();

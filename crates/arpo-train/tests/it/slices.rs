@@ -67,7 +67,7 @@ fn wanderer(format: ActionFormat) -> Script {
 fn collected(config: &Config, turns: usize, count: usize, loaded: &Loaded) -> Vec<CompletedEpisode> {
     let Loaded { config: dimensions, weights, agent, .. } = loaded;
     let policy = setup::policy(config, dimensions, weights, agent, PolicyVersion(0));
-    let mut policy = policy.dictated(wanderer(agent.style.format));
+    let mut policy = policy.with_forced_responses(wanderer(agent.style.format));
     let planner = Planner { seed: 1, step: 0, worlds: Worlds::Own, faulty: false };
     let task = Arc::new(Suite::Pocket.tasks(Split::Train)[0].clone());
     let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();

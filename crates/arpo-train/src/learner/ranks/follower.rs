@@ -129,14 +129,14 @@ impl Follower {
         let unable = || TrainError::Internal("rank 0 asks a rank to sample that only learns".into());
         let sampler = self.sampler.as_mut().ok_or_else(unable)?;
         match command {
-            Command::Request { number, screens, terms } => {
+            Command::Request { number, screens, sampling } => {
                 let found = screens.iter().map(|digest| {
                     let missing = || TrainError::Internal(format!("rank 0 did not send screenshot {digest}"));
                     self.screens.in_memory(digest).ok_or_else(missing)
                 });
                 let screens = found.collect::<Result<_, _>>()?;
                 let tokens = tokens_from_bytes(&message.payload);
-                self.requests.push((RequestId(number), Prompt { tokens, screens, terms }));
+                self.requests.push((RequestId(number), Prompt { tokens, screens, sampling }));
             }
             Command::Generate {} => {
                 for (id, prompt) in self.requests.drain(..) {

@@ -9,7 +9,7 @@ use crate::TrainError;
 use crate::learner::local::LocalLearner;
 use crate::learner::micro_batches::{MicroBatches, SliceIndex, slices_of};
 use crate::learner::{
-    Learner, LearnerInfo, LossOfSpan, Scorer, TrainedSpan, UpdateReport, unknown_log_probs,
+    Learner, LearnerInfo, LossOfSpan, Scorer, TrainedSpan, UpdateReport, loss_of, unknown_log_probs,
 };
 use crate::policy::WeightUpdate;
 use crate::run::training_state::TrainedModel;
@@ -173,17 +173,6 @@ fn by_span<'v>(spans: &[TrainedSpan], values: &'v [f32]) -> Result<Vec<&'v [f32]
     Ok(spans.iter().map(take).collect())
 }
 
-/// The loss of a micro-batch.
-fn loss_of(spans: &[TrainedSpan], logp: &[&[f32]], loss: &mut LossOfSpan) -> LossGradient {
-    let mut sum = LossGradient { value: 0.0, coefficients: vec![] };
-    for (span, logp) in spans.iter().zip(logp) {
-        let share = loss(span, logp);
-        sum.value += share.value;
-        sum.coefficients.push(share.coefficients);
-    }
-    sum
-}
-
 impl Learner for RankedLearner {
     fn info(&self) -> LearnerInfo {
         let info = self.local.info();
@@ -257,8 +246,7 @@ impl Learner for RankedLearner {
                 }
                 let computed =
                     update.try_add_with(&mut *ranks, batch, |ranks: &mut OtherRanks, scores| {
-                        let logp: Vec<&[f32]> = scores.logp.iter().map(Vec::as_slice).collect();
-                        let own = loss_of(spans, &logp, loss);
+                        let own = loss_of(spans, &scores.logp, loss);
                         tally.loss += own.value;
                         tally.entropy.extend(scores.entropy.iter().flatten());
                         ranks.serve(&division, round, trajectories, &mut tally, loss)?;
@@ -295,7 +283,7 @@ impl Learner for RankedLearner {
         Ok(UpdateReport {
             loss: tally.loss,
             gradient_norm: report.gradient_norm,
-            made: report.applied,
+            applied: report.applied,
             entropy: tally.entropy,
         })
     }

@@ -3,7 +3,7 @@
 
 use crate::learner::Scorer;
 use crate::learner::micro_batches::SliceIndex;
-use crate::policy::engine::SamplingTerms;
+use crate::policy::engine::SamplingParams;
 use crate::policy::{CacheUse, Response};
 use arpo_core::trajectory::{ImageRef, PolicyVersion, Trajectory};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub(crate) enum Command {
     GatherMoments {},
     /// Sample a response, beginning with the next `Generate`: the tokens of the prompt are the payload, and these its
     /// screenshots, by their digests.
-    Request { number: u64, screens: Vec<String>, terms: SamplingTerms },
+    Request { number: u64, screens: Vec<String>, sampling: SamplingParams },
     /// The requests since the last `Generate` are complete: compute them together, so that what is in a batch does not depend
     /// on when they arrive.
     Generate {},

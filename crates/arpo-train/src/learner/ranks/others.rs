@@ -173,7 +173,7 @@ impl OtherRanks {
         }
         let number = self.next_number();
         let screens = screens.into_iter().map(|screenshot| screenshot.digest).collect();
-        let command = Command::Request { number, screens, terms: prompt.terms };
+        let command = Command::Request { number, screens, sampling: prompt.sampling };
         self.send(rank, &command, tokens_to_bytes(&prompt.tokens))?;
         Ok(number)
     }

@@ -33,10 +33,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a step waits for other ranks, so that requests that arrive meanwhile are sent.
-const STEP: Duration = Duration::from_millis(20);
+const STEP_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// How often it looks for their responses.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What rank 0 does itself.
 #[derive(Debug)]
@@ -224,14 +224,14 @@ impl Policy for RankedPolicy {
             _ => vec![],
         };
         self.responses[0] += responses.len() as u64;
-        let deadline = Instant::now() + STEP;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         loop {
             responses.extend(self.receive()?);
             let idle = responses.is_empty() && self.own.pending() == 0 && !self.asked.is_empty();
             if !idle || Instant::now() > deadline {
                 return Ok(responses);
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
