@@ -118,10 +118,10 @@ impl Group {
             let read = move || read(&watch, number, &stream, &sender, options.silence);
             Builder::new().name("rank".into()).spawn(read).map_err(system)?;
         }
-        let beating = Arc::clone(&watch);
+        let shown = Arc::clone(&watch);
         // so often that a step is known long before anybody has waited for it too long
         let every = options.silence.min(options.deadline) / 5;
-        let send = move || send_heartbeats(&beating, every);
+        let send = move || send_heartbeats(&shown, every);
         Builder::new().name("heartbeats".into()).spawn(send).map_err(system)?;
         Ok(Self { size, options, watch, inboxes, ring: LentRing::new(ring) })
     }

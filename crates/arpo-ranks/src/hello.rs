@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// The version of everything between ranks; all must have the same.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// What lets a process in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ mod tests {
         assert!(Pass::new("u").check("t").unwrap_err().starts_with("another token: expected"));
         let old = Pass { program: "0.0.1".into(), ..Pass::new("t") };
         let problem = old.check("t").unwrap_err();
-        assert!(problem.starts_with("version 0.0.1 with protocol 2 between ranks: expected"), "{problem}");
+        assert!(problem.starts_with("version 0.0.1 with protocol 3 between ranks: expected"), "{problem}");
         // whoever has another token is not told the version
         assert!(Pass { protocol: 9, ..Pass::new("u") }.check("t").unwrap_err().starts_with("another token"));
     }

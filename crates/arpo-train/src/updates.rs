@@ -62,7 +62,7 @@ impl Updates {
         std::mem::take(&mut self.ratios)
     }
 
-    /// Keeps the ratios of an update that was made, given in parts: the sample, its first token, the ratios.
+    /// Keeps the ratios of an update that was applied, given in parts: the sample, its first token, the ratios.
     fn keep_ratios(&mut self, parts: Vec<(usize, usize, Vec<f32>)>, trajectories: &[&Trajectory]) {
         self.ratios.resize(trajectories.len(), None);
         let mut samples: Vec<usize> = parts.iter().map(|(sample, ..)| *sample).collect();
@@ -221,7 +221,7 @@ pub fn learn(
                 }
                 // in a later update only if they were not finite before: then the sample begins with these
                 if let OldLogProbs::FirstPass(own) = &mut old[sample]
-                    && own.get(tokens.start).is_some_and(|logp| logp.is_nan())
+                    && own.get(tokens.clone()).is_some_and(|own| own.iter().any(|logp| logp.is_nan()))
                 {
                     own[tokens.clone()].copy_from_slice(new);
                 }
@@ -248,22 +248,22 @@ pub fn learn(
         let result = whole.and_then(|whole| {
             learner.update(&distinct, screens, rate, &mut |span, new| loss_of_span(&whole, span, new))
         });
-        let made = match result {
+        let update = match result {
             Err(TrainError::Interrupted) => {
                 progress.old = old.into_iter().map(OldLogProbs::known).collect();
                 return Err(TrainError::Interrupted);
             }
-            made => made?,
+            update => update?,
         };
-        if made.applied {
+        if update.applied {
             progress.keep_ratios(ratios, &trajectories);
         }
         let report = &mut progress.report;
-        if made.applied {
+        if update.applied {
             report.updates += 1;
-            report.loss += made.loss;
-            report.gradient_norm += made.gradient_norm.unwrap_or(0.0);
-            for value in &made.entropy {
+            report.loss += update.loss;
+            report.gradient_norm += update.gradient_norm.unwrap_or(0.0);
+            for value in &update.entropy {
                 progress.entropy = (progress.entropy.0 + f64::from(*value), progress.entropy.1 + 1);
             }
             report.statistics.add(&statistics);

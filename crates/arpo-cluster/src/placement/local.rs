@@ -121,7 +121,7 @@ impl Slot {
         (self.child, self.since) = (None, Instant::now());
     }
 
-    fn rest(&self) -> Duration {
+    fn backoff(&self) -> Duration {
         (INITIAL_BACKOFF * (1 << self.deaths.min(10).saturating_sub(1))).min(MAX_BACKOFF)
     }
 }
@@ -139,7 +139,7 @@ impl Supervised for Children {
         let Self { slots, local, address, hub } = self;
         let mut problem = None;
         for (number, slot) in slots.iter_mut().enumerate() {
-            let rest = slot.rest();
+            let backoff = slot.backoff();
             match &mut slot.child {
                 Some(child) => {
                     if let Ok(Some(status)) = child.try_wait() {
@@ -147,7 +147,7 @@ impl Supervised for Children {
                         slot.died(status.to_string());
                     }
                 }
-                None if slot.since.elapsed() >= rest => match local.start(number, *address) {
+                None if slot.since.elapsed() >= backoff => match local.start(number, *address) {
                     Ok(child) => (slot.child, slot.since) = (Some(child), Instant::now()),
                     Err(error) => slot.died(error.to_string()),
                 },

@@ -99,10 +99,10 @@ fn tensors(evidence: &Evidence, written: usize) -> Vec<(String, SavedTensor)> {
     }
     for (number, image) in evidence.batch.images.iter().enumerate() {
         let grid = vec![image.grid.height as i64, image.grid.width as i64];
-        tensors.push((format!("picture.{number}.grid"), integers(grid)));
+        tensors.push((format!("image.{number}.grid"), integers(grid)));
         if number < written {
             let (name, content) = content(image);
-            tensors.push((format!("picture.{number}.{name}"), SavedTensor::new(content.shallow_clone())));
+            tensors.push((format!("image.{number}.{name}"), SavedTensor::new(content.shallow_clone())));
         }
     }
     tensors

@@ -442,7 +442,7 @@ fn skipped_updates_are_counted_and_recorded() {
         let bytes = std::fs::read(incident.join("micro-batch.safetensors")).unwrap();
         let tokens = Vec::<i64>::try_from(tensor(&bytes, "episode.1.tokens")).unwrap();
         assert!(tokens.iter().map(|&token| token as u32).eq(batch.tokens[1].iter().copied()));
-        assert!(tensor(&bytes, "picture.0.pixels").equal(batch.images[0].pixels().unwrap()));
+        assert!(tensor(&bytes, "image.0.pixels").equal(batch.images[0].pixels().unwrap()));
         assert_eq!(
             tensor(&bytes, "episode.1.coefficients").size()[0] as usize,
             batch.coefficients()[1].len()

@@ -19,6 +19,7 @@ mod hearing;
 mod neighbours;
 
 use crate::connect::connect_to_any;
+use crate::deadline::is_timeout;
 use crate::error::RankError;
 use crate::group::{Group, GroupOptions, Line, Place};
 use crate::hello::{Hello, Neighbour, Pass, Ready, Refused, Welcome, host};
@@ -156,10 +157,12 @@ pub fn join(
         // only peeked, so that nothing is lost when nothing is there yet
         stream.set_read_timeout(Some(Duration::from_millis(200))).map_err(cut)?;
         match stream.peek(&mut [0]) {
-            Err(error) if crate::deadline::is_timeout(&error) => {}
+            // a signal, which look() knows of, or the time is over
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(cut(error)),
             Ok(0) => {
-                return Err(RankError::Rendezvous(format!("rank 0 at {address} left before the run began")));
+                let ended = "closed the connection before the run began";
+                return Err(RankError::Rendezvous(format!("rank 0 at {address} {ended}")));
             }
             Ok(_) => break read(&stream, &[Kind::Welcome, Kind::Refused], HELLO_TIMEOUT).map_err(cut)?,
         }

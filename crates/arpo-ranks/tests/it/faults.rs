@@ -186,7 +186,7 @@ fn a_rank_that_makes_progress_is_waited_for() {
             group.progress();
         }
         group.send(0, &"done", vec![]).unwrap();
-        // and now none, while its beats go on
+        // and now none, while its heartbeats go on
         reason(group.receive(0, None))
     });
     for reason in &reasons {

@@ -101,5 +101,5 @@ fn rank_0_that_leaves_before_the_run_begins_is_named() {
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
     drop(stream);
     let problem = other.join().unwrap().unwrap_err().to_string();
-    assert_eq!(problem, format!("rank 0 at {address} left before the run began"));
+    assert_eq!(problem, format!("rank 0 at {address} closed the connection before the run began"));
 }

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use super::durable::{entries, half_written, make_folder, tidy, write_file};
-use super::lock::{LOCK, lock_folder};
+use super::lock::lock_folder;
 use super::metrics::MetricsLog;
 use super::screens::ScreenStore;
 use std::fs::{self, File, TryLockError};
@@ -44,7 +44,7 @@ impl RunFolder {
         // checked before the lock file is created, so that a folder that is not a run stays unchanged
         check(path, start)?;
         make_folder(path)?;
-        let lock = lock_folder(path)?;
+        let lock = lock_folder(path, LOCK)?;
         check(path, start)?;
         let folder = Self {
             path: path.to_path_buf(),
@@ -150,7 +150,7 @@ fn check(path: &Path, start: Start) -> Result<(), RunError> {
         Start::New if occupied => {
             // a running process is the more helpful error
             if path.join(LOCK).exists() {
-                lock_folder(path)?;
+                lock_folder(path, LOCK)?;
             }
             Err(RunError::NotEmpty { folder: path.to_path_buf() })
         }
@@ -158,6 +158,9 @@ fn check(path: &Path, start: Start) -> Result<(), RunError> {
         _ => Ok(()),
     }
 }
+
+/// The name of the file that is locked.
+const LOCK: &str = ".lock";
 
 /// Whether a process has locked a run folder, as a run does while it is going on.
 pub fn is_in_use(folder: &Path) -> bool {

@@ -62,7 +62,7 @@ fn a_stop_abandons_an_evaluation_and_saves_the_run() {
     let temporary = Temporary::new("supervised");
     let folder = temporary.started();
     // tasks for many times as long
-    let (result, evaluations) = trained(&folder, Start::New, 20_000, Some(Duration::from_millis(500)));
+    let (result, evaluations) = trained(&folder, Start::New, 2_000, Some(Duration::from_millis(500)));
     assert!(matches!(result, Err(TrainError::Interrupted)), "{result:?}");
     assert_eq!(evaluations, 0);
     assert!(folder.checkpoints().join("step-000003").exists());

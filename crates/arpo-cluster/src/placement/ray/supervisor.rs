@@ -22,8 +22,8 @@ pub(super) struct Pace {
     /// Nodes are looked at this often.
     pub(super) nodes: Duration,
     /// Rest before a job is submitted again; doubled each time it ends before it has settled.
-    pub(super) first_rest: Duration,
-    pub(super) longest_rest: Duration,
+    pub(super) initial_backoff: Duration,
+    pub(super) max_backoff: Duration,
     /// A job that has lived for so long has not failed soon after its start.
     pub(super) settled: Duration,
     /// A job that has waited for so long is reported.
@@ -39,8 +39,8 @@ impl Default for Pace {
         Self {
             poll: Duration::from_secs(1),
             nodes: Duration::from_secs(5),
-            first_rest: Duration::from_secs(1),
-            longest_rest: Duration::from_mins(1),
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_mins(1),
             settled: Duration::from_mins(1),
             pending: Duration::from_secs(30),
             end: Duration::from_secs(25),
@@ -187,8 +187,8 @@ impl Supervisor {
 
     fn submit(&self, name: &str, host: &mut Host, now: Instant) {
         let Some(offer) = host.offer else { return };
-        let rest = self.rest(host.failures);
-        if host.ended.as_ref().is_some_and(|(at, _)| now.saturating_duration_since(*at) < rest) {
+        let backoff = self.backoff(host.failures);
+        if host.ended.as_ref().is_some_and(|(at, _)| now.saturating_duration_since(*at) < backoff) {
             return;
         }
         let base =
@@ -259,15 +259,15 @@ impl Supervisor {
 
     fn rests(&self, name: &str, host: &mut Host, now: Instant, what: &str, why: String) {
         let when = match host.offer {
-            Some(_) => format!("in {:.0?}", self.rest(host.failures)),
+            Some(_) => format!("in {:.0?}", self.backoff(host.failures)),
             None => "when its node is back".into(),
         };
         (self.log)(&format!("the worker on {name} {what} ({why}); it is placed again {when}"));
         host.ended = Some((now, why));
     }
 
-    fn rest(&self, failures: u32) -> Duration {
-        (self.pace.first_rest * (1 << failures.min(10).saturating_sub(1))).min(self.pace.longest_rest)
+    fn backoff(&self, failures: u32) -> Duration {
+        (self.pace.initial_backoff * (1 << failures.min(10).saturating_sub(1))).min(self.pace.max_backoff)
     }
 
     /// Says once that Ray is away, and once that it is back.

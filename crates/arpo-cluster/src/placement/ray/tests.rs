@@ -84,8 +84,8 @@ impl Server {
 const PACE: Pace = Pace {
     poll: Duration::from_millis(1),
     nodes: Duration::ZERO,
-    first_rest: Duration::from_secs(1),
-    longest_rest: Duration::from_secs(8),
+    initial_backoff: Duration::from_secs(1),
+    max_backoff: Duration::from_secs(8),
     settled: Duration::from_mins(1),
     pending: Duration::from_secs(30),
     end: Duration::from_millis(300),

@@ -6,7 +6,7 @@
 use super::keeper::say;
 use crate::TrainError;
 use crate::run::RunError;
-use crate::run::lock::{lock_folder, remove_lock};
+use crate::run::lock::lock_folder;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "version-";
 
-/// The folder of the weights; removed with this, but for the logs of servers.
+/// The file that keeps the runs apart. A name of its own: the folder may be the run's.
+const LOCK: &str = ".weights.lock";
+
+/// The folder of the weights, whose versions are removed with this.
 #[derive(Debug)]
 pub(super) struct WeightStore {
     root: PathBuf,
@@ -24,7 +27,7 @@ pub(super) struct WeightStore {
     /// Tokenizer, image processor and the like: a server that is started reads them.
     side_files: BTreeMap<String, Vec<u8>>,
     /// Versions of all runs have the same names. `None` on a file system without locks.
-    lock: Option<File>,
+    _lock: Option<File>,
 }
 
 impl WeightStore {
@@ -38,7 +41,7 @@ impl WeightStore {
         fs::create_dir_all(root).map_err(failed)?;
         // servers are started elsewhere
         let root = root.canonicalize().map_err(failed)?;
-        let lock = match lock_folder(&root) {
+        let lock = match lock_folder(&root, LOCK) {
             Ok(lock) => Some(lock),
             Err(RunError::InUse { process, .. }) => {
                 return Err(TrainError::Io(format!(
@@ -54,7 +57,7 @@ impl WeightStore {
             }
             Err(error) => return Err(error.into()),
         };
-        let store = Self { root, config: config.with_own_head(), side_files, lock };
+        let store = Self { root, config: config.with_own_head(), side_files, _lock: lock };
         store.remove(|_| true);
         Ok(store)
     }
@@ -99,16 +102,12 @@ impl WeightStore {
 impl Drop for WeightStore {
     fn drop(&mut self) {
         self.remove(|_| true);
-        remove_lock(&self.root, self.lock.take());
-        // with logs of servers it stays
-        let _ = fs::remove_dir(&self.root);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lock::LOCK;
 
     #[test]
     fn a_folder_has_the_weights_of_one_run() {
@@ -125,13 +124,11 @@ mod tests {
         assert_eq!(store().unwrap_err().to_string(), expected);
         assert!(version.is_dir(), "the first run's servers need it");
         drop(first);
-        assert!(!root.exists());
+        assert!(!version.exists());
         // what a killed run left is in nobody's way
         fs::create_dir_all(&version).unwrap();
-        fs::write(root.join(LOCK), "17\n").unwrap();
-        let second = store().unwrap();
+        let _second = store().unwrap();
         assert!(!version.exists());
-        drop(second);
-        assert!(!root.exists());
+        fs::remove_dir_all(root).unwrap();
     }
 }
