@@ -14,137 +14,23 @@
 //! Updates can be stopped between any two micro-batches: an interrupted update changes no weights, and [`Updates`] holds
 //! what is needed to continue later.
 
+mod old_log_probs;
+mod progress;
+
+pub use progress::{LearnReport, Mismatch, Updates};
+
 use crate::TrainError;
 use crate::batch::{Sample, mini_batches};
 use crate::learner::{Learner, Scorer, SpanLoss, TrainedSpan};
 use crate::screens::Screens;
 use arpo_core::config::Config;
-use arpo_core::loss::ratio::{TrajectoryMeans, TurnTokens, mean_difference};
-use arpo_core::loss::{LossStatistics, OldLogp, PolicySample, RatioLevel, sample_loss, token_scales};
+use arpo_core::loss::ratio::{TrajectoryMeans, TurnTokens};
+use arpo_core::loss::{LossStatistics, PolicySample, RatioLevel, sample_loss, token_scales};
 use arpo_core::replay::Origin;
 use arpo_core::trajectory::{Slice, Step, Trajectory};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use old_log_probs::{OldLogProbs, complete, has_gradient, old_log_probs, trajectory_means};
+use std::collections::HashMap;
 use std::ops::Range;
-
-/// The progress of an iteration's updates; enough to continue them in another process.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Updates {
-    /// Updates done, skipped ones included.
-    done: usize,
-    /// Old log-probabilities of each sample; `None` if its first forward pass will provide them. Empty before the first
-    /// update.
-    old: Vec<Option<Vec<f32>>>,
-    /// Here, loss and gradient norm are sums.
-    report: LearnReport,
-    /// Sum of the entropies, and their number.
-    entropy: (f64, usize),
-    /// For each sample, the ratios of its tokens in the last update that used it; empty before the first update.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ratios: Vec<Option<Vec<f32>>>,
-}
-
-impl Updates {
-    /// Updates made or skipped so far.
-    pub fn done(&self) -> usize {
-        self.done
-    }
-
-    /// Updates skipped so far.
-    pub fn skipped(&self) -> usize {
-        self.report.skipped
-    }
-
-    /// For each sample, the ratio of the learner's probability to the old one of each of its tokens, in the last update
-    /// that used it; `None` if none did.
-    pub fn take_ratios(&mut self) -> Vec<Option<Vec<f32>>> {
-        std::mem::take(&mut self.ratios)
-    }
-
-    /// Keeps the ratios of an update that was applied, given in parts: the sample, its first token, the ratios.
-    fn keep_ratios(&mut self, parts: Vec<(usize, usize, Vec<f32>)>, trajectories: &[&Trajectory]) {
-        self.ratios.resize(trajectories.len(), None);
-        let mut samples: Vec<usize> = parts.iter().map(|(sample, ..)| *sample).collect();
-        samples.sort_unstable();
-        samples.dedup();
-        for &sample in &samples {
-            self.ratios[sample] = Some(vec![f32::NAN; trajectories[sample].trained_tokens()]);
-        }
-        for (sample, start, part) in parts {
-            if let Some(ratios) = &mut self.ratios[sample] {
-                ratios[start..start + part.len()].copy_from_slice(&part);
-            }
-        }
-        // JSON has neither NaN nor infinity
-        for sample in samples {
-            self.ratios[sample].take_if(|ratios| ratios.iter().any(|ratio| !ratio.is_finite()));
-        }
-    }
-
-    /// Their statistics.
-    pub fn report(&self) -> LearnReport {
-        let over = |sum: f64, count: usize| sum / count.max(1) as f64;
-        LearnReport {
-            loss: over(self.report.loss, self.report.updates),
-            gradient_norm: over(self.report.gradient_norm, self.report.updates),
-            entropy: over(self.entropy.0, self.entropy.1),
-            ..self.report.clone()
-        }
-    }
-}
-
-/// Statistics of an iteration's updates.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LearnReport {
-    /// Optimiser steps.
-    pub updates: usize,
-    /// Optimiser steps that were skipped because a loss or gradient was not finite.
-    pub skipped: usize,
-    /// Mean loss of the updates made.
-    pub loss: f64,
-    /// Mean norm of their gradients before clipping.
-    pub gradient_norm: f64,
-    /// Sums over the trained tokens of trajectories with an advantage; the others are not computed.
-    pub statistics: LossStatistics,
-    /// Mean entropy of the distributions of the trained tokens.
-    pub entropy: f64,
-    /// Between sampler and learner, before the weights changed.
-    pub mismatch: Mismatch,
-    /// Tokens computed, those of prompts and images included; duplicate episodes count once.
-    pub tokens: usize,
-    /// The last learning rate.
-    pub learning_rate: f64,
-}
-
-/// How far the sampler's log-probabilities of fresh tokens are from the learner's.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mismatch {
-    /// Tokens compared.
-    pub tokens: usize,
-    /// Sum of the absolute differences.
-    pub sum: f64,
-    /// The largest.
-    pub largest: f64,
-}
-
-impl Mismatch {
-    /// Mean absolute difference.
-    pub fn mean(&self) -> f64 {
-        if self.tokens == 0 { 0.0 } else { self.sum / self.tokens as f64 }
-    }
-
-    fn add(&mut self, sampler: &[f32], learner: &[f32]) {
-        for (sampler, learner) in sampler.iter().zip(learner) {
-            let difference = f64::from((sampler - learner).abs());
-            self.tokens += 1;
-            self.sum += difference;
-            self.largest = self.largest.max(difference);
-        }
-    }
-}
 
 /// The position of an iteration in its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,38 +167,6 @@ pub fn learn(
     Ok(progress.report())
 }
 
-/// Computes the old log-probabilities that samples of later updates still lack. A skipped update ends with the micro-batch that
-/// was not finite, so its other samples have had no forward pass, and the next update changes the weights.
-fn complete(
-    old: &mut [OldLogProbs],
-    learner: &mut dyn Learner,
-    samples: &[Sample],
-    screens: &Screens,
-    later: &[Vec<usize>],
-    config: &Config,
-) -> Result<(), TrainError> {
-    let lacks = |sample: &usize| old[*sample].is_missing() && has_gradient(&samples[*sample], config);
-    let missing: BTreeSet<usize> = later.iter().flatten().copied().filter(lacks).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let trajectories: Vec<&Trajectory> =
-        missing.iter().map(|&sample| samples[sample].member.trajectory.as_ref()).collect();
-    let computed = learner.log_probs(Scorer::Policy, &trajectories, screens)?;
-    for (sample, logp) in missing.into_iter().zip(computed) {
-        if logp.iter().all(|logp| logp.is_finite()) {
-            old[sample] = OldLogProbs::Known(logp);
-        }
-    }
-    Ok(())
-}
-
-/// Whether a sample contributes to the gradient. With an advantage of 0 every coefficient is 0, unless there is a KL
-/// term; such a sample counts in its mini-batch but is not computed.
-fn has_gradient(sample: &Sample, config: &Config) -> bool {
-    sample.has_advantage() || config.loss.kl_coefficient > 0.0
-}
-
 /// The turns of these trained tokens of a sample; empty where they make no difference.
 fn turns_of(sample: &Sample, tokens: &Range<usize>, config: &Config) -> Vec<TurnTokens> {
     if sample.step_advantages.is_empty() && config.loss.ratio != RatioLevel::Turn {
@@ -327,79 +181,6 @@ fn turns_of(sample: &Sample, tokens: &Range<usize>, config: &Config) -> Vec<Turn
         within.then_some(TurnTokens { count, advantage })
     };
     sample.member.trajectory.steps.iter().enumerate().filter_map(turn).collect()
-}
-
-/// Whether the ratio of a trajectory needs the log-probabilities of several slices.
-fn ratio_spans_slices(trajectory: &Trajectory, config: &Config) -> bool {
-    config.loss.ratio == RatioLevel::Trajectory && trajectory.slices.len() > 1
-}
-
-/// The means that ratios of whole trajectories need, for those samples of an update that have several slices.
-fn trajectory_means(
-    learner: &mut dyn Learner,
-    samples: &[Sample],
-    computed: &[(usize, f64)],
-    old: &[OldLogProbs],
-    screens: &Screens,
-    config: &Config,
-) -> Result<HashMap<usize, TrajectoryMeans>, TrainError> {
-    let trajectory = |sample: usize| samples[sample].member.trajectory.as_ref();
-    let sliced: Vec<usize> = computed
-        .iter()
-        .map(|&(sample, _)| sample)
-        .filter(|&sample| ratio_spans_slices(trajectory(sample), config))
-        .collect();
-    if sliced.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let trajectories: Vec<&Trajectory> = sliced.iter().map(|&sample| trajectory(sample)).collect();
-    let new = learner.log_probs(Scorer::Policy, &trajectories, screens)?;
-    let means = |(sample, new): (usize, Vec<f32>)| {
-        let old = old[sample].logp();
-        let behaviour = samples[sample].member.behaviour(&config.loss, &config.replay);
-        let means = TrajectoryMeans {
-            log_ratio: mean_difference(&new, old),
-            log_importance: behaviour.map_or(0.0, |behaviour| mean_difference(old, behaviour.logp)),
-        };
-        (sample, means)
-    };
-    Ok(sliced.into_iter().zip(new).map(means).collect())
-}
-
-/// The old log-probabilities of a sample, the denominators of its ratios.
-enum OldLogProbs {
-    /// Known beforehand.
-    Known(Vec<f32>),
-    /// Taken from its first forward pass, while the weights are still the same; NaN until then.
-    FirstPass(Vec<f32>),
-}
-
-impl OldLogProbs {
-    fn logp(&self) -> &[f32] {
-        match self {
-            Self::Known(logp) | Self::FirstPass(logp) => logp,
-        }
-    }
-
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::FirstPass(logp) if logp.iter().any(|logp| logp.is_nan()))
-    }
-
-    /// In a form that can be saved: JSON has neither NaN nor infinity.
-    fn known(self) -> Option<Vec<f32>> {
-        match self {
-            Self::Known(logp) | Self::FirstPass(logp) => {
-                logp.iter().all(|logp| logp.is_finite()).then_some(logp)
-            }
-        }
-    }
-
-    fn from_known(known: Option<Vec<f32>>, trajectory: &Trajectory) -> Self {
-        match known {
-            Some(logp) => Self::Known(logp),
-            None => Self::FirstPass(vec![f32::NAN; trajectory.trained_tokens()]),
-        }
-    }
 }
 
 /// What identifies an episode: its token sequences, and the screen and span of each step.
@@ -420,39 +201,6 @@ fn group_duplicates<'t>(trajectories: impl Iterator<Item = &'t Trajectory>) -> V
         groups[group].push(at);
     }
     groups
-}
-
-/// Old log-probabilities of all samples; those that cannot take them from the first forward pass are computed.
-fn old_log_probs(
-    learner: &mut dyn Learner,
-    samples: &[Sample],
-    trajectories: &[&Trajectory],
-    screens: &Screens,
-    plan: &[Vec<usize>],
-    config: &Config,
-) -> Result<Vec<OldLogProbs>, TrainError> {
-    let first: &[usize] = plan.first().map_or(&[], Vec::as_slice);
-    let mut missing = vec![];
-    let mut old: Vec<OldLogProbs> = samples
-        .iter()
-        .enumerate()
-        .map(|(number, Sample { member, .. })| {
-            if member.origin == (Origin::Fresh {}) && config.loss.old == OldLogp::Sampler {
-                return OldLogProbs::Known(member.trajectory.sampler_logp.clone());
-            }
-            let first_pass = first.contains(&number) && !ratio_spans_slices(trajectories[number], config);
-            if !first_pass && has_gradient(&samples[number], config) {
-                missing.push(number);
-            }
-            OldLogProbs::FirstPass(vec![f32::NAN; trajectories[number].trained_tokens()])
-        })
-        .collect();
-    let to_compute: Vec<&Trajectory> = missing.iter().map(|&sample| trajectories[sample]).collect();
-    let computed = learner.log_probs(Scorer::Policy, &to_compute, screens)?;
-    for (sample, logp) in missing.into_iter().zip(computed) {
-        old[sample] = OldLogProbs::Known(logp);
-    }
-    Ok(old)
 }
 
 #[cfg(test)]
