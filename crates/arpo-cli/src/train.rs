@@ -134,7 +134,7 @@ fn dry_run(arguments: &TrainArguments, config: &Config, out: &mut impl Write) ->
 }
 
 /// Longest wait of a rank for the run that it joins, and for the other ranks.
-const JOIN: Duration = Duration::from_hours(1);
+const JOIN_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Works for another process's run.
 fn join(address: &str, ranks: usize) -> Result<(), Failure> {
@@ -142,7 +142,7 @@ fn join(address: &str, ranks: usize) -> Result<(), Failure> {
         return Err(Failure::usage("--gpus 0: expected at least 1"));
     }
     let stop = StopSwitch::listening().map_err(Failure::failed)?;
-    trainer::ranks::join(address, ranks, JOIN, &stop).map_err(Failure::of)
+    trainer::ranks::join(address, ranks, JOIN_TIMEOUT, &stop).map_err(Failure::of)
 }
 
 /// What to do about a rejected change.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const FILE: &str = "cluster.json";
 
 /// Longest wait for a connection, and for an answer.
-const LIMIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a hub is, and what lets one ask it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,11 +77,11 @@ pub fn status_at(address: &str, token: &str) -> Result<ClusterStatus, String> {
             "no trainer at {address}: {problem}; expected the address of a run with --cluster that goes on"
         )
     };
-    let stream = connect_to_any(address, LIMIT).map_err(|error| silent(&error))?;
+    let stream = connect_to_any(address, TIMEOUT).map_err(|error| silent(&error))?;
     let program = env!("CARGO_PKG_VERSION").into();
     let inquiry = Message::Inquiry(Inquiry { protocol: VERSION, program, token: token.into() });
-    let answered = write_by(&stream, &inquiry, LIMIT)
-        .and_then(|()| read_by(&stream, &[Kind::Status, Kind::Refused], Instant::now() + LIMIT));
+    let answered = write_by(&stream, &inquiry, TIMEOUT)
+        .and_then(|()| read_by(&stream, &[Kind::Status, Kind::Refused], Instant::now() + TIMEOUT));
     match answered.map_err(|error| silent(&error))? {
         Message::Status(status) => Ok(*status),
         Message::Refused(refused) => Err(format!("the trainer at {address} refuses: {}", refused.reason)),

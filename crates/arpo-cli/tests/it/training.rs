@@ -327,17 +327,20 @@ fn every_offline_method_trains_on_stored_episodes() {
     }
 }
 
+/// Supervised training of a tiny batch, in this folder.
+fn supervised(out: &Path, updates: &str, evaluate_every: &str, held_out: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
+    command.args(["sft", "--out"]).arg(out).args(["--grounding-updates", "2", "--updates", updates]);
+    command.args(["--screens", "4", "--episodes", "2", "--evaluate-every", evaluate_every]);
+    command.args(["--evaluate-tasks", "2", "--evaluate-held-out", held_out]);
+    command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 #[test]
 fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     let scratch = scratch("supervised");
-    let sft = |name: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-        command.args(["sft", "--out"]).arg(scratch.join(name));
-        command.args(["--grounding-updates", "2", "--updates", "5", "--screens", "4", "--episodes", "2"]);
-        command.args(["--evaluate-every", "1", "--evaluate-tasks", "2", "--evaluate-held-out", "2"]);
-        command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
+    let sft = |name: &str| supervised(&scratch.join(name), "5", "1", "2");
     let output = finished(&mut sft("whole"));
     assert!(output.contains("  held out ") && output.contains("  names read "), "{output}");
     let mut child = sft("broken").spawn().unwrap();
@@ -357,14 +360,7 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
 #[test]
 fn supervised_training_that_is_stopped_saves_at_once_and_resumes_exactly() {
     let scratch = scratch("supervised-stopped");
-    let sft = |name: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-        command.args(["sft", "--out"]).arg(scratch.join(name));
-        command.args(["--grounding-updates", "2", "--updates", "12", "--screens", "4", "--episodes", "2"]);
-        command.args(["--evaluate-every", "100", "--evaluate-tasks", "2", "--evaluate-held-out", "0"]);
-        command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
+    let sft = |name: &str| supervised(&scratch.join(name), "12", "100", "0");
     finished(&mut sft("whole"));
     let mut child = sft("broken").spawn().unwrap();
     let (mut stdout, mut stderr) =

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Longest time for a neighbour's hello once it is connected: it says it at once.
-const RING_HELLO: Duration = Duration::from_secs(1);
+const RING_HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How ranks of one machine reach each other, whatever the address of rank 0.
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -42,7 +42,7 @@ pub(super) fn neighbours(
     loop {
         let token = token.to_owned();
         let introduced = door.next(listener, move |stream, _| {
-            let hello = read(stream, &[Kind::Ring], RING_HELLO).and_then(|frame| Ok(frame.fields()?));
+            let hello = read(stream, &[Kind::Ring], RING_HELLO_TIMEOUT).and_then(|frame| Ok(frame.fields()?));
             let hello: RingHello = hello.map_err(|error| error.to_string())?;
             hello.pass.check(&token).map(|()| hello.rank)
         })?;

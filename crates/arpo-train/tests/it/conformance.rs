@@ -76,8 +76,8 @@ struct State {
     /// Requests for responses that it has now, and the most that it had at once.
     sampling: usize,
     most: usize,
-    /// Features of the pictures in its cache.
-    pictures: HashMap<String, usize>,
+    /// Features of the images in its cache.
+    images: HashMap<String, usize>,
     /// Paths of all requests, and the bodies of those for responses.
     calls: Vec<String>,
     asked: Vec<Value>,
@@ -114,9 +114,9 @@ impl Conformance {
         self.state.lock().unwrap().label = "default".into();
     }
 
-    /// Drops all pictures from its cache.
-    pub(crate) fn forget_pictures(&self) {
-        self.state.lock().unwrap().pictures.clear();
+    /// Drops all images from its cache.
+    pub(crate) fn forget_images(&self) {
+        self.state.lock().unwrap().images.clear();
     }
 
     pub(crate) fn label(&self) -> String {
@@ -212,7 +212,7 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
         }
         ("POST", "/reset_prefix_cache") => good(json!({"success": !behaviour.keeps_cache})),
         ("POST", "/reset_mm_cache") => {
-            state.lock().unwrap().pictures.clear();
+            state.lock().unwrap().images.clear();
             good(Value::Null)
         }
         ("POST", "/reset_encoder_cache") => good(Value::Null),
@@ -267,10 +267,10 @@ fn sample(body: &Value, state: &Mutex<State>, behaviour: &Behaviour) -> (u16, &'
         }
         let part = parts.next().unwrap_or_default();
         let uuid = part["uuid"].as_str().unwrap_or_default().to_owned();
-        let pictures = &mut state.lock().unwrap().pictures;
+        let images = &mut state.lock().unwrap().images;
         let features = if let Some(url) = part["url"].as_str() {
-            *pictures.entry(uuid).or_insert_with(|| features(url))
-        } else if let Some(&known) = pictures.get(&uuid) {
+            *images.entry(uuid).or_insert_with(|| features(url))
+        } else if let Some(&known) = images.get(&uuid) {
             known
         } else {
             let message = "Cache miss for image at index 0 but data is not provided.";

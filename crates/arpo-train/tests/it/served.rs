@@ -146,15 +146,15 @@ fn tokens_go_out_and_tokens_come_back() {
 }
 
 #[test]
-fn a_picture_is_sent_once_and_again_when_the_server_has_dropped_it() {
-    let (server, folder) = (server(), Temporary::new("served-pictures"));
+fn an_image_is_sent_once_and_again_when_the_server_has_dropped_it() {
+    let (server, folder) = (server(), Temporary::new("served-images"));
     let mut policy = published(&config(&[&server], &[]), &folder);
     let sent = |policy: &mut ServedPolicy| -> Vec<bool> {
         ask(policy, 0..1).unwrap();
         server.take_asked().iter().map(|asked| asked["content_parts"][0]["url"].is_string()).collect()
     };
     assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![true], vec![false]));
-    server.forget_pictures();
+    server.forget_images();
     assert_eq!((sent(&mut policy), sent(&mut policy)), (vec![false, true], vec![false]));
     // an update empties the server's cache
     policy.publish(WeightUpdate::InPlace, PolicyVersion(1)).unwrap();
@@ -342,10 +342,10 @@ fn a_request_that_the_server_refuses_costs_its_episode() {
     assert!(problem.starts_with("8 requests in a row failed: http"), "{problem}");
 }
 
-/// A server that has a picture is told its name: the picture is not even encoded.
+/// A server that has an image is told its name: the image is not even encoded.
 #[test]
-fn a_picture_that_the_server_has_is_not_encoded_again() {
-    let (server, folder) = (server(), Temporary::new("served-picture-names"));
+fn an_image_that_the_server_has_is_not_encoded_again() {
+    let (server, folder) = (server(), Temporary::new("served-image-names"));
     let mut policy = published(&config(&[&server], &[]), &folder);
     let encoded: Vec<bool> = (0..2)
         .map(|_| {

@@ -5,7 +5,7 @@ use crate::policy::http::Problem;
 use std::time::Duration;
 
 /// Wait for a server that has too many requests and does not say how long.
-const BUSY: Duration = Duration::from_secs(2);
+const BUSY_DELAY: Duration = Duration::from_secs(2);
 
 /// What an error message can refer to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 pub(super) fn verdict(problem: &Problem, advice: &Advice) -> Verdict {
     match problem {
         Problem::Unreachable(_) | Problem::Garbled(_) => Verdict::Retry(problem.to_string()),
-        Problem::Busy { after, .. } => Verdict::Wait(after.unwrap_or(BUSY), problem.to_string()),
+        Problem::Busy { after, .. } => Verdict::Wait(after.unwrap_or(BUSY_DELAY), problem.to_string()),
         Problem::Refused { status, message } => refused(*status, message, problem, advice),
     }
 }
@@ -114,6 +114,6 @@ mod tests {
         let busy = |after| verdict(&Problem::Busy { after, message: "slow down".into() }, &Advice::default());
         let three = Duration::from_secs(3);
         assert_eq!(busy(Some(three)), Verdict::Wait(three, "too many requests: slow down".into()));
-        assert!(matches!(busy(None), Verdict::Wait(BUSY, _)));
+        assert!(matches!(busy(None), Verdict::Wait(BUSY_DELAY, _)));
     }
 }
