@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     let side_files = setup::side_files_of(&config, side_files);
     let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
     let learner_of = |weights, optimiser| {
-        let model = setup::learner(&config, &dimensions, weights, &agent);
+        let model = setup::trainable_model(&config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents()));
         LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .stopped_by(stop.clone())
@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: &OfflineArguments, out: &mut impl Write) -> Result<
     }
     let model = folder.path().join("model");
     if !model.exists() {
-        let weights = learner.updater().learner().model().weights();
+        let weights = learner.updater().trainable().model().weights();
         checkpoint::save(&model, &dimensions, weights, &side_files).map_err(Failure::failed)?;
     }
     writeln!(out, "written: {}", model.display())?;

@@ -150,9 +150,9 @@ pub(crate) fn run(arguments: &IterationArguments, out: &mut impl Write) -> Resul
     }
     let device = arguments.device.device()?;
     let mut bench = Bench::new(arguments, device)?;
-    warn_without_kernels(bench.learner.updater().learner().model().weights().kernels());
+    warn_without_kernels(bench.learner.updater().trainable().model().weights().kernels());
     let mut report = Report {
-        parameters: bench.learner.updater().learner().model().weights().count(),
+        parameters: bench.learner.updater().trainable().model().weights().count(),
         screen: [bench.screen.width, bench.screen.height],
         rows: vec![],
     };
@@ -221,7 +221,7 @@ impl Bench {
         let moments = plan.moments;
         let optimiser = AdamW::new(&weights, OptimiserConfig { moments, ..config.optimiser.clone() });
         let features = config.model.freeze_vision.then(|| policy.engine().features());
-        let model = setup::learner(&config, &dimensions, weights, &agent);
+        let model = setup::trainable_model(&config, &dimensions, weights, &agent);
         let of_factory = screen.clone();
         let factory =
             move |_| Ok(Box::new(EmbeddedDesktop::new(of_factory.clone())?) as Box<dyn Environment>);

@@ -1,4 +1,4 @@
-//! `arpo bench kernels`: a step of the learner with our CUDA kernels and with the plain versions. Their gradients agree up
+//! `arpo bench kernels`: a training step with our CUDA kernels and with the plain versions. Their gradients agree up
 //! to bf16 rounding; each kernel by itself is tested by `./x test --gpu`.
 
 use super::episode::SyntheticEpisode;
@@ -11,7 +11,7 @@ use arpo_model::config;
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::training::adamw::AdamW;
-use arpo_model::training::{Learner, LearnerOptions, MicroBatch};
+use arpo_model::training::{MicroBatch, PassOptions, TrainableModel};
 use arpo_torch::kernels::Kernels;
 use clap::Args;
 use std::io::Write;
@@ -44,9 +44,9 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     let synthetic =
         SyntheticEpisode::new(&config, Grid { height: 78, width: 138 }, arguments.screenshots, device);
     let weights = Weights::random(&config, Kind::BFloat16, device);
-    let learner = |kernels: Kernels| {
+    let trainable = |kernels: Kernels| {
         let weights = weights.share().with_kernels(kernels).with_gradients(|_| true);
-        let options = LearnerOptions {
+        let options = PassOptions {
             temperature: 1.0,
             forbidden: vec![],
             activation_bytes: 16 << 30,
@@ -54,9 +54,9 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        Learner::new(Model::new(config.clone(), weights), options)
+        TrainableModel::new(Model::new(config.clone(), weights), options)
     };
-    let (plain, fused) = (learner(Kernels::none()), learner(kernels));
+    let (plain, fused) = (trainable(Kernels::none()), trainable(kernels));
     let plain_seconds = pass(&plain, &synthetic, device)?;
     let fused_seconds = pass(&fused, &synthetic, device)?;
     let mut worst = (0.0, "");
@@ -81,16 +81,16 @@ pub(crate) fn run(arguments: &KernelsArguments, out: &mut impl Write) -> Result<
     }
 }
 
-/// Seconds of a forward and backward pass, which leaves its gradients in the learner's weights.
-fn pass(learner: &Learner, synthetic: &SyntheticEpisode, device: Device) -> Result<f64, Failure> {
+/// Seconds of a forward and backward pass, which leaves its gradients in the model's weights.
+fn pass(trainable: &TrainableModel, synthetic: &SyntheticEpisode, device: Device) -> Result<f64, Failure> {
     let episodes = [synthetic.episode()];
     let batch = MicroBatch { sequences: &episodes, images: &synthetic.images };
     let mut seconds = 0.0;
     // the first is a warm-up
     for _ in 0..2 {
-        learner.model().weights().zero_gradients();
+        trainable.model().weights().zero_gradients();
         let (done, took) = timed(device, || {
-            learner.forward(batch).and_then(|forward| forward.backward(&synthetic.coefficients()))
+            trainable.forward(batch).and_then(|forward| forward.backward(&synthetic.coefficients()))
         });
         done.map_err(Failure::failed)?;
         seconds = took;

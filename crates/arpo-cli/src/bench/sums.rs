@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::device::DeviceName;
 use arpo_model::checkpoint::Weights;
 use arpo_model::model::Model;
-use arpo_model::training::{Learner, LearnerOptions, MicroBatch};
+use arpo_model::training::{MicroBatch, PassOptions, TrainableModel};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -55,8 +55,8 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
         windows.full_attention = vec![config.vision.blocks - 1];
     }
     let weights = Weights::from_scratch(&config, kind, device);
-    let learner = |weights: Weights| {
-        let options = LearnerOptions {
+    let trainable = |weights: Weights| {
+        let options = PassOptions {
             temperature: 1.0,
             forbidden: vec![],
             activation_bytes: 8 << 30,
@@ -64,11 +64,11 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        Learner::new(Model::new(config.clone(), weights), options)
+        TrainableModel::new(Model::new(config.clone(), weights), options)
     };
     // the same weights twice: one accumulates, the other computes each micro-batch's gradient alone
-    let together = learner(weights.share().with_gradients(|_| true));
-    let alone = learner(weights.with_gradients(|_| true));
+    let together = trainable(weights.share().with_gradients(|_| true));
+    let alone = trainable(weights.with_gradients(|_| true));
     let mut sums: Vec<Tensor> = vec![];
     for number in 0..arguments.micro_batches {
         let grid = arguments.model.grid();
@@ -86,8 +86,8 @@ pub(crate) fn run(arguments: &SumsArguments, out: &mut impl Write) -> Result<(),
         let coefficients: Vec<Vec<f32>> =
             synthetic.coefficients().iter().map(|all| all.iter().map(|one| one * sign).collect()).collect();
         alone.model().weights().zero_gradients();
-        for learner in [&together, &alone] {
-            let pass = learner.forward(batch).map_err(Failure::failed)?;
+        for trainable in [&together, &alone] {
+            let pass = trainable.forward(batch).map_err(Failure::failed)?;
             pass.backward(&coefficients).map_err(Failure::failed)?;
         }
         for (index, (_, _, gradient)) in alone.model().weights().trained().enumerate() {

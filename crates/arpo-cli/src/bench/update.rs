@@ -1,4 +1,4 @@
-//! `arpo bench update`: the learner's step on one complete episode; with several ranks, on one for each of them.
+//! `arpo bench update`: a training step on one complete episode; with several ranks, on one for each of them.
 
 use super::episode::{SyntheticEpisode, TURN_TOKENS};
 use super::{ModelName, compute_kind, device_memory_gib, timed, warn_without_kernels, write_json};
@@ -12,7 +12,7 @@ use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::training::adamw::{AdamW, Update};
 use arpo_model::training::shard::{Shard, broadcast};
-use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch};
+use arpo_model::training::{ImageInput, MicroBatch, PassOptions, TrainableModel};
 use arpo_ranks::rendezvous::{self, Rendezvous};
 use arpo_ranks::{GroupOptions, token};
 use arpo_torch::kernels::Kernels;
@@ -158,7 +158,7 @@ fn measure(
     let weights = Weights::random(&config, kind, device)
         .with_kernels(kernels)
         .with_gradients(|layout| !(freeze && layout.is_vision()));
-    let options = LearnerOptions {
+    let options = PassOptions {
         temperature: 1.0,
         forbidden: vec![config.image_token, config.video_token],
         activation_bytes,
@@ -167,11 +167,11 @@ fn measure(
         share_prefixes: false,
     };
     let synthetic = SyntheticEpisode::new(&config, arguments.model.grid(), arguments.screenshots, device);
-    let learner = Learner::new(Model::new(config, weights), options);
+    let trainable = TrainableModel::new(Model::new(config, weights), options);
     let shard = ranks.as_deref().map_or(Shard::WHOLE, |ranks| Shard::of_rank(ranks));
-    let mut optimiser = AdamW::of_shard(learner.model().weights(), OptimiserConfig::default(), shard);
+    let mut optimiser = AdamW::of_shard(trainable.model().weights(), OptimiserConfig::default(), shard);
     if let Some(ranks) = ranks.as_deref_mut() {
-        broadcast(learner.model().weights(), ranks).map_err(Failure::failed)?;
+        broadcast(trainable.model().weights(), ranks).map_err(Failure::failed)?;
     }
     let coefficients = synthetic.coefficients();
     let trained_tokens = coefficients[0].len();
@@ -180,8 +180,8 @@ fn measure(
     let mut seconds = [0.0; 5];
     let mut resident_early = None;
     for update in 0..=arguments.updates {
-        let ((), encode) = timed(device, || encode(&learner, &synthetic.images));
-        let (pass, forward) = timed(device, || learner.forward(batch));
+        let ((), encode) = timed(device, || encode(&trainable, &synthetic.images));
+        let (pass, forward) = timed(device, || trainable.forward(batch));
         let pass = pass.map_err(Failure::failed)?;
         let (done, backward) = timed(device, || match ranks.as_deref_mut() {
             None => pass.backward(&coefficients),
@@ -190,8 +190,8 @@ fn measure(
         done.map_err(Failure::failed)?;
         let wait = ranks.as_deref_mut().map_or(0.0, |ranks| ranks.take_wait_time().as_secs_f64());
         let (moved, step) = timed(device, || match ranks.as_deref_mut() {
-            None => Ok(optimiser.update(learner.model().weights(), 1e-6)),
-            Some(ranks) => optimiser.update_summed(learner.model().weights(), 1e-6, ranks),
+            None => Ok(optimiser.update(trainable.model().weights(), 1e-6)),
+            Some(ranks) => optimiser.update_summed(trainable.model().weights(), 1e-6, ranks),
         });
         if let Update::Skipped { gradient_norm } = moved.map_err(Failure::failed)? {
             return Err(Failure::failed(format!("the gradient's norm is {gradient_norm}")));
@@ -210,7 +210,7 @@ fn measure(
     Ok(Report {
         communication_wait_seconds: ranks.is_some().then_some(wait_seconds),
         ranks: ranks.map_or(1, |ranks| ranks.size()),
-        parameters: learner.model().weights().count(),
+        parameters: trainable.model().weights().count(),
         tokens: synthetic.tokens.len(),
         screenshots: arguments.screenshots,
         trained_tokens,
@@ -250,10 +250,10 @@ fn planned(arguments: &UpdateArguments, model: &ModelConfig, memory: DeviceMemor
 }
 
 /// The vision tower's forward pass alone.
-fn encode(learner: &Learner, images: &[ImageInput]) {
+fn encode(trainable: &TrainableModel, images: &[ImageInput]) {
     let pixels: Vec<&Tensor> = images.iter().filter_map(ImageInput::pixels).collect();
     let grids: Vec<Grid> = images.iter().map(|image| image.grid).collect();
-    let _ = tch::no_grad(|| learner.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
+    let _ = tch::no_grad(|| trainable.model().vision().forward(&Tensor::cat(&pixels, 0), &grids));
 }
 
 fn print(report: &Report, json: bool, out: &mut impl Write) -> Result<(), Failure> {

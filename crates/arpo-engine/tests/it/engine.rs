@@ -39,17 +39,17 @@ fn golden_greedy_continuation() {
     }
 }
 
-/// The log-probabilities of whole episodes, sampled with a cache kept across turns, match the learner's, which has
-/// none.
+/// The log-probabilities of whole episodes, sampled with a cache kept across turns, match those of the model
+/// that is trained, which has none.
 #[test]
-fn log_probabilities_match_the_learner() {
+fn log_probabilities_match_the_trainable_model() {
     for script in Script::all() {
-        let (mut engine, learner) = (script.engine(script.options()), script.learner());
+        let (mut engine, trainable) = (script.engine(script.options()), script.trainable_model());
         let episodes = script.play(&mut engine, &[1, 2, 3]);
         let differences: Vec<f32> = episodes
             .iter()
             .flat_map(|episode| {
-                let scored = script.scored(&learner, episode);
+                let scored = script.scored(&trainable, episode);
                 assert_eq!(scored.len(), episode.logp.len());
                 scored.into_iter().zip(&episode.logp).map(|(a, b)| (a - b).abs()).collect::<Vec<f32>>()
             })

@@ -6,7 +6,7 @@ use arpo_engine::{Completion, Engine, EngineOptions, Penalties, Request, Samplin
 use arpo_image::ImageProcessor;
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
-use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput};
+use arpo_model::training::{MicroBatch, PassOptions, SequenceInput, TrainableModel};
 use std::sync::Arc;
 use tch::Kind;
 
@@ -83,9 +83,9 @@ impl Script {
         Engine::new(Model::from_checkpoint(self.golden.checkpoint()), processor, options, PolicyVersion(0))
     }
 
-    /// A learner with the same weights.
-    pub(crate) fn learner(&self) -> Learner {
-        let options = LearnerOptions {
+    /// A model with the same weights, as training computes with it.
+    pub(crate) fn trainable_model(&self) -> TrainableModel {
+        let options = PassOptions {
             temperature: TEMPERATURE,
             forbidden: self.forbidden(),
             activation_bytes: 0,
@@ -93,7 +93,7 @@ impl Script {
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        Learner::new(Model::from_checkpoint(self.golden.checkpoint()), options)
+        TrainableModel::new(Model::from_checkpoint(self.golden.checkpoint()), options)
     }
 
     /// The request for a turn.
@@ -133,13 +133,13 @@ impl Script {
         episodes
     }
 
-    /// The learner's log-probabilities of the agent's tokens.
-    pub(crate) fn scored(&self, learner: &Learner, episode: &SampledEpisode) -> Vec<f32> {
+    /// The trainable model's log-probabilities of the agent's tokens.
+    pub(crate) fn scored(&self, trainable: &TrainableModel, episode: &SampledEpisode) -> Vec<f32> {
         let images = self.golden.image_inputs();
         let shown: Vec<usize> = (0..self.request(&episode.tokens, 0, 0).screenshots.len()).collect();
         let episode = SequenceInput { tokens: &episode.tokens, images: &shown, trained: &episode.trained };
         let batch = MicroBatch { sequences: &[episode], images: &images };
-        learner.scores(&batch).unwrap().logp.remove(0)
+        trainable.scores(&batch).unwrap().logp.remove(0)
     }
 }
 

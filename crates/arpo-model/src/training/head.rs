@@ -2,7 +2,7 @@
 //! whole episode would take gigabytes, and only these rows are needed.
 
 use super::packed::Packed;
-use super::{LearnerOptions, TokenScores};
+use super::{PassOptions, TokenScores};
 use crate::distribution::Forbidden;
 use crate::model::Model;
 use tch::{Kind, Tensor};
@@ -15,7 +15,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn new(model: &Model, options: &LearnerOptions) -> Self {
+    pub(super) fn new(model: &Model, options: &PassOptions) -> Self {
         let temperature = Tensor::from(options.temperature as f32).to_device(model.device());
         let forbidden = Forbidden::new(&options.forbidden, model.device(), model.weights().kernels());
         Self { temperature, forbidden, rows: options.logit_rows }

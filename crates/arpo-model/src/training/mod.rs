@@ -1,5 +1,5 @@
-//! The learner's step: log-probabilities of the agent's tokens, and the gradients of a loss given as one coefficient
-//! per token (see `arpo_core::loss`).
+//! A training step: log-probabilities of the agent's tokens, and the gradients of a loss given as one coefficient per
+//! token (see `arpo_core::loss`).
 //!
 //! A micro-batch holds packed episodes. Its images are encoded once, however many episodes show them. Logits are
 //! computed only at the agent's tokens, a chunk at a time (`head`). A memory budget decides which activations are kept
@@ -93,9 +93,9 @@ pub struct TokenScores {
     pub entropy: Vec<Vec<f32>>,
 }
 
-/// How the learner computes.
+/// How the forward and backward passes are computed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LearnerOptions {
+pub struct PassOptions {
     /// The sampler's temperature: log-probabilities are those of the distribution that was sampled from.
     pub temperature: f64,
     /// Tokens that may not occur in a response; the sampler masks them too.
@@ -112,17 +112,17 @@ pub struct LearnerOptions {
     pub share_prefixes: bool,
 }
 
-/// A model with gradient buffers.
+/// A model with what its forward and backward passes need. To be trained, its weights must have gradients.
 #[derive(Debug)]
-pub struct Learner {
+pub struct TrainableModel {
     model: Model,
     head: Head,
-    options: LearnerOptions,
+    options: PassOptions,
 }
 
 /// A forward pass, with the activations for its backward pass.
 pub struct ForwardPass<'a> {
-    learner: &'a Learner,
+    trainable: &'a TrainableModel,
     batch: MicroBatch<'a>,
     packed: Packed,
     layout: TextLayout,
@@ -133,9 +133,9 @@ pub struct ForwardPass<'a> {
     scores: TokenScores,
 }
 
-impl Learner {
-    /// A learner; the model's weights must have gradients.
-    pub fn new(model: Model, options: LearnerOptions) -> Self {
+impl TrainableModel {
+    /// From a model, and how its passes are computed.
+    pub fn new(model: Model, options: PassOptions) -> Self {
         let head = Head::new(&model, &options);
         Self { model, head, options }
     }
@@ -178,7 +178,7 @@ impl Learner {
             let (last, text) = self.model.text().forward_saving(embedded, &layout, |block| plan.text(block));
             let hidden = last.index_select(0, &packed.before_trained);
             let scores = self.head.scores(&self.model, &hidden, &packed);
-            Ok(ForwardPass { learner: self, batch, packed, layout, hidden, text, vision, plan, scores })
+            Ok(ForwardPass { trainable: self, batch, packed, layout, hidden, text, vision, plan, scores })
         })
     }
 
@@ -246,8 +246,8 @@ impl ForwardPass<'_> {
         coefficients: &[Vec<f32>],
         ranks: &mut dyn Collectives<Tensor>,
     ) -> Result<(), ModelError> {
-        let learner = self.learner;
-        let weights = learner.model.weights();
+        let trainable = self.trainable;
+        let weights = trainable.model.weights();
         let mut sums = GradientSums::new(weights, Shard::of_rank(ranks));
         if sums.shards().is_some() {
             return Err(ModelError::Input("gradients in shards: expected whole ones to be summed".into()));
@@ -268,10 +268,10 @@ impl ForwardPass<'_> {
             return Err(ModelError::Input(format!("coefficients for {given:?} tokens: expected {needed:?}")));
         }
         no_grad(|| {
-            let Self { learner, batch, packed, layout, hidden, text, vision, plan, .. } = self;
-            let model = &learner.model;
+            let Self { trainable, batch, packed, layout, hidden, text, vision, plan, .. } = self;
+            let model = &trainable.model;
             let coefficients: Vec<f32> = coefficients.concat();
-            let d_hidden = learner.head.backward(model, &hidden, &packed, &coefficients);
+            let d_hidden = trainable.head.backward(model, &hidden, &packed, &coefficients);
             complete(Bucket::Head)?;
             let tokens = packed.tokens.size()[0];
             let d_last = Tensor::zeros([tokens, d_hidden.size()[1]], (d_hidden.kind(), d_hidden.device()));
@@ -280,16 +280,16 @@ impl ForwardPass<'_> {
             let d_embedded =
                 model.text().backward(text, &d_last, &layout, |block| complete(Bucket::Block(block)))?;
             packed.embed_backward(model, &d_embedded.tokens);
-            if !batch.images.is_empty() && learner.trains_vision() {
+            if !batch.images.is_empty() && trainable.trains_vision() {
                 let d_features = packed.feature_gradients(&d_embedded);
-                learner.vision_backward(&batch, vision, &d_features, &plan);
+                trainable.vision_backward(&batch, vision, &d_features, &plan);
             }
             complete(Bucket::Rest)
         })
     }
 }
 
-impl Learner {
+impl TrainableModel {
     /// Backward through the vision tower: from kept activations, or recomputed, some images at a time.
     fn vision_backward(
         &self,

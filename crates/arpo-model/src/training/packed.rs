@@ -1,7 +1,7 @@
 //! A micro-batch as packed tensors: concatenated episodes, or, where they share prefixes, only the tokens that each
 //! adds to those before it.
 
-use super::{LearnerOptions, MicroBatch, SequenceInput};
+use super::{MicroBatch, PassOptions, SequenceInput};
 use crate::ModelError;
 use crate::model::{Model, ModelInput};
 use crate::positions::{Grid, Positions};
@@ -45,11 +45,7 @@ struct PackedEpisode {
 const FEATURE: u64 = 1 << 40;
 
 impl Packed {
-    pub(super) fn new(
-        model: &Model,
-        batch: &MicroBatch,
-        options: &LearnerOptions,
-    ) -> Result<Self, ModelError> {
+    pub(super) fn new(model: &Model, batch: &MicroBatch, options: &PassOptions) -> Result<Self, ModelError> {
         let (image_token, merge) = (model.config().image_token, model.config().vision.merge as usize);
         let mut first_features = vec![0];
         for image in batch.images {

@@ -7,7 +7,7 @@
 //! Blocks of the language model are raised one by one. The vision tower is kept if all of it fits; otherwise its images are
 //! encoded again in the backward pass, some at a time.
 
-use super::{LearnerOptions, MicroBatch};
+use super::{MicroBatch, PassOptions};
 use crate::Keep;
 use crate::config::ModelConfig;
 use crate::layers::saved_attention::SavedAs;
@@ -56,7 +56,7 @@ impl Plan {
     pub(super) fn new(
         model: &Model,
         batch: &MicroBatch,
-        options: &LearnerOptions,
+        options: &PassOptions,
         trains_vision: bool,
         budget: u64,
     ) -> Self {

@@ -5,7 +5,7 @@ use super::adamw::{AdamW, Update, gradient_norm, sum};
 use super::gradients::GradientSums;
 use super::incident::{self, Evidence};
 use super::ranks::HostTensors;
-use super::{Learner, MicroBatch, TokenScores};
+use super::{MicroBatch, TokenScores, TrainableModel};
 use crate::ModelError;
 use crate::checkpoint::Weights;
 use arpo_ranks::{Collectives, Group};
@@ -34,12 +34,12 @@ impl<T: Collectives<Tensor>> HasRanks for T {
     }
 }
 
-/// Trains a model: a learner and its optimiser.
+/// A model and its optimiser, which train it.
 #[derive(Debug)]
 pub struct Updater {
-    learner: Learner,
+    trainable: TrainableModel,
     optimiser: AdamW,
-    /// What the optimiser updates, if not the learner's own weights.
+    /// What the optimiser updates, if not the model's own weights.
     masters: Option<Weights>,
     /// How gradients are summed over the ranks, if there are several.
     gradients: GradientSums,
@@ -50,7 +50,7 @@ pub struct Updater {
 
 /// The outcome of an update.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UpdateReport {
+pub struct StepReport {
     /// The sum of the micro-batches' losses.
     pub loss: f64,
     /// The gradient's norm before clipping; `None` if the loss was non-finite, so that no gradient was computed.
@@ -63,7 +63,7 @@ pub struct UpdateReport {
     pub incident: Option<PathBuf>,
 }
 
-/// An update in progress. Its gradients accumulate in the learner's weights until [`UpdateInProgress::finish`];
+/// An update in progress. Its gradients accumulate in the model's weights until [`UpdateInProgress::finish`];
 /// dropping it before that, after a failure or a cancellation, zeroes them.
 #[derive(Debug)]
 pub struct UpdateInProgress<'a> {
@@ -86,28 +86,29 @@ struct SkippedUpdate {
 }
 
 impl Updater {
-    /// From a learner and its optimiser; skipped updates are recorded in new folders in `incidents`. If the layers of the
-    /// model share the memory of their gradients, their sums are kept here, in shards like the optimiser's moments.
-    pub fn new(learner: Learner, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
-        let weights = learner.model().weights();
+    /// From a model, whose weights must have gradients, and its optimiser; skipped updates are recorded in new folders in
+    /// `incidents`. If the layers of the model share the memory of their gradients, their sums are kept here, in shards
+    /// like the optimiser's moments.
+    pub fn new(trainable: TrainableModel, optimiser: AdamW, incidents: Option<PathBuf>) -> Self {
+        let weights = trainable.model().weights();
         let gradients = GradientSums::new(weights, optimiser.shard);
-        Self { learner, optimiser, masters: None, gradients, incidents, skipped: 0 }
+        Self { trainable, optimiser, masters: None, gradients, incidents, skipped: 0 }
     }
 
-    /// With master weights: the optimiser, which has to be theirs, updates them, and the learner's weights are rounded from them
-    /// after every update. With masters in f32, a learner in bf16 takes every step as f32 does. One rank only; the masters
-    /// have gradients of the parameters that the learner trains.
+    /// With master weights: the optimiser, which has to be theirs, updates them, and the model's weights are rounded from them
+    /// after every update. With masters in f32, a model in bf16 takes every step as f32 does. One rank only; the masters
+    /// have gradients of the model's trained parameters.
     #[must_use]
     pub fn with_masters(self, masters: Weights) -> Self {
-        let own = self.learner.model().weights().trained().map(|(layout, ..)| layout);
+        let own = self.trainable.model().weights().trained().map(|(layout, ..)| layout);
         let same = masters.trained().map(|(layout, ..)| layout).eq(own);
-        assert!(same, "the master weights have other trained parameters than the learner");
+        assert!(same, "the master weights have other trained parameters than the model");
         Self { masters: Some(masters), ..self }
     }
 
-    /// What the optimiser updates: the master weights, or the learner's own.
+    /// What the optimiser updates: the master weights, or the model's own.
     pub fn masters(&self) -> &Weights {
-        self.masters.as_ref().unwrap_or_else(|| self.learner.model().weights())
+        self.masters.as_ref().unwrap_or_else(|| self.trainable.model().weights())
     }
 
     /// Continues the count of skipped updates of a resumed run.
@@ -116,9 +117,9 @@ impl Updater {
         Self { skipped, ..self }
     }
 
-    /// The learner.
-    pub fn learner(&self) -> &Learner {
-        &self.learner
+    /// The model that is trained.
+    pub fn trainable(&self) -> &TrainableModel {
+        &self.trainable
     }
 
     /// The optimiser.
@@ -151,7 +152,7 @@ impl Updater {
         batches: &[MicroBatch],
         learning_rate: f64,
         mut loss: impl FnMut(usize, &TokenScores) -> LossGradient,
-    ) -> Result<UpdateReport, ModelError> {
+    ) -> Result<StepReport, ModelError> {
         let mut update = self.begin();
         for (index, &batch) in batches.iter().enumerate() {
             update.add(batch, |scores| loss(index, scores))?;
@@ -161,7 +162,7 @@ impl Updater {
 
     /// One step of the optimiser from the accumulated gradients, which are zeroed.
     fn apply(&mut self, learning_rate: f64) -> Result<Update, ModelError> {
-        let weights = self.learner.model().weights();
+        let weights = self.trainable.model().weights();
         let Some(masters) = &self.masters else { return Ok(self.optimiser.update(weights, learning_rate)) };
         no_grad(|| {
             for ((_, _, theirs), (_, _, own)) in masters.trained().zip(weights.trained()) {
@@ -176,9 +177,9 @@ impl Updater {
 }
 
 impl UpdateInProgress<'_> {
-    /// The learner.
-    pub fn learner(&self) -> &Learner {
-        &self.updater.learner
+    /// The model that is trained.
+    pub fn trainable(&self) -> &TrainableModel {
+        &self.updater.trainable
     }
 
     /// Adds a micro-batch. `loss` computes its loss from the model's scores. After a non-finite loss or gradient,
@@ -223,9 +224,9 @@ impl UpdateInProgress<'_> {
             return Ok(false);
         }
         let sums_now = self.enter_round()?;
-        let Updater { learner, gradients, incidents, skipped, .. } = &mut *self.updater;
-        let weights = learner.model().weights();
-        let pass = learner.forward(batch)?;
+        let Updater { trainable, gradients, incidents, skipped, .. } = &mut *self.updater;
+        let weights = trainable.model().weights();
+        let pass = trainable.forward(batch)?;
         let scores = pass.scores().clone();
         let LossGradient { value, coefficients } = loss(owner, &scores)?;
         // the norm is computed after every micro-batch, at a thousandth of its cost, to identify the one with the non-finite
@@ -271,13 +272,13 @@ impl UpdateInProgress<'_> {
         if !self.enter_round()? {
             return Ok(());
         }
-        let Updater { learner, gradients, .. } = &mut *self.updater;
-        gradients.sum_all(learner.model().weights(), ranks)
+        let Updater { trainable, gradients, .. } = &mut *self.updater;
+        gradients.sum_all(trainable.model().weights(), ranks)
     }
 
     /// Updates the weights, unless a loss or gradient was non-finite. Without a micro-batch the gradient is 0: the
     /// weights still move by the optimiser's moments.
-    pub fn finish(mut self, learning_rate: f64) -> Result<UpdateReport, ModelError> {
+    pub fn finish(mut self, learning_rate: f64) -> Result<StepReport, ModelError> {
         if self.updater.gradients.shards().is_some() || self.summed {
             return Err(ModelError::Input(
                 "gradients that are summed over ranks need the other ranks".into(),
@@ -299,7 +300,7 @@ impl UpdateInProgress<'_> {
             },
         };
         self.finished = true;
-        Ok(UpdateReport { loss: losses.iter().sum(), gradient_norm, applied, scores, incident })
+        Ok(StepReport { loss: losses.iter().sum(), gradient_norm, applied, scores, incident })
     }
 }
 
@@ -311,22 +312,22 @@ impl UpdateInProgress<'_> {
         mut self,
         learning_rate: f64,
         ranks: &mut dyn Collectives<Tensor>,
-    ) -> Result<UpdateReport, ModelError> {
+    ) -> Result<StepReport, ModelError> {
         if self.updater.masters.is_some() {
             return Err(ModelError::Input("master weights are those of one rank".into()));
         }
         let (losses, scores) = (std::mem::take(&mut self.losses), std::mem::take(&mut self.scores));
         let own = self.skipped_update.take();
         let skipping = ranks.all_reduce_f64(&[f64::from(u8::from(own.is_some()))])?[0];
-        let report = |gradient_norm, applied, incident| UpdateReport {
+        let report = |gradient_norm, applied, incident| StepReport {
             loss: losses.iter().sum(),
             gradient_norm,
             applied,
             scores,
             incident,
         };
-        let Updater { learner, optimiser, gradients, skipped, .. } = &mut *self.updater;
-        let weights = learner.model().weights();
+        let Updater { trainable, optimiser, gradients, skipped, .. } = &mut *self.updater;
+        let weights = trainable.model().weights();
         if skipping > 0.0 {
             *skipped += u64::from(own.is_none());
             let (norm, incident) = own.map_or((None, None), |own| (own.gradient_norm, own.incident));
@@ -353,10 +354,10 @@ impl UpdateInProgress<'_> {
 impl Drop for UpdateInProgress<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            let Updater { learner, gradients, .. } = &mut *self.updater;
+            let Updater { trainable, gradients, .. } = &mut *self.updater;
             // a device that has just failed may fail here too; the first failure is the one to report
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                learner.model().weights().zero_gradients();
+                trainable.model().weights().zero_gradients();
                 gradients.zero();
             }));
         }

@@ -5,8 +5,8 @@
 
 mod attention;
 mod decoding;
-mod learner;
 mod ranks;
+mod trainable_model;
 mod training;
 
 use arpo_torch::kernels::Kernels;

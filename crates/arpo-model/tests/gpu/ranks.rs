@@ -11,7 +11,7 @@ use arpo_model::training::nccl::{Connected, NcclTensors};
 use arpo_model::training::ranks::HostTensors;
 use arpo_model::training::shard::{Shard, broadcast};
 use arpo_model::training::step::{LossGradient, Updater};
-use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput};
+use arpo_model::training::{MicroBatch, PassOptions, SequenceInput, TrainableModel};
 use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_ranks::{Collectives, Group, GroupOptions, Parts};
 use arpo_torch::runtime;
@@ -28,7 +28,7 @@ fn updater(initial: &Weights, buffer: GradientBuffer, shard: impl FnOnce(&Weight
     let config = pocket();
     let weights = initial.to_kind(Kind::BFloat16).with_gradients(|_| buffer);
     let optimiser = shard(&weights);
-    let options = LearnerOptions {
+    let options = PassOptions {
         temperature: 1.0,
         forbidden: vec![],
         activation_bytes: 1 << 30,
@@ -36,7 +36,7 @@ fn updater(initial: &Weights, buffer: GradientBuffer, shard: impl FnOnce(&Weight
         pad_to_multiple: 16,
         share_prefixes: false,
     };
-    Updater::new(Learner::new(Model::new(config, weights), options), optimiser, None)
+    Updater::new(TrainableModel::new(Model::new(config, weights), options), optimiser, None)
 }
 
 fn tokens(episode: usize) -> (Vec<u32>, Vec<bool>) {
@@ -67,7 +67,7 @@ fn trained<R: Collectives<Tensor>>(updater: &mut Updater, ranks: &mut R) -> (Vec
         }
         norms.push(update.finish_with(1e-3, ranks).unwrap().gradient_norm.unwrap());
     }
-    let weights = updater.learner().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect();
+    let weights = updater.trainable().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect();
     (weights, norms)
 }
 
@@ -145,7 +145,7 @@ fn two_ranks_train_what_one_trains(device: Device, buffer: GradientBuffer) {
         let shard = Shard::of_rank(&ranks);
         let mut own =
             updater(initial, buffer, |weights| AdamW::of_shard(weights, OptimiserConfig::default(), shard));
-        broadcast(own.learner().model().weights(), &mut ranks).unwrap();
+        broadcast(own.trainable().model().weights(), &mut ranks).unwrap();
         trained(&mut own, &mut ranks)
     };
     let of_the_other = initial.to_kind(Kind::BFloat16);

@@ -1,7 +1,7 @@
 //! Every intermediate result from a conversation to a loss and its gradients, compared with transformers.
 
 use crate::golden::{Golden, assert_close, folder, gradients, tensor};
-use crate::learner::learner;
+use crate::trainable_model::trainable_model;
 use arpo_model::checkpoint::layout::Piece;
 use arpo_model::checkpoint::piece_of;
 use arpo_model::config;
@@ -124,19 +124,19 @@ fn golden_loss_and_every_gradient() {
     }
 }
 
-/// The same gradients from the learner's own backward pass, whatever it keeps between the passes.
+/// The same gradients from our own backward pass, whatever it keeps between the passes.
 #[test]
-fn golden_gradients_of_the_learner() {
+fn golden_gradients_of_the_trainable_model() {
     for golden in Golden::all() {
         for activation_bytes in [0, 1 << 20, u64::MAX] {
-            let learner = learner(&golden, activation_bytes, |_| true);
+            let trainable = trainable_model(&golden, activation_bytes, |_| true);
             let (tokens, images) = (golden.tokens(), golden.image_inputs());
             let mask = Vec::<i64>::try_from(golden.expected("action_mask").to_kind(Kind::Int64)).unwrap();
             let trained: Vec<bool> = mask.iter().map(|&flag| flag == 1).collect();
             let shown: Vec<usize> = (0..images.len()).collect();
             let episode = SequenceInput { tokens: &tokens, images: &shown, trained: &trained };
             let batch = MicroBatch { sequences: &[episode], images: &images };
-            let pass = learner.forward(batch).unwrap();
+            let pass = trainable.forward(batch).unwrap();
 
             let count = trained.iter().filter(|&&flag| flag).count();
             let rows = (1..tokens.len()).filter(|&row| trained[row]).map(|row| row - 1);
@@ -151,7 +151,7 @@ fn golden_gradients_of_the_learner() {
             pass.backward(&[coefficients]).unwrap();
 
             let expected = gradients(&golden.folder);
-            for (layout, _, gradient) in learner.model().weights().trained() {
+            for (layout, _, gradient) in trainable.model().weights().trained() {
                 check_gradient(gradient, &layout.pieces, &expected);
             }
         }

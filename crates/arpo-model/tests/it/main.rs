@@ -5,7 +5,7 @@
 mod checkpoints;
 mod golden;
 mod golden_model;
-mod learner;
 mod optimiser_file;
 mod overlap;
 mod ranks;
+mod trainable_model;

@@ -8,8 +8,8 @@ use arpo_model::model::Model;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::ranks::HostTensors;
 use arpo_model::training::shard::Shard;
-use arpo_model::training::step::{LossGradient, UpdateReport, Updater};
-use arpo_model::training::{Learner, LearnerOptions, MicroBatch, SequenceInput, TokenScores};
+use arpo_model::training::step::{LossGradient, StepReport, Updater};
+use arpo_model::training::{MicroBatch, PassOptions, SequenceInput, TokenScores, TrainableModel};
 use arpo_ranks::rendezvous::{Rendezvous, join};
 use arpo_ranks::{Collectives, Group, GroupOptions};
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ fn updater(config: &ModelConfig, buffer: GradientBuffer, ranks: Option<&dyn Coll
         None => AdamW::new(&weights, optimiser),
         Some(ranks) => AdamW::of_shard(&weights, optimiser, Shard::of_rank(ranks)),
     };
-    let options = LearnerOptions {
+    let options = PassOptions {
         temperature: 1.0,
         forbidden: vec![],
         activation_bytes: 1 << 24,
@@ -65,7 +65,7 @@ fn updater(config: &ModelConfig, buffer: GradientBuffer, ranks: Option<&dyn Coll
         pad_to_multiple: 1,
         share_prefixes: false,
     };
-    Updater::new(Learner::new(Model::new(config.clone(), weights), options), optimiser, None)
+    Updater::new(TrainableModel::new(Model::new(config.clone(), weights), options), optimiser, None)
 }
 
 fn tokens(update: usize, episode: usize) -> (Vec<u32>, Vec<bool>) {
@@ -87,10 +87,10 @@ fn loss(update: usize, episode: usize, scores: &TokenScores) -> LossGradient {
 }
 
 fn values(updater: &Updater) -> Vec<Tensor> {
-    updater.learner().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect()
+    updater.trainable().model().weights().iter().map(|(_, tensor)| tensor.copy()).collect()
 }
 
-pub(crate) fn alone(config: &ModelConfig, updates: &[usize]) -> (Vec<Tensor>, Vec<UpdateReport>) {
+pub(crate) fn alone(config: &ModelConfig, updates: &[usize]) -> (Vec<Tensor>, Vec<StepReport>) {
     let mut updater = updater(config, GradientBuffer::Own, None);
     let reports = updates.iter().enumerate().map(|(number, &episodes)| {
         let mut update = updater.begin();
@@ -112,7 +112,7 @@ pub(crate) fn as_rank<R: Collectives<Tensor>>(
     buffer: GradientBuffer,
     updates: &[usize],
     mut ranks: R,
-) -> (Vec<Tensor>, Vec<UpdateReport>, R) {
+) -> (Vec<Tensor>, Vec<StepReport>, R) {
     let mut updater = updater(config, buffer, Some(&ranks));
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut reports = vec![];
@@ -218,7 +218,7 @@ fn gradients_in_shards_are_not_summed_as_whole_ones() {
         let updater = updater(&config, buffer, Some(&ranks));
         let (tokens, trained) = tokens(0, 0);
         let sequence = [SequenceInput { tokens: &tokens, images: &[], trained: &trained }];
-        let pass = updater.learner().forward(MicroBatch { sequences: &sequence, images: &[] }).unwrap();
+        let pass = updater.trainable().forward(MicroBatch { sequences: &sequence, images: &[] }).unwrap();
         let coefficients = loss(0, 0, pass.scores()).coefficients;
         let summed = pass.backward_summing(&coefficients, &mut ranks);
         assert_eq!(summed.is_ok(), is_whole, "{buffer:?}: {summed:?}");

@@ -10,7 +10,7 @@ use crate::screens::Screens;
 use arpo_core::trajectory::Trajectory;
 use arpo_engine::FeatureCache;
 use arpo_image::ImageProcessor;
-use arpo_model::training::Learner as ModelLearner;
+use arpo_model::training::TrainableModel;
 use arpo_model::training::step::Updater;
 use arpo_ranks::Sentinel;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use tch::Tensor;
 #[derive(Debug)]
 pub struct LocalLearner {
     pub(super) updater: Updater,
-    reference: Option<ModelLearner>,
+    reference: Option<TrainableModel>,
     pub(super) micro_batches: MicroBatches,
     /// Tokenizer, image processor and the like, by file name: part of every saved model.
     pub(super) side_files: BTreeMap<String, Vec<u8>>,
@@ -63,7 +63,7 @@ impl LocalLearner {
 
     /// With the model before training.
     #[must_use]
-    pub fn with_reference(self, reference: Option<ModelLearner>) -> Self {
+    pub fn with_reference(self, reference: Option<TrainableModel>) -> Self {
         Self { reference, ..self }
     }
 
@@ -97,9 +97,9 @@ impl LocalLearner {
         &self.updater
     }
 
-    pub(super) fn model(&self, scorer: Scorer) -> Result<&ModelLearner, TrainError> {
+    pub(super) fn model(&self, scorer: Scorer) -> Result<&TrainableModel, TrainError> {
         match scorer {
-            Scorer::Policy => Ok(self.updater.learner()),
+            Scorer::Policy => Ok(self.updater.trainable()),
             Scorer::Reference => self
                 .reference
                 .as_ref()
@@ -110,7 +110,7 @@ impl LocalLearner {
 
 impl Learner for LocalLearner {
     fn info(&self) -> LearnerInfo {
-        let model = self.updater.learner().model();
+        let model = self.updater.trainable().model();
         let slower = model.weights().kernels().missing();
         LearnerInfo {
             parameters: model.weights().count() as u64,
@@ -144,7 +144,7 @@ impl Learner for LocalLearner {
         loss: &mut LossOfSpan,
     ) -> Result<UpdateReport, TrainError> {
         let mut update = self.updater.begin();
-        let device = update.learner().model().device();
+        let device = update.trainable().model().device();
         self.micro_batches.each(device, trajectories, screens, |spans, batch| {
             Ok(update.add(batch, |scores| loss_of(spans, &scores.logp, loss))?)
         })?;
@@ -158,7 +158,7 @@ impl Learner for LocalLearner {
     }
 
     fn weights(&self) -> WeightUpdate {
-        let weights = self.updater.learner().model().weights();
+        let weights = self.updater.trainable().model().weights();
         if self.shares_weights {
             WeightUpdate::InPlace
         } else {
@@ -171,7 +171,7 @@ impl Learner for LocalLearner {
     }
 
     fn save(&self, checkpoint: &Path) -> Result<(), TrainError> {
-        let model = self.updater.learner().model();
+        let model = self.updater.trainable().model();
         TrainedModel {
             config: model.config(),
             weights: model.weights(),

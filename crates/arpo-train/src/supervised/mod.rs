@@ -183,7 +183,7 @@ pub fn update(
     number: u64,
     batch: &DemonstrationBatch,
 ) -> Result<f64, TrainError> {
-    let device = updater.learner().model().device();
+    let device = updater.trainable().model().device();
     let images = batch.images.on(device);
     let trained: Vec<Vec<bool>> = batch.sequences.iter().map(Assembled::trained).collect();
     let episodes: Vec<SequenceInput> = (0..trained.len())

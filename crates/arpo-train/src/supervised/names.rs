@@ -8,7 +8,7 @@ use crate::demonstrations::{Demonstration, names_to_read};
 use crate::images::BatchImages;
 use arpo_env::tasks::Variation;
 use arpo_env::tasks::invented::{DICTIONARIES, TRAINING_DICTIONARIES};
-use arpo_model::training::{Learner, MicroBatch, SequenceInput};
+use arpo_model::training::{MicroBatch, SequenceInput, TrainableModel};
 use image::RgbImage;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl NamesToRead {
     }
 
     /// The mean probability of spelling a whole name right, its end included; none if there is nothing to read.
-    pub(super) fn read(&self, agent: &Agent, learner: &Learner) -> Result<Option<f64>, TrainError> {
+    pub(super) fn read(&self, agent: &Agent, trainable: &TrainableModel) -> Result<Option<f64>, TrainError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -52,8 +52,8 @@ impl NamesToRead {
             trained: &trained[at],
         };
         let sequences: Vec<SequenceInput> = (0..self.0.len()).map(sequence).collect();
-        let pixels = images.on(learner.model().device());
-        let scores = learner.scores(&MicroBatch { sequences: &sequences, images: &pixels })?;
+        let pixels = images.on(trainable.model().device());
+        let scores = trainable.scores(&MicroBatch { sequences: &sequences, images: &pixels })?;
         let mut probabilities = vec![];
         for (one, logp) in self.0.iter().zip(&scores.logp) {
             let mut rest = logp.as_slice();
@@ -73,7 +73,7 @@ mod tests {
     use crate::supervised::{Family, Reading, fresh, test_options};
     use arpo_model::checkpoint::Weights;
     use arpo_model::model::Model;
-    use arpo_model::training::LearnerOptions;
+    use arpo_model::training::PassOptions;
     use std::path::Path;
     use tch::{Device, Kind};
 
@@ -94,7 +94,7 @@ mod tests {
         }
         tch::manual_seed(1);
         let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
-        let learner_options = LearnerOptions {
+        let pass_options = PassOptions {
             temperature: 1.0,
             forbidden: agent.forbidden.clone(),
             activation_bytes: 1 << 30,
@@ -102,9 +102,9 @@ mod tests {
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        let learner = Learner::new(Model::new(config, weights), learner_options);
-        let read = names.read(&agent, &learner).unwrap().unwrap();
+        let trainable = TrainableModel::new(Model::new(config, weights), pass_options);
+        let read = names.read(&agent, &trainable).unwrap().unwrap();
         assert!(read > 0.0 && read < 1e-3, "{read}");
-        assert_eq!(NamesToRead(vec![]).read(&agent, &learner).unwrap(), None);
+        assert_eq!(NamesToRead(vec![]).read(&agent, &trainable).unwrap(), None);
     }
 }

@@ -6,12 +6,12 @@ use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
-use arpo_model::training::{Learner, LearnerOptions};
+use arpo_model::training::{PassOptions, TrainableModel};
 use serde::Serialize;
 use std::path::PathBuf;
 use tch::Kind;
 
-/// The type of the learner's weights and activations.
+/// The type of the trained model's weights and activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
@@ -28,15 +28,15 @@ impl Precision {
         config: &ModelConfig,
         weights: Weights,
         optimiser: AdamW,
-        options: LearnerOptions,
+        options: PassOptions,
         incidents: Option<PathBuf>,
     ) -> Updater {
-        let learner = |weights: Weights| Learner::new(Model::new(config.clone(), weights), options);
+        let trainable = |weights: Weights| TrainableModel::new(Model::new(config.clone(), weights), options);
         match self {
-            Self::F32 => Updater::new(learner(weights), optimiser, incidents),
+            Self::F32 => Updater::new(trainable(weights), optimiser, incidents),
             Self::Bf16 => {
                 let rounded = weights.to_kind(Kind::BFloat16).with_gradients(|_| true);
-                Updater::new(learner(rounded), optimiser, incidents).with_masters(weights)
+                Updater::new(trainable(rounded), optimiser, incidents).with_masters(weights)
             }
         }
     }

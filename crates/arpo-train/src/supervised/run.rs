@@ -18,7 +18,7 @@ use arpo_engine::{Engine, EngineOptions};
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
-use arpo_model::training::LearnerOptions;
+use arpo_model::training::PassOptions;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,7 @@ pub fn train(
     let (mut run, agent) = Run::start(options, folder, start, device, observer)?;
     let first = run.state.updates;
     observer(SupervisedEvent::Started {
-        parameters: run.updater.learner().model().weights().count(),
+        parameters: run.updater.trainable().model().weights().count(),
         updates: first,
     });
     let names = NamesToRead::new(&agent, options)?;
@@ -169,7 +169,7 @@ pub fn train(
             }
             evaluated => evaluated?,
         };
-        let names_read = names.read(&agent, run.updater.learner())?;
+        let names_read = names.read(&agent, run.updater.trainable())?;
         run.save(folder)?;
         stop.at_stake(everything_since(updates));
         let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
@@ -245,7 +245,7 @@ impl Run {
         };
         let agent = Arc::new(Agent::new(&config, &side_files, folder.path(), options.family.style())?);
         let on_a_cpu = device == Device::Cpu;
-        let learner_options = LearnerOptions {
+        let pass_options = PassOptions {
             temperature: 1.0,
             forbidden: agent.forbidden.clone(),
             activation_bytes: if on_a_cpu { 2 << 30 } else { 60 << 30 },
@@ -255,8 +255,8 @@ impl Run {
             share_prefixes: false,
         };
         let incidents = Some(folder.incidents());
-        let updater = options.precision.updater(&config, weights, optimiser, learner_options, incidents);
-        let learnt = updater.learner().model().weights();
+        let updater = options.precision.updater(&config, weights, optimiser, pass_options, incidents);
+        let learnt = updater.trainable().model().weights();
         let policy = policy(&config, learnt, &agent, options.family.max_tokens(), device);
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }

@@ -171,7 +171,7 @@ impl Parts {
         if let Some(others) = &others {
             ranks::give_reference(reference.as_ref(), others)?;
         }
-        let model = setup::learner(config, &dimensions, weights, &agent);
+        let model = setup::trainable_model(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, optimiser, Some(folder.incidents())).with_skipped(state.skipped);
         let learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .stopped_by(stop.clone())

@@ -21,7 +21,7 @@ use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::checkpoint::{Checkpoint, GradientBuffer, Weights};
 use arpo_model::config::ModelConfig;
 use arpo_model::model::Model;
-use arpo_model::training::{Learner, LearnerOptions};
+use arpo_model::training::{PassOptions, TrainableModel};
 use arpo_suite::{EnvironmentSource, FaultySource};
 use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
@@ -305,11 +305,16 @@ pub fn served(config: &Config, model: ServedModel, folder: &Path) -> Result<Serv
     ServedPolicy::new(config, model, folder, key.as_deref())
 }
 
-/// A learner for these weights.
-pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agent: &Agent) -> Learner {
+/// A model with these weights, as training computes with it.
+pub fn trainable_model(
+    config: &Config,
+    dimensions: &ModelConfig,
+    weights: Weights,
+    agent: &Agent,
+) -> TrainableModel {
     let model = Model::new(dimensions.clone(), weights);
     let plan = memory(config, dimensions, model.device(), Work::Training);
-    let options = LearnerOptions {
+    let options = PassOptions {
         temperature: config.collect.temperature,
         forbidden: agent.forbidden.clone(),
         activation_bytes: plan.activation_bytes,
@@ -318,17 +323,17 @@ pub fn learner(config: &Config, dimensions: &ModelConfig, weights: Weights, agen
         pad_to_multiple: if model.device() == Device::Cpu { 16 } else { 256 },
         share_prefixes: model.device() == Device::Cpu,
     };
-    Learner::new(model, options)
+    TrainableModel::new(model, options)
 }
 
 /// The reference model for the KL term: the model before training; `None` without a KL term.
-pub fn reference(config: &Config, agent: &Agent) -> Result<Option<Learner>, TrainError> {
+pub fn reference(config: &Config, agent: &Agent) -> Result<Option<TrainableModel>, TrainError> {
     if config.loss.kl_coefficient <= 0.0 {
         return Ok(None);
     }
     let (kind, device) = dtype_and_device(config)?;
     let Checkpoint { config: dimensions, weights, .. } = base_model::load(&config.model.base, kind, device)?;
-    Ok(Some(learner(config, &dimensions, weights, agent)))
+    Ok(Some(trainable_model(config, &dimensions, weights, agent)))
 }
 
 /// A collector with the desktops of the configuration, here or on workers. Injected faults are counted. Workers have

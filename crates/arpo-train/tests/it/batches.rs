@@ -52,12 +52,12 @@ fn learner(config: &Config, micro_batch_tokens: usize) -> LocalLearner {
     let Loaded { config: dimensions, weights, agent, .. } = setup::load(config).unwrap();
     let weights = weights.with_gradients(|layout| !layout.is_vision());
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
-    let model = setup::learner(config, &dimensions, weights, &agent);
+    let model = setup::trainable_model(config, &dimensions, weights, &agent);
     LocalLearner::new(Updater::new(model, optimiser, None), agent.processor.clone(), micro_batch_tokens)
 }
 
 fn weights(learner: &LocalLearner) -> Vec<Tensor> {
-    learner.updater().learner().model().weights().iter().map(|(_, value)| value.copy()).collect()
+    learner.updater().trainable().model().weights().iter().map(|(_, value)| value.copy()).collect()
 }
 
 /// The report of `learn` on samples with these advantages, and the weights after it.

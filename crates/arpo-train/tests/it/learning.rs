@@ -12,7 +12,7 @@ use arpo_model::config::{self, ModelConfig};
 use arpo_model::model::Model;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::step::Updater;
-use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
+use arpo_model::training::{ImageInput, MicroBatch, PassOptions, SequenceInput, TrainableModel};
 use arpo_model::vision::pixels;
 use arpo_tokenizer::train::{self, Spaces, Words};
 use arpo_train::agent::Agent;
@@ -52,8 +52,8 @@ fn engine(config: &ModelConfig, weights: &Weights, agent: &Agent) -> Engine {
     )
 }
 
-fn learner_options(agent: &Agent) -> LearnerOptions {
-    LearnerOptions {
+fn pass_options(agent: &Agent) -> PassOptions {
+    PassOptions {
         temperature: 1.0,
         forbidden: agent.forbidden.clone(),
         activation_bytes: u64::MAX,
@@ -63,11 +63,11 @@ fn learner_options(agent: &Agent) -> LearnerOptions {
     }
 }
 
-fn learner(config: ModelConfig, weights: Weights, agent: &Agent) -> Learner {
-    Learner::new(Model::new(config, weights), learner_options(agent))
+fn trainable_model(config: ModelConfig, weights: Weights, agent: &Agent) -> TrainableModel {
+    TrainableModel::new(Model::new(config, weights), pass_options(agent))
 }
 
-fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
+fn scored(trainable: &TrainableModel, agent: &Agent, episode: &CompletedEpisode) -> Vec<f32> {
     let screens: Vec<_> = episode.screens.iter().map(|screen| screen.image().unwrap()).collect();
     let screens: Vec<&RgbImage> = screens.iter().map(AsRef::as_ref).collect();
     let patches = agent.processor.process_all(&screens).unwrap();
@@ -79,11 +79,11 @@ fn scored(learner: &Learner, agent: &Agent, episode: &CompletedEpisode) -> Vec<f
     let tokens: Vec<u32> = slice.tokens.iter().map(|token| token.0).collect();
     let trained = episode.trajectory.action_mask(&slice);
     let one = SequenceInput { tokens: &tokens, images: &shown, trained: &trained };
-    learner.scores(&MicroBatch { sequences: &[one], images: &images }).unwrap().logp.remove(0)
+    trainable.scores(&MicroBatch { sequences: &[one], images: &images }).unwrap().logp.remove(0)
 }
 
-/// Episodes of an untrained model, in rounds on this many desktops; and a learner with its weights.
-fn collected(desktops: usize) -> (Vec<CompletedEpisode>, Learner, Arc<Agent>) {
+/// Episodes of an untrained model, in rounds on this many desktops; and a trainable model with its weights.
+fn collected(desktops: usize) -> (Vec<CompletedEpisode>, TrainableModel, Arc<Agent>) {
     tch::manual_seed(1);
     let config = config::pocket();
     let agent = Arc::new(agent(&config));
@@ -103,12 +103,12 @@ fn collected(desktops: usize) -> (Vec<CompletedEpisode>, Learner, Arc<Agent>) {
     let mut collector = Collector::new(Arc::new(factory), desktops, options);
     let collected = collector.collect(&mut policy, plans, &mut |_| {}).unwrap();
     let episodes = collected.groups.into_iter().flat_map(|group| group.episodes).collect();
-    (episodes, learner(config, weights, &agent), agent)
+    (episodes, trainable_model(config, weights, &agent), agent)
 }
 
 #[test]
 fn episodes_are_what_the_engine_sampled() {
-    let (episodes, learner, agent) = collected(6);
+    let (episodes, trainable, agent) = collected(6);
     assert_eq!(episodes.len(), 6);
     for episode in &episodes {
         let trajectory = &episode.trajectory;
@@ -116,7 +116,7 @@ fn episodes_are_what_the_engine_sampled() {
         assert_eq!(trajectory.policy_version, PolicyVersion(4));
         // an untrained model generates no valid action
         assert!(matches!(trajectory.outcome, Outcome::Unparsable { .. }) && trajectory.score == 0.0);
-        let again = scored(&learner, &agent, episode);
+        let again = scored(&trainable, &agent, episode);
         assert_eq!(again.len(), trajectory.sampler_logp.len());
         assert!(again.iter().zip(&trajectory.sampler_logp).all(|(a, b)| (a - b).abs() < 1e-3));
     }
@@ -147,14 +147,14 @@ fn imitation_reduces_the_loss_and_is_reproducible() {
     assert_eq!(losses, imitate(Precision::F32, 4).0);
 }
 
-/// The learner computes in bf16 with weights that are rounded from the masters, which are f32.
+/// The model computes in bf16 with weights that are rounded from the masters, which are f32.
 #[test]
 fn imitation_in_bf16_reduces_the_loss_and_keeps_masters_in_f32() {
     let (losses, updater) = imitate(Precision::Bf16, 1);
     assert!(losses[2] < losses[0] && losses[5] < losses[3], "{losses:?}");
     let exact = imitate(Precision::F32, 1).0;
     assert!((losses[0] - exact[0]).abs() < 0.05 * exact[0], "{losses:?} instead of {exact:?}");
-    let (masters, rounded) = (updater.masters(), updater.learner().model().weights());
+    let (masters, rounded) = (updater.masters(), updater.trainable().model().weights());
     assert_eq!((masters.kind(), rounded.kind()), (Kind::Float, Kind::BFloat16));
     let mut finer = 0;
     for ((layout, master), (_, value)) in masters.iter().zip(rounded.iter()) {
@@ -172,7 +172,7 @@ fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
     let agent = Arc::new(agent(&config));
     let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
     let optimiser = AdamW::new(&weights, OptimiserConfig::default());
-    let mut updater = precision.updater(&config, weights, optimiser, learner_options(&agent), None);
+    let mut updater = precision.updater(&config, weights, optimiser, pass_options(&agent), None);
     let options = SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,

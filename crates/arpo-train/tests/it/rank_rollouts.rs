@@ -79,7 +79,7 @@ pub(crate) fn assert_same(found: &[Trajectory], expected: &[Trajectory]) {
 /// A policy of one process on a learner's weights.
 pub(crate) fn policy_of(config: &Config, learner: &LocalLearner) -> EnginePolicy {
     let Loaded { config: dimensions, agent, .. } = setup::load(config).unwrap();
-    let weights = learner.updater().learner().model().weights();
+    let weights = learner.updater().trainable().model().weights();
     setup::policy(config, &dimensions, weights, &agent, PolicyVersion(0))
 }
 

@@ -50,12 +50,12 @@ fn together<T>(
         let [learning, sampling] = groups.unwrap();
         let whole = alone(config, None);
         let Loaded { config: dimensions, agent, side_files, .. } = setup::load(config).unwrap();
-        let trained = whole.updater().learner().model().weights().share();
+        let trained = whole.updater().trainable().model().weights().share();
         let shared = Shared {
             config,
             dimensions: &dimensions,
             side_files: &side_files,
-            weights: whole.updater().learner().model().weights(),
+            weights: whole.updater().trainable().model().weights(),
             restored: None,
             optimiser: config.optimiser.clone(),
             skipped: 0,
@@ -73,7 +73,8 @@ fn together<T>(
             None => Box::new(whole.watching_samplers(sentinel).copying_weights(copying)),
             Some((shard, tensors)) => {
                 let weights = trained.with_gradients(|layout| setup::gradient_buffer(config, layout));
-                let updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), shard, None);
+                let model = setup::trainable_model(config, &dimensions, weights, &agent);
+                let updater = Updater::new(model, shard, None);
                 let tokens = config.model.micro_batch_tokens;
                 let local = LocalLearner::new(updater, agent.processor.clone(), tokens)
                     .watching_samplers(sentinel)

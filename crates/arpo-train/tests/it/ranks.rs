@@ -74,7 +74,7 @@ pub(crate) fn alone(config: &Config, checkpoint: Option<&Path>) -> LocalLearner 
             (weights, optimiser)
         }
     };
-    let model = setup::learner(config, &dimensions, weights, &agent);
+    let model = setup::trainable_model(config, &dimensions, weights, &agent);
     LocalLearner::new(
         Updater::new(model, optimiser, None),
         agent.processor.clone(),
@@ -124,7 +124,7 @@ pub(crate) fn sampling_together<T>(
             config,
             dimensions: &dimensions,
             side_files: &side_files,
-            weights: whole.updater().learner().model().weights(),
+            weights: whole.updater().trainable().model().weights(),
             restored: checkpoint.map(|_| whole.updater().optimiser()),
             optimiser: config.optimiser.clone(),
             skipped: 0,
@@ -135,11 +135,11 @@ pub(crate) fn sampling_together<T>(
         let reference = setup::reference(config, &agent).unwrap();
         let shared = SharedRanks::new(tensors, 1 << 20, Box::new(()));
         give_reference(reference.as_ref(), &shared).unwrap();
-        let weights = whole.updater().learner().model().weights().share();
+        let weights = whole.updater().trainable().model().weights().share();
         let weights = weights.with_gradients(|layout| setup::gradient_buffer(config, layout));
         let own = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
         let mut policy = RankedPolicy::new(own, shared.clone());
-        let model = setup::learner(config, &dimensions, weights, &agent);
+        let model = setup::trainable_model(config, &dimensions, weights, &agent);
         let updater = Updater::new(model, shard, None);
         let local = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens)
             .with_reference(reference)
@@ -157,7 +157,7 @@ pub(crate) fn sampling_together<T>(
 
 /// The weights, whoever has them.
 fn weights(learner: &LocalLearner) -> Vec<Tensor> {
-    let weights = learner.updater().learner().model().weights();
+    let weights = learner.updater().trainable().model().weights();
     weights.iter().map(|(_, tensor)| tensor.copy()).collect()
 }
 

@@ -36,7 +36,7 @@ fn train(config: &Config, tasks: &[Arc<Task>], sign: f64) -> Vec<f64> {
     let weights = weights.with_gradients(|layout| !layout.is_vision());
     let mut policy = setup::policy(config, &dimensions, &weights, &agent, PolicyVersion(0));
     let optimiser = AdamW::new(&weights, config.optimiser.clone());
-    let updater = Updater::new(setup::learner(config, &dimensions, weights, &agent), optimiser, None);
+    let updater = Updater::new(setup::trainable_model(config, &dimensions, weights, &agent), optimiser, None);
     let mut learner = LocalLearner::new(updater, agent.processor.clone(), 1 << 14);
     let mut collector = setup::collector(config, None, &Arc::default(), &StopSwitch::default()).unwrap();
     let (mut buffer, mut screens) = (ReplayBuffer::default(), Screens::default());

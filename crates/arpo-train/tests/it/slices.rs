@@ -83,7 +83,7 @@ fn scores(config: &Config, loaded: Loaded, episodes: &[CompletedEpisode]) -> Vec
     }
     let agent = Arc::clone(&loaded.agent);
     let optimiser = AdamW::new(&loaded.weights, config.optimiser.clone());
-    let model = setup::learner(config, &loaded.config, loaded.weights, &agent);
+    let model = setup::trainable_model(config, &loaded.config, loaded.weights, &agent);
     let updater = Updater::new(model, optimiser, None);
     let mut learner = LocalLearner::new(updater, agent.processor.clone(), config.model.micro_batch_tokens);
     let trajectories: Vec<&Trajectory> = episodes.iter().map(|one| &one.trajectory).collect();

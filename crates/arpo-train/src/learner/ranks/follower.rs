@@ -88,7 +88,7 @@ impl Follower {
                 }
                 Command::GatherMoments {} => {
                     let learner = learner.as_deref().ok_or_else(unable)?;
-                    let weights = learner.updater.learner().model().weights();
+                    let weights = learner.updater.trainable().model().weights();
                     learner.updater.optimiser().gathered(weights, self.tensors.as_mut())?;
                 }
                 // the work was abandoned before this rank looked
@@ -224,7 +224,7 @@ impl Follower {
         let screens = std::mem::take(&mut self.screens);
         let LocalLearner { updater, micro_batches, .. } = learner;
         let mut update = updater.begin();
-        let device = update.learner().model().device();
+        let device = update.trainable().model().device();
         let mut round = 0;
         let computed = micro_batches.each_of(device, &trajectories, &screens, batches, |spans, batch| {
             if self.is_cancelled(number)? {

@@ -43,7 +43,7 @@ impl Division {
 impl RankedLearner {
     /// The learner of rank 0, whose optimiser has its shard of the moments, and the other ranks.
     pub fn new(local: LocalLearner, ranks: SharedRanks) -> Self {
-        let costs = SliceCosts::of(local.updater.learner().model().config());
+        let costs = SliceCosts::of(local.updater.trainable().model().config());
         Self { local, ranks, costs }
     }
 }
@@ -237,7 +237,7 @@ impl Learner for RankedLearner {
         let number = division.number;
         let LocalLearner { updater, micro_batches, .. } = &mut self.local;
         let mut update = updater.begin();
-        let device = update.learner().model().device();
+        let device = update.trainable().model().device();
         let (mut round, mut tally) = (0, Tally::default());
         let mut compute = || {
             micro_batches.each_of(device, trajectories, screens, &division.batches[0], |spans, batch| {
@@ -299,7 +299,7 @@ impl Learner for RankedLearner {
     fn save(&self, checkpoint: &Path) -> Result<(), TrainError> {
         let mut ranks = self.ranks.lock();
         ranks.send_all(&Command::GatherMoments {})?;
-        let model = self.local.updater.learner().model();
+        let model = self.local.updater.trainable().model();
         let own = self.local.updater.optimiser();
         let whole = own.gathered(model.weights(), ranks.tensors.as_mut())?;
         TrainedModel {

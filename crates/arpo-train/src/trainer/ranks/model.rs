@@ -16,7 +16,7 @@ use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::Weights;
 use arpo_model::checkpoint::layout::ParameterLayout;
 use arpo_model::config::ModelConfig;
-use arpo_model::training::Learner as ModelLearner;
+use arpo_model::training::TrainableModel;
 use arpo_model::training::adamw::AdamW;
 use arpo_model::training::nccl::{Connected, NcclTensors};
 use arpo_model::training::ranks::HostTensors;
@@ -139,7 +139,7 @@ impl Shared<'_> {
 }
 
 /// Gives the other ranks the reference model, which they wait for if there is one.
-pub fn give_reference(reference: Option<&ModelLearner>, ranks: &SharedRanks) -> Result<(), TrainError> {
+pub fn give_reference(reference: Option<&TrainableModel>, ranks: &SharedRanks) -> Result<(), TrainError> {
     let Some(reference) = reference else { return Ok(()) };
     let mut ranks = ranks.lock();
     let group = ranks.tensors.group();
@@ -251,13 +251,13 @@ fn complete(prepared: Prepared, tensors: &mut dyn RankTensors) -> Result<Receive
         let (kind, device) = setup::dtype_and_device(&config)?;
         let weights = Weights::zeros(&dimensions, kind, device);
         shard::broadcast(&weights, tensors)?;
-        Some(setup::learner(&config, &dimensions, weights, &agent))
+        Some(setup::trainable_model(&config, &dimensions, weights, &agent))
     } else {
         None
     };
     let features = sampler.as_ref().filter(|_| config.model.freeze_vision);
     let features = features.map(|sampler| sampler.engine().features());
-    let model = setup::learner(&config, &dimensions, weights, &agent);
+    let model = setup::trainable_model(&config, &dimensions, weights, &agent);
     // only where rank 0's folder is, too: on its machine, or on a shared file system
     let here = incidents.parent().is_some_and(Path::is_dir);
     let incidents = here.then(|| incidents.join(format!("rank-{}", tensors.rank())));

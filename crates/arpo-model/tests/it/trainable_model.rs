@@ -1,4 +1,4 @@
-//! The learner's step does not depend on how it is split up, and matches autograd.
+//! A training step does not depend on how it is split up, and matches autograd.
 
 use crate::golden::{Golden, tensor};
 use arpo_core::config::OptimiserConfig;
@@ -8,7 +8,7 @@ use arpo_model::model::{Model, ModelInput};
 use arpo_model::training::adamw::{AdamW, Update};
 use arpo_model::training::plan::Plan;
 use arpo_model::training::step::{LossGradient, Updater};
-use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
+use arpo_model::training::{ImageInput, MicroBatch, PassOptions, SequenceInput, TrainableModel};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor, no_grad};
@@ -20,16 +20,16 @@ fn rounding(golden: &Golden) -> f32 {
     if golden.checkpoint().config.text.tied_head { 1e-4 } else { 1e-5 }
 }
 
-pub(crate) fn learner(
+pub(crate) fn trainable_model(
     golden: &Golden,
     activation_bytes: u64,
     trained: impl Fn(&ParameterLayout) -> bool,
-) -> Learner {
+) -> TrainableModel {
     with_options(golden, options(activation_bytes), trained)
 }
 
-fn options(activation_bytes: u64) -> LearnerOptions {
-    LearnerOptions {
+fn options(activation_bytes: u64) -> PassOptions {
+    PassOptions {
         temperature: 1.0,
         forbidden: vec![],
         activation_bytes,
@@ -41,11 +41,11 @@ fn options(activation_bytes: u64) -> LearnerOptions {
 
 fn with_options(
     golden: &Golden,
-    options: LearnerOptions,
+    options: PassOptions,
     trained: impl Fn(&ParameterLayout) -> bool,
-) -> Learner {
+) -> TrainableModel {
     let checkpoint = golden.checkpoint();
-    Learner::new(Model::new(checkpoint.config, checkpoint.weights.with_gradients(trained)), options)
+    TrainableModel::new(Model::new(checkpoint.config, checkpoint.weights.with_gradients(trained)), options)
 }
 
 /// Episodes made of the golden conversation: prefixes of it, so that they share its images.
@@ -100,8 +100,8 @@ impl Batch {
     }
 }
 
-fn gradients(learner: &Learner) -> BTreeMap<String, Tensor> {
-    learner
+fn gradients(trainable: &TrainableModel) -> BTreeMap<String, Tensor> {
+    trainable
         .model()
         .weights()
         .trained()
@@ -118,18 +118,18 @@ fn assert_equal(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>
     }
 }
 
-fn whole(learner: &Learner, batch: &Batch) -> BTreeMap<String, Tensor> {
+fn whole(trainable: &TrainableModel, batch: &Batch) -> BTreeMap<String, Tensor> {
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
+    let pass = trainable.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     pass.backward(&batch.coefficients()).unwrap();
-    gradients(learner)
+    gradients(trainable)
 }
 
 #[test]
 fn padding_changes_nothing() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
-        let options = |pad_to_multiple: usize| LearnerOptions {
+        let options = |pad_to_multiple: usize| PassOptions {
             temperature: TEMPERATURE,
             forbidden: vec![1],
             activation_bytes: u64::MAX,
@@ -140,7 +140,7 @@ fn padding_changes_nothing() {
         let [plain, padded] = [1, 64].map(|step| with_options(&golden, options(step), |_| true));
         let episodes = batch.episodes();
         let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
-        let [one, other] = [&plain, &padded].map(|learner| learner.scores(&whole_batch).unwrap());
+        let [one, other] = [&plain, &padded].map(|trainable| trainable.scores(&whole_batch).unwrap());
         let rounding = rounding(&golden);
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < rounding, "{a} and {b}");
@@ -165,7 +165,7 @@ fn shared_prefixes_change_nothing() {
         batch.tokens.push(other);
         batch.shown.push(batch.shown[1].clone());
         batch.trained.push(batch.trained[1].clone());
-        let options = |share_prefixes: bool| LearnerOptions {
+        let options = |share_prefixes: bool| PassOptions {
             temperature: TEMPERATURE,
             forbidden: vec![],
             activation_bytes: u64::MAX,
@@ -176,7 +176,7 @@ fn shared_prefixes_change_nothing() {
         let [plain, shared] = [false, true].map(|shares| with_options(&golden, options(shares), |_| true));
         let episodes = batch.episodes();
         let whole_batch = MicroBatch { sequences: &episodes, images: &batch.images };
-        let [one, other] = [&plain, &shared].map(|learner| learner.scores(&whole_batch).unwrap());
+        let [one, other] = [&plain, &shared].map(|trainable| trainable.scores(&whole_batch).unwrap());
         let rounding = rounding(&golden);
         for (a, b) in one.logp.iter().flatten().zip(other.logp.iter().flatten()) {
             assert!((a - b).abs() < rounding, "{a} and {b}");
@@ -189,12 +189,12 @@ fn shared_prefixes_change_nothing() {
 fn packing_matches_single_episodes() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
-        let together = learner(&golden, u64::MAX, |_| true);
+        let together = trainable_model(&golden, u64::MAX, |_| true);
         let episodes = batch.episodes();
         let scores = together.scores(&MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
         let packed = whole(&together, &batch);
 
-        let apart = learner(&golden, u64::MAX, |_| true);
+        let apart = trainable_model(&golden, u64::MAX, |_| true);
         let rounding = rounding(&golden);
         for (number, (episode, coefficients)) in episodes.iter().zip(batch.coefficients()).enumerate() {
             let one = std::slice::from_ref(episode);
@@ -225,7 +225,7 @@ fn recomputation_matches_keeping() {
 fn every_kind_of_plan_matches(golden: &Golden, share_prefixes: bool) {
     let batch = Batch::new(golden);
     let with = |activation_bytes: u64| {
-        with_options(golden, LearnerOptions { share_prefixes, ..options(activation_bytes) }, |_| true)
+        with_options(golden, PassOptions { share_prefixes, ..options(activation_bytes) }, |_| true)
     };
     let everything = with(u64::MAX);
     let kept = whole(&everything, &batch);
@@ -257,8 +257,8 @@ fn every_kind_of_plan_matches(golden: &Golden, share_prefixes: bool) {
 fn a_frozen_vision_tower_changes_nothing_else() {
     for golden in Golden::all() {
         let batch = Batch::new(&golden);
-        let mut all = whole(&learner(&golden, u64::MAX, |_| true), &batch);
-        let frozen = whole(&learner(&golden, u64::MAX, |layout| !layout.is_vision()), &batch);
+        let mut all = whole(&trainable_model(&golden, u64::MAX, |_| true), &batch);
+        let frozen = whole(&trainable_model(&golden, u64::MAX, |layout| !layout.is_vision()), &batch);
         all.retain(|name, _| !name.starts_with("vision."));
         assert_equal(&all, &frozen, 1e-5);
     }
@@ -337,7 +337,7 @@ fn ten_updates_match_a_plain_reference() {
         let batch = Batch::new(&golden);
         let forbidden = vec![3, golden.checkpoint().config.image_token];
         let config = OptimiserConfig { learning_rate: 1e-3, ..OptimiserConfig::default() };
-        let options = LearnerOptions {
+        let options = PassOptions {
             temperature: TEMPERATURE,
             forbidden: forbidden.clone(),
             activation_bytes: 1_000_000,
@@ -345,20 +345,20 @@ fn ten_updates_match_a_plain_reference() {
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        let learner = with_options(&golden, options, |_| true);
-        let mut optimiser = AdamW::new(learner.model().weights(), config.clone());
+        let trainable = with_options(&golden, options, |_| true);
+        let mut optimiser = AdamW::new(trainable.model().weights(), config.clone());
         let mut reference = Reference::new(&golden, &forbidden);
         for step in 1..=10 {
-            whole(&learner, &batch);
-            let update = optimiser.update(learner.model().weights(), config.learning_rate);
+            whole(&trainable, &batch);
+            let update = optimiser.update(trainable.model().weights(), config.learning_rate);
             assert!(matches!(update, Update::Applied { .. }), "{update:?}");
             reference.update(&batch, &config, step);
             for ((layout, ours), (_, theirs)) in
-                learner.model().weights().iter().zip(reference.model.weights().iter())
+                trainable.model().weights().iter().zip(reference.model.weights().iter())
             {
                 let moved = no_grad(|| (ours - theirs).abs().max().double_value(&[]));
                 // Adam divides by the gradient's magnitude, so rounding of tiny gradients shows as a fraction of a step
-                let fraction = if learner.model().config().text.qk_norm { 0.1 } else { 0.05 };
+                let fraction = if trainable.model().config().text.qk_norm { 0.1 } else { 0.05 };
                 assert!(
                     moved <= fraction * f64::from(step) * config.learning_rate,
                     "{} after {step}: {moved}",
@@ -374,20 +374,20 @@ fn ten_updates_match_a_plain_reference() {
 fn a_non_finite_gradient_changes_nothing() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
-    let learner = learner(golden, u64::MAX, |_| true);
-    let before: Vec<Tensor> = learner.model().weights().iter().map(|(_, value)| value.copy()).collect();
-    let mut optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
+    let trainable = trainable_model(golden, u64::MAX, |_| true);
+    let before: Vec<Tensor> = trainable.model().weights().iter().map(|(_, value)| value.copy()).collect();
+    let mut optimiser = AdamW::new(trainable.model().weights(), OptimiserConfig::default());
     let episodes = batch.episodes();
     let mut coefficients = batch.coefficients();
     coefficients[0][0] = f32::NAN;
-    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
+    let pass = trainable.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     pass.backward(&coefficients).unwrap();
-    assert!(matches!(optimiser.update(learner.model().weights(), 1e-3), Update::Skipped { .. }));
+    assert!(matches!(optimiser.update(trainable.model().weights(), 1e-3), Update::Skipped { .. }));
     assert_eq!(optimiser.updates(), 0);
-    for ((_, value), before) in learner.model().weights().iter().zip(before) {
+    for ((_, value), before) in trainable.model().weights().iter().zip(before) {
         assert!(value.equal(&before));
     }
-    assert!(gradients(&learner).values().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
+    assert!(gradients(&trainable).values().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
 }
 
 /// A non-finite loss or gradient leaves the weights unchanged, is counted, and its batch is recorded.
@@ -398,11 +398,11 @@ fn skipped_updates_are_counted_and_recorded() {
     let episodes = batch.episodes();
     let whole = MicroBatch { sequences: &episodes, images: &batch.images };
     let folder = std::env::temp_dir().join(format!("arpo-incidents-{}", std::process::id()));
-    let learner = learner(golden, u64::MAX, |_| true);
-    let optimiser = AdamW::new(learner.model().weights(), OptimiserConfig::default());
-    let mut updater = Updater::new(learner, optimiser, Some(folder.clone()));
+    let trainable = trainable_model(golden, u64::MAX, |_| true);
+    let optimiser = AdamW::new(trainable.model().weights(), OptimiserConfig::default());
+    let mut updater = Updater::new(trainable, optimiser, Some(folder.clone()));
     let before: Vec<Tensor> =
-        updater.learner().model().weights().iter().map(|(_, value)| value.copy()).collect();
+        updater.trainable().model().weights().iter().map(|(_, value)| value.copy()).collect();
 
     let mut update = |loss: f64, offset: f32| {
         let mut coefficients = batch.coefficients();
@@ -415,9 +415,9 @@ fn skipped_updates_are_counted_and_recorded() {
     assert!(!no_loss.applied && no_loss.gradient_norm.is_none() && no_loss.loss.is_nan());
     assert!(!no_gradient.applied && no_gradient.gradient_norm.is_some_and(|norm| !norm.is_finite()));
     assert_eq!((updater.skipped(), updater.optimiser().updates()), (2, 0));
-    let weights = updater.learner().model().weights();
+    let weights = updater.trainable().model().weights();
     assert!(weights.iter().zip(&before).all(|((_, value), before)| value.equal(before)));
-    assert!(gradients(updater.learner()).values().all(|one| one.abs().max().double_value(&[]) == 0.0));
+    assert!(gradients(updater.trainable()).values().all(|one| one.abs().max().double_value(&[]) == 0.0));
 
     // a run resumed from between the two reaches the second again, and records it in the same folder
     let mut updater = updater.with_skipped(1);
@@ -462,13 +462,16 @@ fn update_is_applied(updater: &mut Updater, batches: &[MicroBatch], coefficients
 fn invalid_batches_are_rejected() {
     let golden = &Golden::all()[0];
     let batch = Batch::new(golden);
-    let learner = learner(golden, u64::MAX, |_| true);
+    let trainable = trainable_model(golden, u64::MAX, |_| true);
     let rejected = |tokens: &[u32], images: &[usize], trained: &[bool]| {
         let episode = SequenceInput { tokens, images, trained };
-        learner.scores(&MicroBatch { sequences: &[episode], images: &batch.images }).unwrap_err().to_string()
+        trainable
+            .scores(&MicroBatch { sequences: &[episode], images: &batch.images })
+            .unwrap_err()
+            .to_string()
     };
     let (tokens, shown, trained) = (&batch.tokens[0][..], &batch.shown[0][..], &batch.trained[0][..]);
-    let features = tokens.iter().filter(|&&token| token == learner.model().config().image_token).count();
+    let features = tokens.iter().filter(|&&token| token == trainable.model().config().image_token).count();
     assert_eq!(
         rejected(tokens, &[], trained),
         format!("{features} image placeholder tokens for 0 image features")
@@ -488,7 +491,7 @@ fn invalid_batches_are_rejected() {
     assert!(rejected(&[1, 999_999], &[], &[false, true]).starts_with("token 999999 is not in"));
 
     let episodes = batch.episodes();
-    let pass = learner.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
+    let pass = trainable.forward(MicroBatch { sequences: &episodes, images: &batch.images }).unwrap();
     assert!(
         pass.backward(&[]).unwrap_err().to_string().starts_with("coefficients for [] tokens: expected [")
     );

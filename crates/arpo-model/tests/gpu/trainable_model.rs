@@ -1,4 +1,4 @@
-//! The learner's gradients with our kernels and with the plain versions, so that every kernel gets and gives what it should;
+//! A model's gradients with our kernels and with the plain versions, so that every kernel gets and gives what it should;
 //! and whatever is kept of the activations.
 
 use crate::{gpu, in_f32};
@@ -8,7 +8,7 @@ use arpo_model::config::{self, ModelConfig};
 use arpo_model::model::Model;
 use arpo_model::positions::Grid;
 use arpo_model::training::plan::Plan;
-use arpo_model::training::{ImageInput, Learner, LearnerOptions, MicroBatch, SequenceInput};
+use arpo_model::training::{ImageInput, MicroBatch, PassOptions, SequenceInput, TrainableModel};
 use arpo_torch::kernels::Kernels;
 use std::iter::repeat_n;
 use tch::{Device, Kind, Tensor};
@@ -76,7 +76,7 @@ impl Episode {
         activation_bytes: u64,
     ) -> (Vec<(String, Tensor)>, Plan) {
         let weights = weights.share().with_kernels(kernels.clone()).with_gradients(|_| true);
-        let options = LearnerOptions {
+        let options = PassOptions {
             temperature: 1.0,
             forbidden: vec![],
             activation_bytes,
@@ -84,15 +84,15 @@ impl Episode {
             pad_to_multiple: 1,
             share_prefixes: false,
         };
-        let learner = Learner::new(Model::new(config.clone(), weights), options);
+        let trainable = TrainableModel::new(Model::new(config.clone(), weights), options);
         let sequence = SequenceInput { tokens: &self.tokens, images: &[0, 1], trained: &self.trained };
         let batch = MicroBatch { sequences: &[sequence], images: &self.images };
-        let plan = learner.plan(&batch, activation_bytes);
-        let pass = learner.forward(batch).unwrap();
+        let plan = trainable.plan(&batch, activation_bytes);
+        let pass = trainable.forward(batch).unwrap();
         let coefficients =
             pass.scores().logp.iter().map(|logp| vec![-1.0f32; logp.len()]).collect::<Vec<_>>();
         pass.backward(&coefficients).unwrap();
-        let trained = learner.model().weights().trained();
+        let trained = trainable.model().weights().trained();
         (trained.map(|(layout, _, gradient)| (layout.name.clone(), in_f32(gradient))).collect(), plan)
     }
 }
