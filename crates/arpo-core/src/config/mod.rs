@@ -32,7 +32,7 @@ pub use logging::{LoggingConfig, TRACKERS};
 pub use offline::OfflineConfig;
 pub use optimiser::{Batch, Moments, OptimiserConfig, Schedule};
 pub use osworld::{ChatConfig, DesktopChoice, NetworkChoice, OsworldConfig};
-pub use rollout::{RolloutConfig, RolloutEngine};
+pub use rollout::{RolloutConfig, RolloutEngine, has_option};
 pub use run::{
     CheckpointConfig, DeviceChoice, EvaluateWhen, EvaluationConfig, FontChoice, ModelSection, ScreenConfig,
     SuiteChoice, TasksConfig, ThemeChoice,

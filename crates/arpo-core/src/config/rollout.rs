@@ -104,8 +104,8 @@ impl RolloutConfig {
     }
 }
 
-/// Whether a command line has an option, with its value after a space or after `=`.
-fn has_option(command: &str, option: &str) -> bool {
+/// Whether a command, such as `rollout.start`, has an option, with its value after a space or after `=`.
+pub fn has_option(command: &str, option: &str) -> bool {
     command.split_whitespace().any(|word| word.split('=').next() == Some(option))
 }
 

@@ -7,7 +7,7 @@
 use super::fleet::Fleet;
 use super::keeper::say;
 use crate::TrainError;
-use arpo_core::config::RolloutEngine;
+use arpo_core::config::{RolloutEngine, has_option};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -232,8 +232,7 @@ fn arguments(options: &StartOptions, address: &str, model: &Path) -> Vec<String>
     };
     let mut arguments = vec![];
     for (name, value) in wanted {
-        let is_given = given.split_whitespace().any(|word| word.split('=').next() == Some(name));
-        if !is_given {
+        if !has_option(given, name) {
             arguments.push((*name).to_owned());
             arguments.extend(value.map(str::to_owned));
         }
