@@ -66,7 +66,7 @@ impl Hints {
     pub fn give(&mut self, agent: &Agent, group: &mut GroupPlan) -> Result<(), TrainError> {
         // the members of a group often share a world, and so the way through it
         let mut known: BTreeMap<u64, Arc<str>> = BTreeMap::new();
-        for episode in group.episodes.iter_mut().chain(&mut group.spares) {
+        for episode in group.episodes.iter_mut().chain(&mut group.refills) {
             let world = episode.world_seed & EpisodePlan::WORLD;
             let hint = match known.get(&world) {
                 Some(hint) => Arc::clone(hint),

@@ -20,7 +20,7 @@ impl FileOrder {
     pub(super) fn of(plans: &[GroupPlan]) -> Self {
         let mut order = BTreeMap::new();
         for (group, plan) in plans.iter().enumerate() {
-            for (member, episode) in plan.episodes.iter().chain(&plan.spares).enumerate() {
+            for (member, episode) in plan.episodes.iter().chain(&plan.refills).enumerate() {
                 order.insert(episode.id.clone(), (group, member));
             }
         }
@@ -89,11 +89,11 @@ impl Unfinished {
         for group in plans {
             let planned = group.episodes.len();
             let is_open = |plan: &EpisodePlan| !ended.contains(&plan.id);
-            let all = group.episodes.len() + group.spares.len();
+            let all = group.episodes.len() + group.refills.len();
             group.episodes.retain(is_open);
-            group.spares.retain(is_open);
-            // a spare may have ended in the place of an episode that was lost
-            let ended_here = all - group.episodes.len() - group.spares.len();
+            group.refills.retain(is_open);
+            // a refill may have ended in the place of an episode that was lost
+            let ended_here = all - group.episodes.len() - group.refills.len();
             group.episodes.truncate(planned.saturating_sub(ended_here));
         }
     }
@@ -166,17 +166,17 @@ mod tests {
         })
     }
 
-    /// Which episodes are left of three with two spares, after these have ended.
+    /// Which episodes are left of three with two refills, after these have ended.
     fn left_after(indices: &[usize]) -> (Vec<String>, Vec<String>) {
         let task = task();
         let members = |range: std::ops::Range<usize>| range.map(|index| plan(&task, 0, index)).collect();
         let mut plans =
-            [GroupPlan { task: Arc::clone(&task), episodes: members(0..3), spares: members(3..5) }];
+            [GroupPlan { task: Arc::clone(&task), episodes: members(0..3), refills: members(3..5) }];
         let trajectories = indices.iter().map(|&index| trajectory(&task, 0, index)).collect();
         Unfinished { first: 1, files: vec![], trajectories, times: BTreeMap::new() }.leave_out_of(&mut plans);
         let [group] = plans;
         let names = |plans: Vec<EpisodePlan>| plans.into_iter().map(|plan| plan.id.to_string()).collect();
-        (names(group.episodes), names(group.spares))
+        (names(group.episodes), names(group.refills))
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             |indices: &[usize]| indices.iter().map(|index| format!("0:t:{index}")).collect::<Vec<_>>();
         assert_eq!(left_after(&[]), (names(&[0, 1, 2]), names(&[3, 4])));
         assert_eq!(left_after(&[1]), (names(&[0, 2]), names(&[3, 4])));
-        assert_eq!(left_after(&[0, 2, 3]), (names(&[]), names(&[4])), "a spare counts as one of the three");
+        assert_eq!(left_after(&[0, 2, 3]), (names(&[]), names(&[4])), "a refill counts as one of the three");
     }
 
     /// Stores, in the next file for a chunk that is stopped or in the chunk's own, the episode of this index with those that had
@@ -204,7 +204,7 @@ mod tests {
     fn add(store: &mut EpisodeStore, unfinished: &mut Unfinished, chunk: u64, index: usize, stopped: bool) {
         let task = task();
         let episodes = (0..3).map(|index| plan(&task, chunk, index)).collect();
-        let order = FileOrder::of(&[GroupPlan { task: Arc::clone(&task), episodes, spares: vec![] }]);
+        let order = FileOrder::of(&[GroupPlan { task: Arc::clone(&task), episodes, refills: vec![] }]);
         let tasks = [Arc::clone(&task)];
         let new = order.record_of(&tasks, trajectory(&task, chunk, index), vec![], index as f64);
         let mut records = vec![new.unwrap()];

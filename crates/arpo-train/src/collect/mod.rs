@@ -173,9 +173,9 @@ pub enum Remedy {
     Quarantined,
     /// The desktop is healthy; the task is skipped.
     TaskSkipped,
-    /// The desktop is healthy; a spare takes the place of the episode.
+    /// The desktop is healthy; a refill takes the place of the episode.
     EpisodeReplaced,
-    /// The desktop is healthy; no spare is left, and the group stays smaller.
+    /// The desktop is healthy; no refill is left, and the group stays smaller.
     EpisodeDropped,
 }
 
@@ -187,7 +187,7 @@ impl fmt::Display for Remedy {
             Self::Quarantined => f.write_str("quarantined for the rest of this collection"),
             Self::TaskSkipped => f.write_str("the task is skipped"),
             Self::EpisodeReplaced => f.write_str("another episode takes its place"),
-            Self::EpisodeDropped => f.write_str("no spare episode is left, so its group stays smaller"),
+            Self::EpisodeDropped => f.write_str("no refill is left, so its group stays smaller"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which episodes are collected: groups of episodes of the same task, with spares for lost ones. All random choices that
+//! Which episodes are collected: groups of episodes of the same task, with refills for lost ones. All random choices that
 //! an episode depends on are made here, from the run's seed.
 
 use crate::episode::EpisodePlan;
@@ -16,7 +16,7 @@ pub struct GroupPlan {
     /// Its episodes.
     pub episodes: Vec<EpisodePlan>,
     /// Replacements for episodes whose desktop fails, used in order.
-    pub spares: Vec<EpisodePlan>,
+    pub refills: Vec<EpisodePlan>,
 }
 
 /// The worlds (a desktop's distractors, positions and looks) of the members of a group.
@@ -41,8 +41,8 @@ pub enum Worlds {
 pub struct GroupSize {
     /// Episodes.
     pub episodes: usize,
-    /// Spares for those whose desktop fails.
-    pub spares: usize,
+    /// Refills for those whose desktop fails.
+    pub refills: usize,
     /// Most turns of an episode.
     pub max_steps: usize,
     /// Index of the first episode in episode ids: a task may have several groups in one iteration.
@@ -51,8 +51,8 @@ pub struct GroupSize {
 
 impl GroupSize {
     /// The first group of a task.
-    pub fn new(episodes: usize, spares: usize, max_steps: usize) -> Self {
-        Self { episodes, spares, max_steps, first_index: 0 }
+    pub fn new(episodes: usize, refills: usize, max_steps: usize) -> Self {
+        Self { episodes, refills, max_steps, first_index: 0 }
     }
 }
 
@@ -91,11 +91,11 @@ impl Planner {
                 hint: None,
             }
         };
-        let all = size.episodes + size.spares;
+        let all = size.episodes + size.refills;
         GroupPlan {
             task: Arc::clone(task),
             episodes: (0..size.episodes).map(episode).collect(),
-            spares: (size.episodes..all).map(episode).collect(),
+            refills: (size.episodes..all).map(episode).collect(),
         }
     }
 

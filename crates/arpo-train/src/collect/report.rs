@@ -65,7 +65,7 @@ pub struct CollectReport {
     pub lost: usize,
     /// Episodes that began although their task cannot be set up or evaluated.
     pub unplayable: usize,
-    /// Lost episodes that were replaced by a spare.
+    /// Lost episodes that were replaced by a refill.
     pub refilled: usize,
     /// Groups that stayed smaller than planned.
     pub partial_groups: usize,

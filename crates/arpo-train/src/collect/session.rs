@@ -299,7 +299,7 @@ impl<'a> Session<'a> {
             task: Some(group.task.clone()),
             kind,
             reason: reason.clone(),
-            remedy: if group.has_spare() { Remedy::EpisodeReplaced } else { Remedy::EpisodeDropped },
+            remedy: if group.has_refill() { Remedy::EpisodeReplaced } else { Remedy::EpisodeDropped },
         }));
         self.fail_episode(number, Failure { kind, reason });
     }
@@ -375,7 +375,7 @@ impl<'a> Session<'a> {
         self.report_end(group, Some(score));
     }
 
-    /// Ends an episode whose desktop failed; a spare replaces it, unless the task is the cause or no spare is left.
+    /// Ends an episode whose desktop failed; a refill replaces it, unless the task is the cause or no refill is left.
     fn fail_episode(&mut self, number: u64, failure: Failure) {
         let Some(active) = self.remove(number) else { return };
         let (number, index) = (active.group, active.index);
@@ -386,9 +386,9 @@ impl<'a> Session<'a> {
             self.waiting.retain(|queued| queued.group != number);
         } else {
             self.tally.report.lost += 1;
-            if let Some(spare) = group.spare(number) {
+            if let Some(refill) = group.next_refill(number) {
                 self.tally.report.refilled += 1;
-                self.waiting.push_front(spare);
+                self.waiting.push_front(refill);
             }
         }
         let outcome = Outcome::EnvironmentError { reason: format!("{}: {}", failure.kind, failure.reason) };

@@ -82,7 +82,7 @@ impl ActiveEpisode {
 #[derive(Debug)]
 pub(super) struct QueuedEpisode {
     pub(super) group: usize,
-    /// Its index in the group; spares come after the others.
+    /// Its index in the group; refills come after the others.
     pub(super) index: usize,
     pub(super) plan: Arc<EpisodePlan>,
 }
@@ -104,7 +104,7 @@ pub(super) struct GroupState {
     pub(super) bad_task: Option<String>,
     planned: usize,
     next_index: usize,
-    spares: VecDeque<EpisodePlan>,
+    refills: VecDeque<EpisodePlan>,
 }
 
 impl GroupState {
@@ -118,7 +118,7 @@ impl GroupState {
             bad_task: None,
             planned,
             next_index: planned,
-            spares: plan.spares.into(),
+            refills: plan.refills.into(),
         };
         let queued = move |(index, plan)| QueuedEpisode { group: number, index, plan: Arc::new(plan) };
         (group, plan.episodes.into_iter().enumerate().map(queued))
@@ -129,14 +129,14 @@ impl GroupState {
         self.ended.len() < self.planned
     }
 
-    /// A spare is left.
-    pub(super) fn has_spare(&self) -> bool {
-        !self.spares.is_empty()
+    /// A refill is left.
+    pub(super) fn has_refill(&self) -> bool {
+        !self.refills.is_empty()
     }
 
-    /// A replacement for a lost episode, if a spare is left; `number` is the group's.
-    pub(super) fn spare(&mut self, number: usize) -> Option<QueuedEpisode> {
-        let plan = Arc::new(self.spares.pop_front()?);
+    /// A replacement for a lost episode, if a refill is left; `number` is the group's.
+    pub(super) fn next_refill(&mut self, number: usize) -> Option<QueuedEpisode> {
+        let plan = Arc::new(self.refills.pop_front()?);
         let index = self.next_index;
         self.next_index += 1;
         Some(QueuedEpisode { group: number, index, plan })
@@ -145,7 +145,7 @@ impl GroupState {
     /// Gives up on the group because its task cannot be set up or evaluated.
     pub(super) fn give_up(&mut self, reason: String) {
         self.bad_task = Some(reason);
-        self.spares.clear();
+        self.refills.clear();
     }
 
     /// Turns its episodes into trajectories.

@@ -92,5 +92,5 @@ fn plan(task: Task, number: u64, max_steps: usize) -> GroupPlan {
         max_steps,
         hint: None,
     };
-    GroupPlan { task, episodes: vec![episode], spares: vec![] }
+    GroupPlan { task, episodes: vec![episode], refills: vec![] }
 }

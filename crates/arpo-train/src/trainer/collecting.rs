@@ -190,7 +190,7 @@ impl Trainer<'_> {
         let group = |(number, id): (usize, TaskId)| {
             let size = GroupSize {
                 episodes: self.state.effort.rollouts(&id, config.collect.group_size, &config.effort),
-                spares: config.collect.refills,
+                refills: config.collect.refills,
                 max_steps: self.state.effort.turns(&id, config.collect.max_steps, &config.effort),
                 first_index: round * (config.collect.group_size + config.collect.refills),
             };
@@ -202,15 +202,15 @@ impl Trainer<'_> {
     }
 }
 
-/// Divides groups into their first rollouts and the rest, each with half of the spares; with 0 there is no rest.
+/// Divides groups into their first rollouts and the rest, each with half of the refills; with 0 there is no rest.
 fn divided(groups: Vec<GroupPlan>, first: usize) -> (Vec<GroupPlan>, Vec<GroupPlan>) {
     if first == 0 {
         return (groups, vec![]);
     }
     let divide = |mut group: GroupPlan| {
         let episodes = group.episodes.split_off(first.min(group.episodes.len()));
-        let spares = group.spares.split_off(group.spares.len().div_ceil(2));
-        let rest = GroupPlan { task: Arc::clone(&group.task), episodes, spares };
+        let refills = group.refills.split_off(group.refills.len().div_ceil(2));
+        let rest = GroupPlan { task: Arc::clone(&group.task), episodes, refills };
         (group, rest)
     };
     groups.into_iter().map(divide).unzip()
@@ -269,7 +269,7 @@ mod tests {
         let group = |episodes| planner.group(&task, 0, GroupSize::new(episodes, 3, 5));
         let (first, rest) = divided(vec![group(8), group(3)], 4);
         let counts = |plans: &[GroupPlan]| -> Vec<(usize, usize)> {
-            plans.iter().map(|plan| (plan.episodes.len(), plan.spares.len())).collect()
+            plans.iter().map(|plan| (plan.episodes.len(), plan.refills.len())).collect()
         };
         assert_eq!((counts(&first), counts(&rest)), (vec![(4, 2), (3, 2)], vec![(4, 1), (0, 1)]));
         let joined = [first[0].episodes.clone(), rest[0].episodes.clone()].concat();

@@ -214,9 +214,9 @@ fn desktops_that_keep_failing_are_quarantined() {
 #[test]
 fn lost_episodes_are_refilled_and_then_the_group_stays_smaller() {
     let plans = groups(2, 4, 2);
-    // three of the first group, and its first spare
+    // three of the first group, and its first refill
     let mut bad: Vec<u64> = plans[0].episodes[1..].iter().map(|plan| plan.world_seed).collect();
-    bad.push(plans[0].spares[0].world_seed);
+    bad.push(plans[0].refills[0].world_seed);
     for order in ORDERS {
         let bad = bad.clone();
         let rule = move |now: &CallContext| {

@@ -70,7 +70,7 @@ fn collecting_survives_faults_and_counts_every_one() {
             CollectOptions { reset: limit, step: limit, evaluate: limit, ..crate::toy::options(order) };
         let mut collector = Collector::new(Arc::new(factory), 8, options);
         let mut plans = plans(24, 4, 4);
-        for plan in plans.iter_mut().flat_map(|group| group.episodes.iter_mut().chain(&mut group.spares)) {
+        for plan in plans.iter_mut().flat_map(|group| group.episodes.iter_mut().chain(&mut group.refills)) {
             plan.world_seed &= u64::from(u32::MAX); // the lower half, which is all that a faulty desktop passes on
         }
         let result = collector.collect(&mut oracle(), plans, &mut |_| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Episodes whose policy gives no response: they are lost, and replaced as long as there are spares.
+//! Episodes whose policy gives no response: they are lost, and replaced as long as there are refills.
 
 use crate::collecting::ORDERS;
 use crate::toy::{Behaviour, factory, groups, options, policy};
@@ -55,7 +55,7 @@ impl Policy for LosesRequests {
     }
 }
 
-/// Its desktop is not replaced, and a spare takes its place.
+/// Its desktop is not replaced, and a refill takes its place.
 #[test]
 fn an_episode_without_a_response_is_lost_and_replaced() {
     for order in ORDERS {
@@ -79,9 +79,9 @@ fn an_episode_without_a_response_is_lost_and_replaced() {
     }
 }
 
-/// The first lost episode of a group gets the only spare, and the next one none.
+/// The first lost episode of a group gets the only refill, and the next one none.
 #[test]
-fn a_remedy_promises_a_spare_only_if_there_is_one() {
+fn a_remedy_promises_a_refill_only_if_there_is_one() {
     let mut policy = LosesRequests { script: policy(), submitted: 0, lost: vec![] };
     let mut collector = Collector::new(factory(|_| Behaviour::Well), 8, options(Order::Rounds));
     let remedies = Mutex::new(vec![]);

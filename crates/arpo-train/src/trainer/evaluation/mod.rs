@@ -27,7 +27,7 @@ pub struct EvaluationPlan {
     pub max_steps: usize,
     /// Worlds of a task, used in turn.
     pub worlds: u64,
-    /// Spare rollouts per task, for those whose desktop fails.
+    /// Rollouts of each task that may replace those whose desktop fails.
     pub refills: usize,
     /// Faults are injected.
     pub faulty: bool,
