@@ -233,6 +233,21 @@ pub enum TrajectoryError {
 }
 
 impl Trajectory {
+    /// An episode that was finished without a turn, by the weights of its iteration: what tests begin with.
+    pub fn without_turns(iteration: u64, task: &TaskId, index: usize, score: f64) -> Self {
+        Self {
+            id: EpisodeId::new(iteration, task, index),
+            task: task.clone(),
+            policy_version: PolicyVersion(iteration),
+            slices: vec![],
+            steps: vec![],
+            sampler_logp: vec![],
+            score,
+            well_formed: true,
+            outcome: Outcome::Finished {},
+        }
+    }
+
     /// Number of trained tokens.
     pub fn trained_tokens(&self) -> usize {
         self.steps.iter().map(|step| step.span.len()).sum()

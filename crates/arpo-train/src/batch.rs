@@ -211,23 +211,12 @@ fn deviation(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use arpo_core::replay::Origin;
-    use arpo_core::trajectory::{EpisodeId, ImageRef, Observation, Outcome, Step, TokenSpan};
+    use arpo_core::trajectory::{ImageRef, Observation, Step, TokenSpan};
 
     fn rollouts(task: &str, scores: &[f64]) -> RolloutGroup {
         let task = TaskId::new(task);
-        let trajectory = |(index, &score): (usize, &f64)| {
-            Arc::new(Trajectory {
-                id: EpisodeId::new(0, &task, index),
-                task: task.clone(),
-                policy_version: PolicyVersion(0),
-                slices: vec![],
-                steps: vec![],
-                sampler_logp: vec![],
-                score,
-                well_formed: true,
-                outcome: Outcome::Finished {},
-            })
-        };
+        let trajectory =
+            |(index, &score): (usize, &f64)| Arc::new(Trajectory::without_turns(0, &task, index, score));
         RolloutGroup { trajectories: scores.iter().enumerate().map(trajectory).collect(), task: task.clone() }
     }
 

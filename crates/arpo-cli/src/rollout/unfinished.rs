@@ -125,7 +125,6 @@ impl Unfinished {
 mod tests {
     use super::*;
     use arpo_core::task::TaskId;
-    use arpo_core::trajectory::{Outcome, PolicyVersion};
     use arpo_train::run::episodes::index::IndexLine;
     use arpo_train::run::episodes::store::{Budget, EpisodeDraft};
     use std::fs;
@@ -153,17 +152,7 @@ mod tests {
     }
 
     fn trajectory(task: &Task, chunk: u64, index: usize) -> Arc<Trajectory> {
-        Arc::new(Trajectory {
-            id: EpisodeId::new(chunk, &task.id, index),
-            task: task.id.clone(),
-            policy_version: PolicyVersion(0),
-            slices: vec![],
-            steps: vec![],
-            sampler_logp: vec![],
-            score: 1.0,
-            well_formed: true,
-            outcome: Outcome::Finished {},
-        })
+        Arc::new(Trajectory::without_turns(chunk, &task.id, index, 1.0))
     }
 
     /// Which episodes are left of three with two refills, after these have ended.

@@ -5,7 +5,7 @@ use arpo_core::random::{Purpose, stream};
 use arpo_core::replay::{Origin, ReplayBuffer, ReplayConfig, all_failed};
 use arpo_core::reward::RewardConfig;
 use arpo_core::task::TaskId;
-use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion, Trajectory};
+use arpo_core::trajectory::{PolicyVersion, Trajectory};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -27,17 +27,7 @@ struct Group {
 }
 
 fn rollout(iteration: u64, task: &TaskId, index: usize, score: f64) -> Arc<Trajectory> {
-    Arc::new(Trajectory {
-        id: EpisodeId::new(iteration, task, index),
-        task: task.clone(),
-        policy_version: PolicyVersion(iteration),
-        slices: vec![],
-        steps: vec![],
-        sampler_logp: vec![],
-        score,
-        well_formed: true,
-        outcome: Outcome::Finished {},
-    })
+    Arc::new(Trajectory::without_turns(iteration, task, index, score))
 }
 
 #[test]

@@ -58,7 +58,7 @@ mod tests {
     use crate::updates::Updates;
     use arpo_core::replay::{Member, Origin};
     use arpo_core::task::TaskId;
-    use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion, Trajectory};
+    use arpo_core::trajectory::Trajectory;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -70,18 +70,8 @@ mod tests {
     /// A run that was stopped between two updates of its fifth iteration.
     fn stopped(planned_with: Option<&Config>) -> RunState {
         let task = TaskId::new("t");
-        let trajectory = Trajectory {
-            id: EpisodeId::new(4, &task, 0),
-            task: task.clone(),
-            policy_version: PolicyVersion(4),
-            slices: vec![],
-            steps: vec![],
-            sampler_logp: vec![],
-            score: 1.0,
-            well_formed: true,
-            outcome: Outcome::Finished {},
-        };
-        let member = Member { trajectory: Arc::new(trajectory), origin: Origin::Fresh {} };
+        let trajectory = Arc::new(Trajectory::without_turns(4, &task, 0, 1.0));
+        let member = Member { trajectory, origin: Origin::Fresh {} };
         let unfinished = IterationInProgress {
             planned_with: planned_with.map(Config::to_toml),
             samples: vec![Sample { member, advantage: 1.0, step_advantages: vec![] }],

@@ -193,21 +193,9 @@ fn token_records(
 mod tests {
     use super::*;
     use arpo_core::replay::Member;
-    use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion};
 
     fn trajectory(index: usize) -> Arc<Trajectory> {
-        let task = TaskId::new("t");
-        Arc::new(Trajectory {
-            id: EpisodeId::new(0, &task, index),
-            task,
-            policy_version: PolicyVersion(0),
-            slices: vec![],
-            steps: vec![],
-            sampler_logp: vec![],
-            score: 1.0,
-            well_formed: true,
-            outcome: Outcome::Finished {},
-        })
+        Arc::new(Trajectory::without_turns(0, &TaskId::new("t"), index, 1.0))
     }
 
     /// A group whose first member was replaced by a stored success, and another group with the same success.

@@ -105,23 +105,13 @@ fn check_agent(from: &Path, config: &Config) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arpo_core::trajectory::{EpisodeId, Outcome, PolicyVersion};
+    use arpo_core::trajectory::Outcome;
 
     #[test]
     fn successes_of_tasks_that_the_run_does_not_visit_are_left_out_and_counted() {
-        let episode = |task: &str, score: f64, outcome: Outcome| {
-            let task = TaskId::new(task);
-            Trajectory {
-                id: EpisodeId::new(0, &task, 0),
-                task,
-                policy_version: PolicyVersion(0),
-                slices: vec![],
-                steps: vec![],
-                sampler_logp: vec![],
-                score,
-                well_formed: true,
-                outcome,
-            }
+        let episode = |task: &str, score: f64, outcome: Outcome| Trajectory {
+            outcome,
+            ..Trajectory::without_turns(0, &TaskId::new(task), 0, score)
         };
         let finished = Outcome::Finished {};
         let episodes = vec![
