@@ -51,6 +51,9 @@ pub struct Schedule {
 struct SupervisedState {
     updates: u64,
     seconds: f64,
+    /// An evaluation that was stopped is still owed: the mean loss that it would have reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owed_loss: Option<f64>,
 }
 
 /// An event of a supervised run.
@@ -119,7 +122,7 @@ struct Run {
 }
 
 /// Trains; returns the path of the model. A run that was stopped is saved without a further evaluation and has no model:
-/// [`TrainError::Interrupted`].
+/// [`TrainError::Interrupted`]. If an evaluation was due, the resumed run begins with it.
 pub fn train(
     options: &SupervisedOptions,
     schedule: &Schedule,
@@ -143,27 +146,35 @@ pub fn train(
     let began = Instant::now();
     let seconds_before = run.state.seconds;
     let mut prepared = batches(&agent, options, first, makers());
-    let (mut losses, mut waited) = (vec![], Duration::ZERO);
+    let owed = run.state.owed_loss.take();
+    let mut losses: Vec<f64> = owed.into_iter().collect();
+    let mut waited = Duration::ZERO;
     stop.at_stake(everything_since(first));
-    for number in first..options.updates {
-        let asked = Instant::now();
-        let batch: DemonstrationBatch = prepared
-            .next()
-            .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
-        waited += asked.elapsed();
-        let loss = update(&mut run.updater, options, number, &batch)?;
-        losses.push(loss);
-        let updates = number + 1;
-        run.state = SupervisedState { updates, seconds: seconds_before + began.elapsed().as_secs_f64() };
-        observer(SupervisedEvent::Updated { updates, loss });
+    // an owed evaluation comes before the next update
+    for number in owed.map(|_| None).into_iter().chain((first..options.updates).map(Some)) {
+        if let Some(number) = number {
+            let asked = Instant::now();
+            let batch: DemonstrationBatch = prepared
+                .next()
+                .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
+            waited += asked.elapsed();
+            let loss = update(&mut run.updater, options, number, &batch)?;
+            losses.push(loss);
+            let (updates, seconds) = (number + 1, seconds_before + began.elapsed().as_secs_f64());
+            run.state = SupervisedState { updates, seconds, owed_loss: None };
+            observer(SupervisedEvent::Updated { updates, loss });
+        }
+        let updates = run.state.updates;
         let over = updates == options.updates
             || schedule.limit.is_some_and(|limit| run.state.seconds >= limit.as_secs_f64());
-        if !over && !stop.requested() && !updates.is_multiple_of(schedule.every) {
+        let due = over || number.is_none() || updates.is_multiple_of(schedule.every);
+        if !due && !stop.requested() {
             continue;
         }
         let updated = Instant::now();
         let evaluated = match run.evaluate(options, schedule, stop) {
             Err(TrainError::Interrupted) => {
+                run.state.owed_loss = due.then(|| crate::batch::mean(losses.iter().copied()));
                 run.save(folder)?;
                 return Err(TrainError::Interrupted);
             }
@@ -313,4 +324,44 @@ fn policy(
     let engine = Engine::new(model, agent.processor.clone(), options, PolicyVersion(0));
     let responses = ResponseOptions { temperature: 1.0, max_tokens };
     EnginePolicy::new(engine, PolicyVersion(0), Arc::clone(agent), responses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervised::{Reading, test_options};
+
+    #[test]
+    fn an_evaluation_that_was_stopped_is_made_up_once() {
+        let path = std::env::temp_dir().join(format!("arpo-owed-evaluation-{}", std::process::id()));
+        let options =
+            SupervisedOptions { grounding_updates: 2, screens: 4, ..test_options(Reading::default()) };
+        let (until, until_held_out, limit) = (None, None, None);
+        let schedule = Schedule { every: 1, tasks: 1, held_out_tasks: 0, until, until_held_out, limit };
+        let stopped_after = |update: u64, start: Start| {
+            let folder = RunFolder::start(&path, start).unwrap();
+            folder.write_config(&options.to_toml()).unwrap();
+            let (stop, mut updated, mut evaluated) = (StopSwitch::default(), vec![], vec![]);
+            let mut observer = |event: SupervisedEvent| match event {
+                SupervisedEvent::Updated { updates, loss } => {
+                    updated.push((updates, loss));
+                    if updates == update {
+                        stop.request();
+                    }
+                }
+                SupervisedEvent::Evaluated { updates, loss, .. } => evaluated.push((updates, loss)),
+                _ => {}
+            };
+            let ended = train(&options, &schedule, &folder, start, Device::Cpu, &stop, &mut observer);
+            assert_eq!(matches!(ended, Err(TrainError::Interrupted)), stop.requested(), "{ended:?}");
+            (updated, evaluated)
+        };
+        let (first, evaluated) = stopped_after(1, Start::New);
+        assert!(first.len() == 1 && evaluated.is_empty(), "{evaluated:?}");
+        let (second, evaluated) = stopped_after(2, Start::Resume);
+        assert_eq!((second.len(), evaluated), (1, first));
+        assert_eq!(stopped_after(0, Start::Resume), (vec![], second));
+        assert_eq!(stopped_after(0, Start::Resume), (vec![], vec![]));
+        std::fs::remove_dir_all(path).unwrap();
+    }
 }
