@@ -185,7 +185,8 @@ fn main() -> ExitCode {
     if command.computes() {
         let_idle_threads_sleep();
     }
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    // not locked: threads of `arpo train` have lines for it, too
+    let mut out = io::BufWriter::new(io::stdout());
     let done = run(command, &mut out);
     // what was found before a failure is still the result
     let written = out.flush().map_err(Failure::from);

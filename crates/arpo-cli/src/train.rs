@@ -3,14 +3,14 @@
 use crate::config::Layers;
 use crate::memory;
 use crate::resume::{resume, say, settle_style, start};
-use crate::show::{Show, ShowArguments};
+use crate::show::{SharedShow, ShowArguments};
 use crate::{Failure, write_json};
 use arpo_core::config::Config;
 use arpo_track::Ending;
 use arpo_train::memory_plan::Work;
 use arpo_train::run::Start;
 use arpo_train::run::about::set_view;
-use arpo_train::run::events::{Notice, RunEvent};
+use arpo_train::run::events::RunEvent;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer;
 use clap::Args;
@@ -92,9 +92,10 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
     if let Some(page) = &page {
         set_view(&folder, &arpo_view::page_address(page.address, None)).map_err(Failure::failed)?;
     }
-    let mut show = Show::new(arguments.show, out);
+    let show = SharedShow::new(arguments.show);
+    stop.tell(show.signals());
     let mut trackers = None;
-    let trained = trainer::train(&config, &folder, start, &stop, &mut |event| {
+    let trained = trainer::train(&config, &folder, start, &stop, &show.notices(), &mut |event| {
         // now the metrics are cut to where a resumed run continues
         if matches!(event, RunEvent::RunStarted(_)) && !config.logging.to.is_empty() {
             trackers = Some(arpo_track::follow(folder.path(), &config.logging));
@@ -102,7 +103,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
         let notices = trackers.as_ref().map(arpo_track::Following::notices).unwrap_or_default();
         show.event(&event);
         for message in notices {
-            show.event(&RunEvent::Notice(Notice { message }));
+            show.notice(message);
         }
     });
     if let Some(trackers) = trackers {
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &TrainArguments, out: &mut impl Write) -> Result<()
             Err(_) => Ending::Failed,
         };
         for message in trackers.end(ending) {
-            show.event(&RunEvent::Notice(Notice { message }));
+            show.notice(message);
         }
     }
     let shown = show.finish();

@@ -19,6 +19,7 @@ use arpo_torch::kernels::Kernels;
 use arpo_train::learner::ranks::RankTensors;
 use arpo_train::memory::resident_mib;
 use arpo_train::memory_plan::{DeviceMemory, MemoryPlan, Work};
+use arpo_train::run::notices::Notices;
 use arpo_train::trainer::ranks::{Processes, connect, visible_devices};
 use arpo_train::trainer::setup;
 use clap::Args;
@@ -98,7 +99,8 @@ pub(crate) fn run(arguments: &UpdateArguments, out: &mut impl Write) -> Result<(
     let device = arguments.device.device()?;
     if let Some(address) = &arguments.join {
         let group = rendezvous::join(address, &token::from_environment(), START_TIMEOUT, &mut || Ok(()));
-        let mut tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
+        let group = group.map_err(Failure::failed)?;
+        let mut tensors = connect(group, device, &Notices::default()).map_err(Failure::of)?;
         measure(arguments, device, Some(tensors.as_mut()))?;
         // a rank that leaves before rank 0 is done would end the group
         let _ = tensors.group().receive(0, None);
@@ -137,7 +139,8 @@ fn started(ranks: usize, device: Device) -> Result<(Box<dyn RankTensors>, Proces
     let news = &mut |_: &str| {};
     let group =
         rendezvous.gather(ranks, GroupOptions::default(), START_TIMEOUT, news, &mut || processes.check());
-    let tensors = connect(group.map_err(Failure::failed)?, device).map_err(Failure::of)?;
+    let group = group.map_err(Failure::failed)?;
+    let tensors = connect(group, device, &Notices::default()).map_err(Failure::of)?;
     Ok((tensors, processes))
 }
 

@@ -14,6 +14,7 @@ use arpo_train::TrainError;
 use arpo_train::collect::CollectEvent;
 use arpo_train::episode::CompletedEpisode;
 use arpo_train::policy::Policy;
+use arpo_train::run::notices::Notices;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::evaluation::{EvaluationPlan, evaluate};
 use arpo_train::trainer::setup;
@@ -165,7 +166,8 @@ fn run_trial(
     let source = if arguments.osworld.film {
         Arc::new(OsworldSource::new(config.clone()).filmed(true))
     } else {
-        setup::source(&config, Some(&result_folder(arguments)), stop).map_err(Failure::of)?
+        setup::source(&config, Some(&result_folder(arguments)), stop, &Notices::default())
+            .map_err(Failure::of)?
     };
     let source: Arc<dyn EnvironmentSource> = Arc::new(RecordedSource::new(source, trial.clone()));
     setup::open(source.as_ref(), stop).map_err(Failure::of)?;

@@ -8,6 +8,7 @@ mod bars;
 mod episodes;
 mod lines;
 mod paint;
+mod shared;
 mod table;
 
 use arpo_train::collect::DesktopFailure;
@@ -16,6 +17,7 @@ use bars::Bars;
 use clap::Args;
 pub(crate) use episodes::{EpisodeProgress, UpdateProgress};
 use paint::Paint;
+pub(crate) use shared::SharedShow;
 use std::io::{self, IsTerminal, Write};
 
 /// Columns of a line without a terminal.
@@ -51,10 +53,10 @@ enum Mode {
 }
 
 /// Prints the events of a run.
-pub(crate) struct Show<'a> {
+struct Show {
     mode: Mode,
     /// Results.
-    out: &'a mut dyn Write,
+    out: Box<dyn Write + Send>,
     /// Everything else.
     log: Box<dyn Write + Send>,
     result_paint: Paint,
@@ -65,9 +67,9 @@ pub(crate) struct Show<'a> {
     failed: Option<io::Error>,
 }
 
-impl<'a> Show<'a> {
-    /// Prints results to `out`, this process's stdout, and the rest to its stderr.
-    pub(crate) fn new(arguments: ShowArguments, out: &'a mut dyn Write) -> Self {
+impl Show {
+    /// Prints results to this process's stdout, and the rest to its stderr.
+    fn new(arguments: ShowArguments) -> Self {
         let terminal = io::stderr().is_terminal();
         let mode = match arguments {
             ShowArguments { json: true, .. } => Mode::Json,
@@ -79,7 +81,7 @@ impl<'a> Show<'a> {
         let columns = bars.as_ref().map_or(COLUMNS, Bars::columns);
         Self {
             mode,
-            out,
+            out: Box::new(io::stdout()),
             log: Box::new(io::stderr()),
             result_paint: Paint::for_stream(io::stdout().is_terminal()),
             log_paint: Paint::for_stream(terminal),
@@ -90,7 +92,7 @@ impl<'a> Show<'a> {
     }
 
     /// Prints an event.
-    pub(crate) fn event(&mut self, event: &RunEvent) {
+    fn event(&mut self, event: &RunEvent) {
         if let Err(error) = self.try_event(event) {
             self.failed.get_or_insert(error);
         }
@@ -132,6 +134,11 @@ impl<'a> Show<'a> {
         }
     }
 
+    /// Prints a line to stderr, whatever the mode. A terminal that has been closed is no reason for a run to fail.
+    fn line(&mut self, line: &str) {
+        let _ = self.log_lines(&[line.to_owned()]);
+    }
+
     fn log_lines(&mut self, lines: &[String]) -> io::Result<()> {
         match &self.bars {
             // above the bars
@@ -141,8 +148,9 @@ impl<'a> Show<'a> {
     }
 
     /// Clears the bars and returns the first write error.
-    pub(crate) fn finish(self) -> io::Result<()> {
-        self.failed.map_or(Ok(()), Err)
+    fn finish(&mut self) -> io::Result<()> {
+        self.bars = None;
+        self.failed.take().map_or(Ok(()), Err)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The printed lines, at 80 columns and less.
 
 use super::paint::Paint;
-use super::{Mode, Show, ShowArguments, bars, lines, table};
+use super::{Mode, SharedShow, Show, ShowArguments, bars, lines, table};
 use arpo_core::statistics::Success;
 use arpo_core::task::TaskId;
 use arpo_train::collect::{DesktopFailure, FailureKind, Remedy};
@@ -195,28 +195,37 @@ impl Write for SharedBuffer {
     }
 }
 
-/// The output of a run: stdout and stderr.
-fn shown(mode: Mode) -> (Vec<String>, Vec<String>) {
-    let (mut out, log) = (vec![], SharedBuffer::default());
-    let mut show = Show {
+impl SharedBuffer {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn show(mode: Mode, out: impl Write + Send + 'static, log: impl Write + Send + 'static) -> Show {
+    Show {
         mode,
-        out: &mut out,
-        log: Box::new(log.clone()),
+        out: Box::new(out),
+        log: Box::new(log),
         result_paint: Paint::NONE,
         log_paint: Paint::NONE,
         columns: 80,
         bars: None,
         failed: None,
-    };
+    }
+}
+
+/// The output of a run: stdout and stderr.
+fn shown(mode: Mode) -> (Vec<String>, Vec<String>) {
+    let (out, log) = (SharedBuffer::default(), SharedBuffer::default());
+    let mut show = show(mode, out.clone(), log.clone());
     show.event(&RunEvent::RunStarted(RunStarted { folder: "runs/a".into(), ..RunStarted::default() }));
     show.event(&RunEvent::CollectProgress(CollectProgress::default()));
     show.event(&RunEvent::IterationDone(evaluated(1)));
     show.event(&RunEvent::Notice(Notice { message: "a desktop was given up".into() }));
     show.event(&RunEvent::RunEnded(ended()));
     show.finish().unwrap();
-    let lines = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
-    let log = log.0.lock().unwrap().clone();
-    (lines(out), lines(log))
+    (out.lines(), log.lines())
 }
 
 #[test]
@@ -249,6 +258,33 @@ fn scripts_get_an_object_per_line() {
     assert_eq!(objects[3]["best"]["iteration"], 50);
 }
 
+/// Those of other threads come as those of the run do, in the order in which they arise; Ctrl-C is for a terminal.
+#[test]
+fn lines_of_any_thread_come_between_the_events() {
+    let shown = |mode| {
+        let (out, log) = (SharedBuffer::default(), SharedBuffer::default());
+        let show = SharedShow::of(show(mode, out.clone(), log.clone()));
+        let (notices, signals) = (show.notices(), show.signals());
+        show.event(&RunEvent::IterationDone(done(1)));
+        let elsewhere = std::thread::spawn(move || {
+            notices.say("a server was lost");
+            signals.say("stopping");
+        });
+        elsewhere.join().unwrap();
+        show.event(&RunEvent::IterationDone(done(2)));
+        show.finish().unwrap();
+        (out.lines(), log.lines())
+    };
+    let (out, log) = shown(Mode::Lines);
+    assert!(out.is_empty());
+    assert_eq!(log[1..3], ["note: a server was lost", "stopping"]);
+    assert_eq!(log.len(), 4);
+    let (out, log) = shown(Mode::Json);
+    assert_eq!(log, ["stopping"]);
+    assert_eq!(out[1], r#"{"event":"notice","message":"a server was lost"}"#);
+    assert_eq!(out.len(), 3);
+}
+
 /// A closed pipe does not stop the run.
 #[test]
 fn a_closed_pipe_is_reported_at_the_end() {
@@ -262,17 +298,7 @@ fn a_closed_pipe_is_reported_at_the_end() {
             Ok(())
         }
     }
-    let mut closed = Closed;
-    let mut show = Show {
-        mode: Mode::Json,
-        out: &mut closed,
-        log: Box::new(io::sink()),
-        result_paint: Paint::NONE,
-        log_paint: Paint::NONE,
-        columns: 80,
-        bars: None,
-        failed: None,
-    };
+    let mut show = show(Mode::Json, Closed, io::sink());
     show.event(&RunEvent::IterationDone(done(1)));
     show.event(&RunEvent::IterationDone(done(2)));
     assert_eq!(show.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
@@ -282,8 +308,7 @@ fn a_closed_pipe_is_reported_at_the_end() {
 #[test]
 #[ignore = "for manual inspection"]
 fn a_run_for_manual_inspection() {
-    let mut out = io::stdout();
-    let mut show = Show::new(ShowArguments::default(), &mut out);
+    let mut show = Show::new(ShowArguments::default());
     let started = RunStarted { iterations: 100, method: "ARPO".into(), ..RunStarted::default() };
     show.event(&RunEvent::RunStarted(started));
     for iteration in 1..=6 {

@@ -26,6 +26,7 @@
 //! | metrics | [`metrics`] |
 //! | stopping a run | [`stop`] |
 //! | the events of a run | [`events`] |
+//! | lines for the user from any thread | [`notices`] |
 
 pub mod about;
 pub mod checkpoints;
@@ -38,6 +39,7 @@ pub mod folder;
 pub(crate) mod lock;
 mod manifest;
 pub mod metrics;
+pub mod notices;
 pub mod recording;
 pub mod screens;
 pub mod stop;

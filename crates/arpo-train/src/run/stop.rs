@@ -3,9 +3,9 @@
 //! at once.
 
 use super::RunError;
+use super::notices::Notices;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +19,7 @@ pub struct StopSwitch {
     /// The flags of the switches that this one was derived from.
     parents: Vec<Arc<AtomicBool>>,
     at_stake: Arc<Mutex<String>>,
+    notices: Arc<Mutex<Notices>>,
 }
 
 impl StopSwitch {
@@ -60,11 +61,15 @@ impl StopSwitch {
         *self.at_stake.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
 
+    /// Sets where the lines about signals go, at first to stderr. It must not wait: the third signal ends the program.
+    pub fn tell(&self, notices: Notices) {
+        *self.notices.lock().unwrap_or_else(PoisonError::into_inner) = notices;
+    }
+
     /// Handles a signal; `before` is the number of earlier ones.
     fn on_signal(&self, before: usize) {
-        let line = self.message(before);
-        // the terminal may have been closed
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notices.say(&self.message(before));
         if before >= 2 {
             std::process::exit(INTERRUPTED);
         }
@@ -80,5 +85,24 @@ impl StopSwitch {
             1 => format!("still stopping; if it ended now, {lost}: press Ctrl-C again to end it at once"),
             _ => "ended".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_signal_would_cost_is_said_where_it_is_seen() {
+        let said = Arc::new(Mutex::new(vec![]));
+        let (seen, switch) = (Arc::clone(&said), StopSwitch::default());
+        switch.clone().tell(Notices::shown_by(move |line| seen.lock().unwrap().push(line.to_owned())));
+        switch.on_signal(0);
+        assert!(switch.requested());
+        switch.at_stake("everything");
+        switch.on_signal(1);
+        let said = said.lock().unwrap();
+        assert!(said.len() == 2 && said[0].starts_with("stopping: "), "{said:?}");
+        assert!(said[1].contains("if it ended now, everything would be lost"), "{said:?}");
     }
 }

@@ -35,6 +35,7 @@ use crate::run::about::{Machine, RunAbout};
 use crate::run::checkpoints::{Latest, NewCheckpoint};
 use crate::run::events::{Best, Notice, RunEnded, RunEvent, RunStarted};
 use crate::run::metrics::{self, MetricsLog};
+use crate::run::notices::Notices;
 use crate::run::recording::status::Phase;
 use crate::run::recording::{Recorder, Recording};
 use crate::run::stop::StopSwitch;
@@ -90,15 +91,17 @@ pub struct Trainer<'a> {
     began: Instant,
 }
 
-/// Trains in a folder, as configured, until the end or until a stop is requested.
+/// Trains in a folder, as configured, until the end or until a stop is requested. The observer is called on this thread; what
+/// other threads have to say in the meantime goes to the notices.
 pub fn train(
     config: &Config,
     folder: &RunFolder,
     start: Start,
     stop: &StopSwitch,
+    notices: &Notices,
     observer: &mut dyn FnMut(RunEvent),
 ) -> Result<RunEnded, TrainError> {
-    Trainer::new(config, folder, start, stop, observer)?.run()
+    Trainer::new(config, folder, start, stop, notices, observer)?.run()
 }
 
 /// The same for a new run with the given parts.
@@ -135,6 +138,7 @@ impl<'a> Trainer<'a> {
         folder: &'a RunFolder,
         start: Start,
         stop: &'a StopSwitch,
+        notices: &Notices,
         observer: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, TrainError> {
         let began = Instant::now();
@@ -158,7 +162,8 @@ impl<'a> Trainer<'a> {
             Start::Resume => changes::apply(config, folder, &mut state, observer)?,
         };
         let checkpoint = latest.checkpoint.as_ref();
-        let parts = Parts::local(config, checkpoint.map(|one| one.path.as_path()), &state, folder, stop)?;
+        let checkpoint_path = checkpoint.map(|one| one.path.as_path());
+        let parts = Parts::local(config, checkpoint_path, &state, folder, stop, notices)?;
         if start == Start::Resume {
             // only now: a configuration that does not work would be in the way of every later resume
             folder.write_changes(state.iteration, &changes)?;

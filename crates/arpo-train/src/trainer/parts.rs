@@ -14,6 +14,7 @@ use crate::policy::served::ServedModel;
 use crate::policy::{RankedPolicy, RolloutPolicy};
 use crate::run::RunFolder;
 use crate::run::episodes::tokens::Decode;
+use crate::run::notices::Notices;
 use crate::run::stop::StopSwitch;
 use crate::run::training_state::{MODEL, RestoredModel, load_model};
 use arpo_core::config::{CollectMode, Config, Moments, OptimiserConfig, RolloutEngine};
@@ -48,6 +49,7 @@ impl Parts {
         state: &RunState,
         folder: &RunFolder,
         stop: &StopSwitch,
+        notices: &Notices,
     ) -> Result<Self, TrainError> {
         // a checkpoint holds the model's dimensions: the base model need not exist any more
         let dimensions = match checkpoint {
@@ -59,7 +61,7 @@ impl Parts {
         let reserved = setup::reserved_memory(config, setup::dtype_and_device(config)?.1)?;
         let optimiser_config = OptimiserConfig { moments: plan.moments, ..config.optimiser.clone() };
         let buffer_of = |layout: &ParameterLayout| setup::gradient_buffer(config, layout);
-        let ranks = ranks::gather(config, folder.path(), stop)?;
+        let ranks = ranks::gather(config, folder.path(), stop, notices)?;
         let (loaded, restored) = match checkpoint {
             None => {
                 let loaded = setup::load(config)?;
@@ -95,6 +97,7 @@ impl Parts {
                         optimiser: optimiser_config.clone(),
                         skipped: state.skipped,
                         incidents: folder.incidents(),
+                        notices,
                     };
                     Connected::new(&shared, gathered)
                 }
@@ -119,7 +122,7 @@ impl Parts {
         let sampled_with = || if shares { weights.share() } else { weights.to_kind(weights.kind()) };
         let side_files = setup::side_files_of(config, side_files);
         if config.rollout.engine == RolloutEngine::Builtin && !config.rollout.gpus.is_empty() {
-            ranks::say(
+            notices.say(
                 "`rollout.gpus` is without effect: it is for servers, and the built-in engine samples on the GPUs of the \
                  ranks, which `learn.gpus` divides",
             );
@@ -129,7 +132,7 @@ impl Parts {
         let (policy, features): (Box<dyn RolloutPolicy>, _) = match (config.rollout.engine, samplers) {
             (RolloutEngine::Builtin, Some(samplers)) => {
                 let (learning, sampling) = (config.learn.learners(), config.learn.samplers());
-                ranks::say(&format!("ranks that learn: {learning}; ranks that only sample: {sampling}"));
+                notices.say(&format!("ranks that learn: {learning}; ranks that only sample: {sampling}"));
                 let running = sampling_plan.as_ref().map_or(1, |plan| plan.running);
                 let (trained, agent) = ((weights.share(), version), Arc::clone(&agent));
                 let options = setup::response_options(config);
@@ -144,7 +147,7 @@ impl Parts {
                         (Box::new(RankedPolicy::new(policy, others.clone())), features)
                     }
                     Some(_) => {
-                        ranks::say(
+                        notices.say(
                             "slower than necessary: rank 0 alone samples, because sampling and learning overlap; \
                              `learn.gpus` sets how many ranks learn, so that the others sample, and with \
                              `collect.mode` = \"synchronous\" all ranks do both",
@@ -162,11 +165,13 @@ impl Parts {
                     agent: Arc::clone(&agent),
                     version,
                 };
-                (Box::new(setup::served(config, model, &folder.sampler())?), None)
+                (Box::new(setup::served(config, model, &folder.sampler(), notices)?), None)
             }
         };
         let faults = Arc::new(FaultCounts::default());
-        let collector = setup::collector(config, Some(folder.path()), &faults, stop)?;
+        let source = setup::source(config, Some(folder.path()), stop, notices)?;
+        setup::open(source.as_ref(), stop)?;
+        let collector = setup::collector_of(config, source, &faults).stopped_by(stop.clone());
         let reference = setup::reference(config, &agent)?;
         if let Some(others) = &others {
             ranks::give_reference(reference.as_ref(), others)?;

@@ -11,6 +11,7 @@ use crate::memory_plan::{self, MemoryPlan, PROMPT_TOKENS, Work};
 use crate::policy::engine::ResponseOptions;
 use crate::policy::served::ServedModel;
 use crate::policy::{EnginePolicy, ServedPolicy};
+use crate::run::notices::Notices;
 use crate::run::stop::StopSwitch;
 use crate::style_choice;
 use arpo_core::config::{Config, DeviceChoice};
@@ -27,7 +28,6 @@ use arpo_torch::driver;
 use arpo_torch::runtime::{self, CudaLibrary};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -300,9 +300,14 @@ pub fn engine_within(
 }
 
 /// A policy that samples on the servers of the configuration; weights go there through this folder.
-pub fn served(config: &Config, model: ServedModel, folder: &Path) -> Result<ServedPolicy, TrainError> {
+pub fn served(
+    config: &Config,
+    model: ServedModel,
+    folder: &Path,
+    notices: &Notices,
+) -> Result<ServedPolicy, TrainError> {
     let key = std::env::var(&config.rollout.key_variable).ok().filter(|key| !key.is_empty());
-    ServedPolicy::new(config, model, folder, key.as_deref())
+    ServedPolicy::new(config, model, folder, key.as_deref(), notices)
 }
 
 /// A model with these weights, as training computes with it.
@@ -344,22 +349,21 @@ pub fn collector(
     faults: &Arc<FaultCounts>,
     stop: &StopSwitch,
 ) -> Result<Collector, TrainError> {
-    let source = source(config, folder, stop)?;
+    let source = source(config, folder, stop, &Notices::default())?;
     open(source.as_ref(), stop)?;
     Ok(collector_of(config, source, faults).stopped_by(stop.clone()))
 }
 
-/// The desktops of the configuration, here or on workers, not opened yet.
+/// The desktops of the configuration, here or on workers, not opened yet. What becomes of a worker goes to the notices: it
+/// does not stop the run.
 pub fn source(
     config: &Config,
     folder: Option<&Path>,
     stop: &StopSwitch,
+    notices: &Notices,
 ) -> Result<Arc<dyn EnvironmentSource>, TrainError> {
-    let log = |line: &str| {
-        // a line beside the progress of the run, which a lost worker does not stop
-        let _ = writeln!(std::io::stderr(), "{line}");
-    };
-    let stopped = stop.clone();
+    let (notices, stopped) = (notices.clone(), stop.clone());
+    let log = move |line: &str| notices.say(line);
     Ok(arpo_cluster::source(config, folder, log, move || stopped.requested())?)
 }
 

@@ -12,6 +12,7 @@ use arpo_train::batch::Sample;
 use arpo_train::learner::ranks::{RankedLearner, SharedRanks};
 use arpo_train::learner::{Learner, LocalLearner};
 use arpo_train::policy::{Policy, RankedPolicy, RolloutPolicy, WeightUpdate};
+use arpo_train::run::notices::Notices;
 use arpo_train::trainer::ranks::{Shared, take_part};
 use arpo_train::trainer::setup::{self, Loaded};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -60,6 +61,7 @@ fn together<T>(
             optimiser: config.optimiser.clone(),
             skipped: 0,
             incidents: PathBuf::from("/nowhere/incidents"),
+            notices: &Notices::default(),
         };
         let ranks_of = |tensors| SharedRanks::new(tensors, 1 << 20, Box::new(()));
         let that_sample = ranks_of(shared.give_samplers(sampling).unwrap());

@@ -14,6 +14,7 @@ use arpo_train::batch::Sample;
 use arpo_train::learner::ranks::{RankedLearner, SharedRanks};
 use arpo_train::learner::{Learner, LocalLearner, Scorer, SpanLoss, TrainedSpan};
 use arpo_train::policy::RankedPolicy;
+use arpo_train::run::notices::Notices;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::run::training_state::{RestoredModel, load_model};
 use arpo_train::screens::Screens;
@@ -129,6 +130,7 @@ pub(crate) fn sampling_together<T>(
             optimiser: config.optimiser.clone(),
             skipped: 0,
             incidents: PathBuf::from("/nowhere/incidents"),
+            notices: &Notices::default(),
         }
         .give(group)
         .unwrap();

@@ -11,11 +11,12 @@ use arpo_train::policy::served::ServedModel;
 use arpo_train::policy::{
     GenerationRequest, Policy, RequestId, Response, RolloutPolicy, ServedPolicy, WeightUpdate,
 };
+use arpo_train::run::notices::Notices;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::trainer::setup;
 use image::{Rgb, RgbImage};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const TEXT: &str = "Action: finished()";
@@ -49,9 +50,13 @@ fn server() -> Conformance {
 }
 
 fn policy(config: &Config, folder: &Temporary) -> ServedPolicy {
+    policy_saying(config, folder, &Notices::default())
+}
+
+fn policy_saying(config: &Config, folder: &Temporary, notices: &Notices) -> ServedPolicy {
     let setup::Loaded { config: dimensions, weights, side_files, agent } = setup::load(config).unwrap();
     let model = ServedModel { config: dimensions, weights, side_files, agent, version: PolicyVersion(0) };
-    setup::served(config, model, &folder.run()).unwrap()
+    setup::served(config, model, &folder.run(), notices).unwrap()
 }
 
 /// A policy whose servers have version 0.
@@ -221,6 +226,32 @@ fn a_dead_server_costs_nothing_and_gets_questions_when_it_is_back() {
         assert_eq!(ask(&mut policy, 8..16).unwrap().len(), 8);
         policy.cancel_all();
     }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_at_once_and_again_when_it_is_back() {
+    let (server, folder, said) = (server(), Temporary::new("served-notices"), Arc::new(Mutex::new(vec![])));
+    let seen = Arc::clone(&said);
+    let notices = Notices::shown_by(move |line| seen.lock().unwrap().push(line.to_owned()));
+    server.set(|behaviour| behaviour.dead = true);
+    let mut policy = policy_saying(&config(&[&server], &[]), &folder, &notices);
+    let began = Instant::now();
+    let wait_for = |part: &str| {
+        let expected = format!("server {}: {part}", server.address);
+        while !said.lock().unwrap().last().is_some_and(|line: &String| line.starts_with(&expected)) {
+            assert!(began.elapsed() < Duration::from_mins(1), "{expected}: {said:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for("gets no questions: ");
+            server.set(|behaviour| behaviour.dead = false);
+        });
+        // waits for the server
+        policy.publish(WeightUpdate::InPlace, PolicyVersion(0)).unwrap();
+    });
+    wait_for("has the weights of version 0");
 }
 
 #[test]

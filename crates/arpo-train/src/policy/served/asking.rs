@@ -5,7 +5,6 @@
 
 use super::answer::{Fault, check};
 use super::fleet::{Fleet, Slot};
-use super::keeper::say;
 use super::protocol::{Line, Protocol, ServedOptions, ServedPrompt};
 use crate::TrainError;
 use crate::agent::Agent;
@@ -14,6 +13,7 @@ use crate::policy::Response;
 use crate::policy::exchange::Wanted;
 use crate::policy::http::{Http, Problem};
 use crate::policy::transcription::transcribe;
+use crate::run::notices::Notices;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +44,7 @@ pub(super) struct Asker {
     pub(super) http: Http,
     pub(super) options: Arc<ServedOptions>,
     pub(super) agent: Arc<Agent>,
+    pub(super) notices: Notices,
     /// Deadline of one attempt.
     pub(super) limit: Duration,
     /// Longest wait for a server.
@@ -105,7 +106,8 @@ impl Asker {
             };
             let is_new = self.fleet.blame(slot.server, &slot.target);
             if is_new {
-                say(&format!("server {}: {problem}; its episodes move or wait", slot.address));
+                let address = &slot.address;
+                self.notices.say(&format!("server {address}: {problem}; its episodes move or wait"));
             }
             (last, avoid) = (format!("; the last answer of {}: {problem}", slot.address), Some(slot.server));
             // an answer that was cut off because another request failed is not this one's failure

@@ -3,7 +3,7 @@
 use super::fleet::{Fleet, Setback};
 use super::protocol::{Line, Protocol, ServedOptions, Unusable};
 use crate::policy::http::Http;
-use std::io::Write;
+use crate::run::notices::Notices;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub(super) struct Keeper {
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) http: Http,
     pub(super) options: Arc<ServedOptions>,
+    pub(super) notices: Notices,
     /// Deadline of a step of an update.
     pub(super) limit: Duration,
 }
@@ -45,7 +46,8 @@ impl Keeper {
                 Ok(()) => {
                     self.fleet.updated(server, &target, Ok(()));
                     if said.take().is_some() {
-                        say(&format!("server {address}: has the weights of version {}", target.version.0));
+                        let version = target.version.0;
+                        self.notices.say(&format!("server {address}: has the weights of version {version}"));
                     }
                     setbacks = 0;
                 }
@@ -54,7 +56,7 @@ impl Keeper {
                     let refused = matches!(unusable, Unusable::Refused(_));
                     // once for every reason: a server may need minutes to start
                     if said.as_ref() != Some(&reason) && !self.fleet.is_closing() {
-                        say(&format!("server {address}: gets no questions: {reason}"));
+                        self.notices.say(&format!("server {address}: gets no questions: {reason}"));
                         said = Some(reason.clone());
                     }
                     self.fleet.updated(server, &target, Err(Setback { reason, refused }));
@@ -65,9 +67,4 @@ impl Keeper {
             }
         }
     }
-}
-
-/// A line beside the progress of the run, which a lost server does not stop.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

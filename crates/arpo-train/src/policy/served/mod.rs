@@ -28,6 +28,7 @@ use super::{GenerationRequest, Policy, RequestId, Response, RolloutPolicy, Weigh
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::episode::{History, TranscriptSlice};
+use crate::run::notices::Notices;
 use crate::run::stop::StopSwitch;
 use arpo_agent::geometry::Size;
 use arpo_agent::style::ActionFormat;
@@ -92,18 +93,19 @@ pub struct ServedPolicy {
 
 impl ServedPolicy {
     /// The servers of a configuration. Without `rollout.weights`, weights are saved in this folder. Nothing is asked before
-    /// weights are published.
+    /// weights are published. What becomes of a server goes to the notices: it does not stop the run.
     pub fn new(
         config: &Config,
         model: ServedModel,
         folder: &Path,
         key: Option<&str>,
+        notices: &Notices,
     ) -> Result<Self, TrainError> {
         let rollout = &config.rollout;
         let ServedModel { config: dimensions, weights, side_files, agent, version } = model;
         let root = if rollout.weights.is_empty() { folder } else { Path::new(&rollout.weights) };
         let tied_head = dimensions.text.tied_head;
-        let store = WeightStore::new(root, &dimensions, side_files)?;
+        let store = WeightStore::new(root, &dimensions, side_files, notices)?;
         let images = config.agent.max_screenshots.min(config.collect.max_steps);
         let start = (!rollout.start.trim().is_empty()).then(|| StartOptions {
             engine: rollout.engine,
@@ -139,6 +141,7 @@ impl ServedPolicy {
             http: Http::new(key.map(str::to_owned)),
             options: Arc::clone(&options),
             agent,
+            notices: notices.clone(),
             limit: Duration::from_secs_f64(rollout.limit_seconds),
             wait,
         };
@@ -163,6 +166,7 @@ impl ServedPolicy {
                 protocol: Arc::clone(&protocol),
                 http: Http::new(key.map(str::to_owned)),
                 options: Arc::clone(&options),
+                notices: notices.clone(),
                 limit: Duration::from_secs_f64(rollout.update_seconds),
             };
             let keep = move || keeper.run(server);
@@ -171,7 +175,7 @@ impl ServedPolicy {
                 thread.map_err(|error| TrainError::Io(format!("no thread for a server: {error}")))?;
             policy.keepers.push(thread);
         }
-        policy.started = start.map(|start| StartedServers::start(&start, &fleet)).transpose()?;
+        policy.started = start.map(|start| StartedServers::start(&start, &fleet, notices)).transpose()?;
         Ok(policy)
     }
 

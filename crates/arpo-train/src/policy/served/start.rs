@@ -5,8 +5,8 @@
 //! the server has started.
 
 use super::fleet::Fleet;
-use super::keeper::say;
 use crate::TrainError;
+use crate::run::notices::Notices;
 use arpo_core::config::{RolloutEngine, has_option};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
@@ -82,11 +82,15 @@ pub(super) struct StartedServers(Vec<JoinHandle<()>>);
 
 impl StartedServers {
     /// Starts the servers of a fleet, as soon as it has weights for them.
-    pub(super) fn start(options: &StartOptions, fleet: &Arc<Fleet>) -> Result<Self, TrainError> {
+    pub(super) fn start(
+        options: &StartOptions,
+        fleet: &Arc<Fleet>,
+        notices: &Notices,
+    ) -> Result<Self, TrainError> {
         let mut started = Self(vec![]);
         for server in 0..fleet.len() {
-            let (options, fleet) = (options.clone(), Arc::clone(fleet));
-            let watch = move || Watch { options, fleet, server }.run();
+            let (options, fleet, notices) = (options.clone(), Arc::clone(fleet), notices.clone());
+            let watch = move || Watch { options, fleet, server, notices }.run();
             let thread = Builder::new().name(format!("server {server}")).spawn(watch);
             started
                 .0
@@ -108,6 +112,7 @@ struct Watch {
     options: StartOptions,
     fleet: Arc<Fleet>,
     server: usize,
+    notices: Notices,
 }
 
 impl Watch {
@@ -128,7 +133,7 @@ impl Watch {
             deaths = if self.fleet.has_been_ready(self.server) { 1 } else { deaths + 1 };
             let reason =
                 format!("the started server ended ({ended}): {}; {}", last_line(&log), log.display());
-            say(&format!("server {address}: {reason}"));
+            self.notices.say(&format!("server {address}: {reason}"));
             if deaths >= HOPELESS {
                 self.fleet.give_up_on(self.server, reason);
                 return;
@@ -179,8 +184,8 @@ impl Watch {
         if !ends_within(&mut child, SHUTDOWN_TIMEOUT) {
             kill_group(&child);
             if !ends_within(&mut child, KILL_TIMEOUT) {
-                let address = self.fleet.address(self.server);
-                say(&format!("server {address}: process {} was killed and has not ended", child.id()));
+                let (address, id) = (self.fleet.address(self.server), child.id());
+                self.notices.say(&format!("server {address}: process {id} was killed and has not ended"));
             }
         }
         status

@@ -3,10 +3,10 @@
 //! The output head is always among them, also where it is the input embedding: vLLM on a CPU keeps a copy of its own of the
 //! head and renews it only from a tensor of its own. Servers with tied embeddings skip that tensor.
 
-use super::keeper::say;
 use crate::TrainError;
 use crate::run::RunError;
 use crate::run::lock::lock_folder;
+use crate::run::notices::Notices;
 use arpo_core::trajectory::PolicyVersion;
 use arpo_model::checkpoint::{self, Weights};
 use arpo_model::config::ModelConfig;
@@ -36,6 +36,7 @@ impl WeightStore {
         root: &Path,
         config: &ModelConfig,
         side_files: BTreeMap<String, Vec<u8>>,
+        notices: &Notices,
     ) -> Result<Self, TrainError> {
         let failed = |error| TrainError::Io(format!("{}: {error}", root.display()));
         fs::create_dir_all(root).map_err(failed)?;
@@ -52,7 +53,8 @@ impl WeightStore {
             }
             // some shared file systems have none
             Err(error @ RunError::NoLock { .. }) => {
-                say(&format!("{error}: expected no other run to have this folder (`rollout.weights`)"));
+                notices
+                    .say(&format!("{error}: expected no other run to have this folder (`rollout.weights`)"));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -112,7 +114,8 @@ mod tests {
     #[test]
     fn a_folder_has_the_weights_of_one_run() {
         let root = std::env::temp_dir().join(format!("arpo-weights-{}", std::process::id()));
-        let store = || WeightStore::new(&root, &arpo_model::config::pocket(), BTreeMap::new());
+        let (model, notices) = (arpo_model::config::pocket(), Notices::default());
+        let store = || WeightStore::new(&root, &model, BTreeMap::new(), &notices);
         let first = store().unwrap();
         let version = first.root().join("version-000003");
         fs::create_dir(&version).unwrap();

@@ -18,7 +18,6 @@ pub(super) use processes::{Gathered, check, gather};
 pub use processes::{Processes, join, visible_devices};
 
 use arpo_core::config::{CollectMode, Config, RolloutEngine};
-use std::io::{self, Write};
 
 /// Whether all ranks of a run sample, each with the weights that it trains. If sampling and learning overlap, rank 0 alone
 /// samples, with a copy, unless some ranks do only that.
@@ -26,9 +25,4 @@ pub fn all_sample(config: &Config) -> bool {
     config.rollout.engine == RolloutEngine::Builtin
         && config.collect.mode == CollectMode::Synchronous
         && !config.learn.is_split()
-}
-
-/// A line beside the progress of the run.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }

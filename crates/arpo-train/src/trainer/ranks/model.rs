@@ -1,7 +1,7 @@
 //! What another rank gets from rank 0, and what it makes of that: the learner that it computes its share of every update
 //! with, and on the same weights the engine that it samples with; or one of the two, if some ranks learn and the others sample.
 
-use super::{all_sample, say};
+use super::all_sample;
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::learner::LocalLearner;
@@ -10,6 +10,7 @@ use crate::learner::ranks::{RankTensors, SharedRanks};
 use crate::memory::guarded;
 use crate::memory_plan::{MemoryPlan, Work};
 use crate::policy::EnginePolicy;
+use crate::run::notices::Notices;
 use crate::trainer::setup;
 use arpo_core::config::{Config, OptimiserConfig};
 use arpo_core::trajectory::PolicyVersion;
@@ -58,14 +59,14 @@ struct Learning {
 
 /// Connects the devices of a group: by NCCL where all ranks have GPUs and it, else through the memory of the hosts. Every
 /// rank does this at the same time.
-pub fn connect(group: Group, device: Device) -> Result<Box<dyn RankTensors>, TrainError> {
+pub fn connect(group: Group, device: Device, notices: &Notices) -> Result<Box<dyn RankTensors>, TrainError> {
     if device == Device::Cpu {
         return Ok(Box::new(HostTensors::new(group)));
     }
     match NcclTensors::connect(group, device)? {
         Connected::With(tensors) => Ok(Box::new(tensors)),
         Connected::Without(group, reason) => {
-            say(&format!(
+            notices.say(&format!(
                 "slower than necessary: gradients go through the hosts' memory, not by NCCL: {reason}"
             ));
             Ok(Box::new(HostTensors::new(group)))
@@ -91,6 +92,8 @@ pub struct Shared<'a> {
     pub skipped: u64,
     /// Where records of skipped updates go.
     pub incidents: PathBuf,
+    /// Where lines for the user go.
+    pub notices: &'a Notices,
 }
 
 impl Shared<'_> {
@@ -132,7 +135,7 @@ impl Shared<'_> {
             }
         }
         let device = self.weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
-        let mut tensors = connect(group, device)?;
+        let mut tensors = connect(group, device, self.notices)?;
         shard::broadcast(self.weights, tensors.as_mut())?;
         Ok(tensors)
     }
@@ -192,7 +195,8 @@ fn receive(group: Group) -> Result<(Received, Box<dyn RankTensors>), TrainError>
     let prepared = guarded("loading the model", ADVICE, || prepare(&group))
         .inspect_err(|error| group.end(&error.to_string()))?;
     let device = prepared.weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
-    let mut tensors = connect(group, device)?;
+    // no bars here: this rank's stderr is a file, or its own terminal
+    let mut tensors = connect(group, device, &Notices::default())?;
     let received = guarded("loading the model", ADVICE, || complete(prepared, tensors.as_mut()))
         .inspect_err(|error| tensors.abort(&error.to_string()))?;
     Ok((received, tensors))

@@ -1,8 +1,8 @@
 //! The processes of a run's ranks: how they are started on this machine, or join from others, and how they come together.
 
 use super::model::take_part;
-use super::say;
 use crate::TrainError;
+use crate::run::notices::Notices;
 use crate::run::stop::StopSwitch;
 use crate::trainer::setup;
 use arpo_core::config::{Config, LearnConfig};
@@ -58,6 +58,7 @@ pub(in crate::trainer) fn gather(
     config: &Config,
     folder: &Path,
     stop: &StopSwitch,
+    notices: &Notices,
 ) -> Result<Option<Gathered>, TrainError> {
     let learn = &config.learn;
     if learn.ranks == 1 {
@@ -85,13 +86,14 @@ pub(in crate::trainer) fn gather(
     }
     if learn.local_ranks() < learn.ranks {
         let missing = learn.ranks - learn.local_ranks();
-        say(&format!("waiting for {missing} ranks: arpo train --join HOST:{}", dialled.port()));
+        notices.say(&format!("waiting for {missing} ranks: arpo train --join HOST:{}", dialled.port()));
     }
     let options =
         GroupOptions { deadline: Duration::from_secs_f64(learn.deadline_seconds), ..GroupOptions::default() };
     let limit = Duration::from_secs_f64(learn.start_seconds);
     let others = [learn.learners() - 1, learn.samplers()];
-    let groups = rendezvous.gather_groups(others, options, limit, &mut say, &mut || {
+    let mut news = |line: &str| notices.say(line);
+    let groups = rendezvous.gather_groups(others, options, limit, &mut news, &mut || {
         if stop.requested() {
             return Err(RankError::Stopped);
         }
