@@ -7,13 +7,16 @@ use arpo_train::TrainError;
 use arpo_train::run::Start;
 use arpo_train::run::stop::StopSwitch;
 use arpo_train::supervised::run::{Schedule, SupervisedEvent, train};
-use arpo_train::supervised::{Family, Precision, Reading, SupervisedOptions, fresh, resuming};
+use arpo_train::supervised::{Family, NamesKnown, Precision, Reading, SupervisedOptions, fresh, resuming};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tch::Device;
+
+/// With so many updates of 256 screens the loss of letters is 0.01.
+const LETTER_UPDATES: u64 = 200;
 
 /// The arguments of `arpo sft`.
 #[derive(Args)]
@@ -41,7 +44,11 @@ pub(crate) struct SftArguments {
     /// way
     #[arg(long, value_enum, default_value = "auto")]
     precision: PrecisionName,
-    /// Updates of the first phase, on grounding questions only
+    /// Updates of the first phase, in which the vision tower alone learns the letters on the screens [default: 200 for the
+    /// pocket suite; the desktop suite has none]
+    #[arg(long)]
+    letter_updates: Option<u64>,
+    /// Updates of the second phase, on grounding questions only
     #[arg(long, default_value_t = 700)]
     grounding_updates: u64,
     /// Updates in total
@@ -53,7 +60,7 @@ pub(crate) struct SftArguments {
     /// Episodes per update on episodes
     #[arg(long, default_value_t = 128)]
     episodes: usize,
-    /// Fraction of updates on grounding questions after the first phase
+    /// Fraction of updates on grounding questions in the last phase
     #[arg(long, default_value_t = 0.2)]
     grounding_share: f64,
     /// Sampling weight of the tasks of an application or a training template, such as editor=2; the default is 1, 1000 is the
@@ -178,6 +185,10 @@ pub(crate) fn run(arguments: &SftArguments, out: &mut impl Write) -> Result<(), 
             FamilyName::Qwen3Vl => Family::Qwen3Vl,
         },
         dimensions: arguments.dimensions.clone(),
+        letter_updates: arguments.letter_updates.unwrap_or(match suite {
+            Suite::Pocket => LETTER_UPDATES,
+            Suite::Desktop => 0,
+        }),
         grounding_updates: arguments.grounding_updates,
         updates: arguments.updates,
         screens: arguments.screens,
@@ -308,7 +319,7 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
             success,
             applications,
             held_out,
-            names_read,
+            names,
         } => {
             let held_out =
                 held_out.map_or_else(String::new, |success| format!("  held out {:.3}", success.mean));
@@ -317,10 +328,12 @@ fn show(event: &SupervisedEvent, json: bool, bar: &ProgressBar, out: &mut impl W
                     applications.iter().map(|(name, mean)| format!("{name} {mean:.2}")).collect();
                 format!("  success {:.3}{held_out}  {}", success.mean, by.join(" "))
             });
-            let read = names_read.map_or_else(String::new, |read| format!("  names read {read:.3}"));
+            let names = names.map_or_else(String::new, |NamesKnown { found, read }| {
+                format!("  names found {found:.3} read {read:.3}")
+            });
             let times =
                 format!("{seconds:6.1} s (waited {waited_seconds:.1}, evaluation {evaluation_seconds:.1})");
-            bar.suspend(|| writeln!(out, "update {updates:5}  {times}  loss {loss:.4}{read}{evaluation}"))?;
+            bar.suspend(|| writeln!(out, "update {updates:5}  {times}  loss {loss:.4}{names}{evaluation}"))?;
         }
     }
     out.flush()?;

@@ -22,6 +22,8 @@ pub enum Purpose {
     Batches,
     /// Injected faults.
     Faults,
+    /// Fixed vectors that stand for something.
+    Codes,
 }
 
 impl Purpose {
@@ -34,6 +36,7 @@ impl Purpose {
             Self::Sampling => b"sampling",
             Self::Batches => b"batches ",
             Self::Faults => b"faults  ",
+            Self::Codes => b"codes   ",
         }
     }
 }

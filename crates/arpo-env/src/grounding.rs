@@ -62,32 +62,37 @@ pub fn questions(widgets: &[Widget], asking: Asking, rng: &mut impl Rng) -> Vec<
     choices
         .into_iter()
         .map(|widget| {
-            let (x, y) = widget.centre();
-            let find = if is_name(widget) { FIND_NAME_SHARE } else { FIND_SHARE };
-            if rng.random_bool(find) {
-                let click = Action::Click { start_box: ModelBox::point(x, y) };
-                let text = if asking.reworded {
-                    in_other_words(&widget.label, widgets, rng)
-                } else {
-                    format!("{} {}", FIND_WORDS[0], widget.label)
-                };
-                GroundingQuestion { text, answer: GroundingAnswer::Act(click) }
-            } else {
+            let finding = if is_name(widget) { FIND_NAME_SHARE } else { FIND_SHARE };
+            if !rng.random_bool(finding) {
                 read(widget)
+            } else if asking.reworded {
+                find(widget, in_other_words(&widget.label, widgets, rng))
+            } else {
+                find(widget, format!("{} {}", FIND_WORDS[0], widget.label))
             }
         })
         .collect()
 }
 
-/// Asks for every name in a list, in the order of the screen.
-pub fn names_to_read(widgets: &[Widget]) -> Vec<GroundingQuestion> {
-    widgets.iter().filter(|widget| is_name(widget) && widget.is_clickable()).map(read).collect()
+/// Asks where every name in a list is, and what is there, in the order of the screen.
+pub fn questions_about_names(widgets: &[Widget]) -> Vec<[GroundingQuestion; 2]> {
+    let names = widgets.iter().filter(|widget| is_name(widget) && widget.is_clickable());
+    names.map(|widget| [find(widget, format!("{} {}", FIND_WORDS[0], widget.label)), read(widget)]).collect()
 }
 
 /// Whether a widget is an entry of a list that shows a name, which differs from world to world: alarms show times, and the top
 /// folder is called the same everywhere.
 fn is_name(widget: &Widget) -> bool {
     widget.role == Role::Item && widget.label != TOP && !widget.id.starts_with("alarms:")
+}
+
+/// Asks where a widget is.
+fn find(widget: &Widget, text: String) -> GroundingQuestion {
+    let (x, y) = widget.centre();
+    GroundingQuestion {
+        text,
+        answer: GroundingAnswer::Act(Action::Click { start_box: ModelBox::point(x, y) }),
+    }
 }
 
 /// Asks for the label of a widget.

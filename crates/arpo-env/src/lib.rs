@@ -12,6 +12,7 @@ pub mod grounding;
 pub(crate) mod interact;
 pub mod keys;
 pub mod layout;
+pub mod letters;
 pub mod look;
 pub mod offscreen;
 pub mod oracle;

@@ -151,18 +151,23 @@ pub fn grounding(
     screens.into_iter().map(ask).collect()
 }
 
-/// The screen on the oracle's way, of a few, that has most names in lists, all of which are read out; none if none has any.
-pub(crate) fn names_to_read(
+/// The screen on the oracle's way, of a few, that has most names in lists: all are found, and all are read out; none if none has
+/// any.
+pub(crate) fn questions_about_names(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
-) -> Result<Option<Demonstration>, TrainError> {
+) -> Result<Option<[Demonstration; 2]>, TrainError> {
     let screens =
         screens_on_the_way(desktop, task, number, None, &mut stream(number, Purpose::Environment, 4, 0))?;
-    let names = screens.into_iter().map(|(screen, widgets)| (screen, grounding::names_to_read(&widgets)));
+    let names =
+        screens.into_iter().map(|(screen, widgets)| (screen, grounding::questions_about_names(&widgets)));
     let most = names.max_by_key(|(_, names)| names.len()).filter(|(_, names)| !names.is_empty());
-    most.map(|(screen, names)| answered(agent, screen.image()?, names)).transpose()
+    let Some((screen, names)) = most else { return Ok(None) };
+    let (find, read) = names.into_iter().map(|[find, read]| (find, read)).unzip();
+    let image = screen.image()?;
+    Ok(Some([answered(agent, Arc::clone(&image), find)?, answered(agent, image, read)?]))
 }
 
 /// A conversation of questions about a screen.

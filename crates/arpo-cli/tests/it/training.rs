@@ -330,7 +330,14 @@ fn every_offline_method_trains_on_stored_episodes() {
 /// Supervised training of a tiny batch, in this folder.
 fn supervised(out: &Path, updates: &str, evaluate_every: &str, held_out: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
-    command.args(["sft", "--out"]).arg(out).args(["--grounding-updates", "2", "--updates", updates]);
+    command.args(["sft", "--out"]).arg(out).args([
+        "--letter-updates",
+        "1",
+        "--grounding-updates",
+        "1",
+        "--updates",
+        updates,
+    ]);
     command.args(["--screens", "4", "--episodes", "2", "--evaluate-every", evaluate_every]);
     command.args(["--evaluate-tasks", "2", "--evaluate-held-out", held_out]);
     command.env("OMP_NUM_THREADS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -342,7 +349,7 @@ fn supervised_training_killed_and_resumed_ends_in_the_same_model() {
     let scratch = scratch("supervised");
     let sft = |name: &str| supervised(&scratch.join(name), "5", "1", "2");
     let output = finished(&mut sft("whole"));
-    assert!(output.contains("  held out ") && output.contains("  names read "), "{output}");
+    assert!(output.contains("  held out ") && output.contains("  names found "), "{output}");
     let mut child = sft("broken").spawn().unwrap();
     let deadline = Instant::now() + Duration::from_mins(3);
     while !scratch.join("broken/checkpoints/step-000003").exists() {

@@ -84,6 +84,16 @@ fn table() -> &'static BTreeMap<char, Bitmap> {
     })
 }
 
+fn is_set_in(bitmap: &Bitmap, x: usize, y: usize) -> bool {
+    x < CELL_WIDTH - 1 && bitmap[y] >> (CELL_WIDTH - 2 - x) & 1 == 1
+}
+
+/// Whether a pixel of a character's cell is drawn.
+#[cfg(test)]
+pub(crate) fn is_set(character: char, x: usize, y: usize) -> bool {
+    table().get(&character).is_some_and(|bitmap| is_set_in(bitmap, x, y))
+}
+
 /// Gives egui the bitmaps, ahead of any font, at an integer scale: `scale` screen pixels per pixel.
 pub(crate) fn rasterizer(scale: usize) -> GlyphRasterizer {
     GlyphRasterizer::new("arpo_env::pocket", move |request| {
@@ -95,8 +105,7 @@ pub(crate) fn rasterizer(scale: usize) -> GlyphRasterizer {
         let size = [CELL_WIDTH * scale, CELL_HEIGHT * scale];
         let pixel = |index: usize| {
             let (x, y) = (index % size[0] / scale, index / size[0] / scale);
-            let set = x < CELL_WIDTH - 1 && bitmap[y] >> (CELL_WIDTH - 2 - x) & 1 == 1;
-            if set { Color32::WHITE } else { Color32::TRANSPARENT }
+            if is_set_in(bitmap, x, y) { Color32::WHITE } else { Color32::TRANSPARENT }
         };
         let image = ColorImage::new(size, (0..size[0] * size[1]).map(pixel).collect());
         let offset_px = vec2(0.0, -((BASE_LINE * scale) as f32));

@@ -1,10 +1,11 @@
 //! What is drawn: pocket text on the patch grid, the same pixels everywhere, and labels that fit.
 
 use crate::{later, scene, started};
+use arpo_core::action::{Action, ModelBox};
 use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{Asking, FIND_WORDS, GroundingAnswer, label_at, names_to_read, questions};
+use arpo_env::grounding::{Asking, FIND_WORDS, GroundingAnswer, label_at, questions, questions_about_names};
 use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
@@ -224,9 +225,11 @@ fn names_in_lists_are_asked_about_first() {
         };
         assert!(about_names.iter().all(|one| is_about_a_name(&one.text, &one.answer)), "{about_names:?}");
         assert!(!others.iter().any(|one| is_about_a_name(&one.text, &one.answer)), "{others:?}");
-        for question in names_to_read(&widgets) {
+        for [find, question] in questions_about_names(&widgets) {
             let GroundingAnswer::Label(label) = question.answer else { panic!("{question:?}") };
             let (x, y) = question.text.strip_prefix("read ").unwrap().split_once(',').unwrap();
+            let click = Action::Click { start_box: ModelBox::point(x.parse().unwrap(), y.parse().unwrap()) };
+            assert_eq!((find.text, find.answer), (format!("find {label}"), GroundingAnswer::Act(click)));
             assert_eq!(label_at(&widgets, x.parse().unwrap(), y.parse().unwrap()), Some(label.as_str()));
             read += 1;
         }

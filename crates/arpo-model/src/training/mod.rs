@@ -19,6 +19,7 @@ pub mod shard;
 pub mod step;
 
 use crate::ModelError;
+use crate::layers::block::Keep;
 use crate::model::Model;
 use crate::positions::Grid;
 use crate::text::{Embedded, SavedText, TextLayout};
@@ -290,6 +291,23 @@ impl ForwardPass<'_> {
 }
 
 impl TrainableModel {
+    /// Adds the gradient of a loss of the images' features to the vision tower's gradients; returns the loss.
+    fn vision_pass(
+        &self,
+        images: &[ImageInput],
+        loss: impl FnOnce(&Tensor) -> (f64, Tensor),
+    ) -> Result<f64, ModelError> {
+        let (pixels, grids) =
+            pixels(images).filter(|(_, grids)| grids.len() == images.len()).ok_or_else(|| {
+                ModelError::Input("no image, or one without pixels, for the vision tower".into())
+            })?;
+        let vision = self.model.vision();
+        let (features, saved) = vision.forward_saving(&pixels, &grids, |_| Keep::Everything);
+        let (value, gradient) = loss(&features);
+        vision.backward(saved, &gradient);
+        Ok(value)
+    }
+
     /// Backward through the vision tower: from kept activations, or recomputed, some images at a time.
     fn vision_backward(
         &self,

@@ -5,7 +5,7 @@ use super::adamw::{AdamW, Update, gradient_norm, sum};
 use super::gradients::GradientSums;
 use super::incident::{self, Evidence};
 use super::ranks::HostTensors;
-use super::{MicroBatch, TokenScores, TrainableModel};
+use super::{ImageInput, MicroBatch, TokenScores, TrainableModel};
 use crate::ModelError;
 use crate::checkpoint::Weights;
 use arpo_ranks::{Collectives, Group};
@@ -158,6 +158,21 @@ impl Updater {
             update.add(batch, |scores| loss(index, scores))?;
         }
         update.finish(learning_rate)
+    }
+
+    /// One update of the vision tower alone: `loss` returns its value and its gradient with respect to the images' features,
+    /// `[features, levels * hidden]`. Returns the value.
+    pub fn update_vision(
+        &mut self,
+        images: &[ImageInput],
+        learning_rate: f64,
+        loss: impl FnOnce(&Tensor) -> (f64, Tensor),
+    ) -> Result<f64, ModelError> {
+        let value = no_grad(|| self.trainable.vision_pass(images, loss))?;
+        match self.apply(learning_rate)? {
+            Update::Applied { .. } => Ok(value),
+            Update::Skipped { .. } => Err(ModelError::Input(format!("a loss of {value} of image features"))),
+        }
     }
 
     /// One step of the optimiser from the accumulated gradients, which are zeroed.

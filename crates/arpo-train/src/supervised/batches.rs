@@ -2,10 +2,13 @@
 
 use super::SupervisedOptions;
 use super::desktops::on_desktops;
+use super::letters::LetterBatch;
 use super::reading::{Lesson, Reading, lesson};
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::demonstrations::{Demonstration, Questions, SCREENS_OF_AN_EPISODE, episode, grounding};
+use crate::demonstrations::{
+    Demonstration, Questions, SCREENS_OF_AN_EPISODE, episode, grounding, screens_on_the_way,
+};
 use crate::dialogue::Assembled;
 use crate::images::BatchImages;
 use arpo_core::random::{Purpose, stream};
@@ -36,11 +39,20 @@ pub struct DemonstrationBatch {
     pub(super) images: BatchImages,
 }
 
+/// What an update learns from.
+#[derive(Debug)]
+pub enum UpdateBatch {
+    /// Letters on screens, for the vision tower.
+    Letters(LetterBatch),
+    /// Demonstrations.
+    Demonstrations(DemonstrationBatch),
+}
+
 /// The batches of updates, in order. They do not depend on the number of threads.
 #[derive(Debug)]
 pub struct Batches {
     /// Updates take turns: each maker makes every n-th batch. They end when this is dropped.
-    makers: Vec<Receiver<Result<DemonstrationBatch, TrainError>>>,
+    makers: Vec<Receiver<Result<UpdateBatch, TrainError>>>,
     turn: usize,
 }
 
@@ -69,7 +81,7 @@ pub fn batches(agent: &Arc<Agent>, options: &SupervisedOptions, first: u64, coun
 }
 
 impl Iterator for Batches {
-    type Item = Result<DemonstrationBatch, TrainError>;
+    type Item = Result<UpdateBatch, TrainError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.makers[self.turn].recv().ok()?;
@@ -78,9 +90,9 @@ impl Iterator for Batches {
     }
 }
 
-fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<DemonstrationBatch, TrainError> {
+fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<UpdateBatch, TrainError> {
     let mut rng = stream(options.seed, Purpose::Batches, update, 0);
-    let is_grounding = update < options.grounding_updates || rng.random_bool(options.grounding_share);
+    let is_grounding = update < options.first_on_episodes() || rng.random_bool(options.grounding_share);
     let count = match (is_grounding, options.reading.question_steps) {
         (true, None) => options.screens.div_ceil(SCREENS_OF_AN_EPISODE),
         (true, Some(_)) => options.screens,
@@ -88,12 +100,23 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
     } as u64;
     // far apart, so that no two updates share demonstrations
     let first = FIRST_DEMONSTRATION + (options.seed << 40) + update * 4096;
-    let made = on_desktops(options.suite, first..first + count, |desktop, number| {
+    let numbers = first..first + count;
+    let Reading { question_steps: steps_before, spelled_names: names_first, .. } = options.reading;
+    if update < options.letter_updates {
+        let screens = on_desktops(options.suite, numbers, |desktop, number| {
+            let Lesson { task, .. } = lesson(options, number)?;
+            let mut rng = stream(number, Purpose::Environment, 4, 0);
+            screens_on_the_way(desktop, &task, number, steps_before, &mut rng)?
+                .into_iter()
+                .map(|(screen, widgets)| Ok((screen.image()?, widgets)))
+                .collect::<Result<Vec<_>, TrainError>>()
+        })?;
+        return Ok(UpdateBatch::Letters(LetterBatch::new(&agent.processor, &screens.concat())?));
+    }
+    let made = on_desktops(options.suite, numbers, |desktop, number| {
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
-            let Reading { question_steps, spelled_names, .. } = options.reading;
-            let questions = Questions { steps_before: question_steps, reworded, names_first: spelled_names };
-            grounding(agent, desktop, &task, number, questions)
+            grounding(agent, desktop, &task, number, Questions { steps_before, reworded, names_first })
         } else {
             Ok(episode(agent, desktop, &task, number)?.into_iter().collect())
         }
@@ -103,8 +126,8 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Demo
     demonstrations.sort_by_key(|one| one.assembled.tokens.len());
     let screens: Vec<&[Arc<RgbImage>]> = demonstrations.iter().map(|one| one.screens.as_slice()).collect();
     let images = BatchImages::new(&agent.processor, &screens)?;
-    Ok(DemonstrationBatch {
+    Ok(UpdateBatch::Demonstrations(DemonstrationBatch {
         sequences: demonstrations.into_iter().map(|one| one.assembled).collect(),
         images,
-    })
+    }))
 }

@@ -9,6 +9,7 @@ use arpo_agent::geometry::Size;
 use arpo_core::random::{Purpose, stream};
 use arpo_env::grounding::{Asking, questions};
 use arpo_env::layout::Widget;
+use arpo_env::letters::SQUARE;
 use arpo_env::tasks::Suite;
 use arpo_model::config::{self, ModelConfig};
 use arpo_tokenizer::train::{self, Spaces, Words};
@@ -28,6 +29,18 @@ pub fn model(options: &SupervisedOptions) -> Result<(ModelConfig, BTreeMap<Strin
 
 /// The dimensions of a fresh model: those of a file, or of the suite and the family.
 pub fn dimensions(options: &SupervisedOptions) -> Result<ModelConfig, TrainError> {
+    let config = given_or_usual(options)?;
+    let token = config.vision.patch * config.vision.merge;
+    if options.letter_updates > 0 && token != i64::from(SQUARE) {
+        return Err(TrainError::Configuration(format!(
+            "--letter-updates {}: an image token of this model is {token} pixels wide; expected 0, or a model with {SQUARE}",
+            options.letter_updates
+        )));
+    }
+    Ok(config)
+}
+
+fn given_or_usual(options: &SupervisedOptions) -> Result<ModelConfig, TrainError> {
     match (&options.dimensions, options.suite, options.family) {
         (Some(path), _, family) => read(Path::new(path), family)
             .map_err(|problem| TrainError::Configuration(format!("{path}: {problem}"))),
@@ -164,6 +177,23 @@ mod tests {
         };
         assert!(dimensions_of(&options).unwrap_err().starts_with(&format!("{}: ", missing.display())));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn letters_are_learnt_in_tokens_of_their_squares() {
+        let options = SupervisedOptions { letter_updates: 5, ..test_options(Reading::default()) };
+        assert!(dimensions_of(&options).is_ok());
+        let finer = std::env::temp_dir().join(format!("arpo-finer-{}.json", std::process::id()));
+        let config = include_str!("../../../../models/pocket/config.json");
+        let mut value: Value = serde_json::from_str(config).unwrap();
+        value["vision_config"]["patch_size"] = json!(7);
+        std::fs::write(&finer, value.to_string()).unwrap();
+        let options = SupervisedOptions { dimensions: Some(finer.display().to_string()), ..options };
+        let refused = dimensions_of(&options).unwrap_err();
+        assert!(refused.ends_with(
+            "--letter-updates 5: an image token of this model is 14 pixels wide; expected 0, or a model with 28"
+        ), "{refused}");
+        std::fs::remove_file(&finer).unwrap();
     }
 
     /// Also labels of dialogs, which are on no last screen of an episode.

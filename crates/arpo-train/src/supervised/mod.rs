@@ -1,18 +1,21 @@
-//! Supervised training in two phases, as a model of a million parameters needs them: first many grounding questions about
-//! screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a model learns the form of
-//! a response but not where things are.
+//! Supervised training in phases, as a model of a million parameters needs them: the vision tower learns letters, then come
+//! many grounding questions about screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a
+//! model learns the form of a response but not where things are.
 
 mod batches;
 mod desktops;
 mod evaluation;
 pub mod fresh;
+mod letters;
 mod names;
 mod precision;
 mod reading;
 pub mod resuming;
 pub mod run;
 
-pub use batches::{Batches, DemonstrationBatch, batches, makers};
+pub use batches::{Batches, DemonstrationBatch, UpdateBatch, batches, makers};
+pub use letters::LetterBatch;
+pub use names::NamesKnown;
 pub use precision::Precision;
 pub use reading::Reading;
 
@@ -78,7 +81,9 @@ pub struct SupervisedOptions {
     /// A `config.json` in Hugging Face's layout with the dimensions of the model, instead of those of its suite and family.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<String>,
-    /// Updates on questions only.
+    /// Updates of the vision tower alone, on letters: the first phase.
+    pub letter_updates: u64,
+    /// Updates on questions only: the second phase.
     pub grounding_updates: u64,
     /// Updates in all.
     pub updates: u64,
@@ -86,7 +91,7 @@ pub struct SupervisedOptions {
     pub screens: usize,
     /// Episodes in an update.
     pub episodes: usize,
-    /// Share of updates on questions in the second phase.
+    /// Share of updates on questions in the last phase.
     pub grounding_share: f64,
     /// Weights of applications and templates, 1 by default: how often their tasks are shown; 0 leaves them out. A template's own
     /// weight overrides its application's.
@@ -124,15 +129,27 @@ impl SupervisedOptions {
         if self.templates().is_empty() {
             return Err("--weight: every template is left out".into());
         }
+        if self.letter_updates > 0 && self.suite != Suite::Pocket {
+            let given = self.letter_updates;
+            return Err(format!(
+                "--letter-updates {given}: only the pocket suite tells where its letters are; expected 0"
+            ));
+        }
         if !(0.0..=1.0).contains(&self.grounding_share) {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
         }
         self.reading.check()
     }
 
-    /// The learning rate of an update.
+    /// The first update of the last phase, on episodes.
+    fn first_on_episodes(&self) -> u64 {
+        self.letter_updates.saturating_add(self.grounding_updates)
+    }
+
+    /// The learning rate of an update. It warms up where the language model begins to learn, too.
     fn rate(&self, number: u64) -> f64 {
-        let warm = (number + 1) as f64 / self.warm_up.max(1) as f64;
+        let of_phase = number.checked_sub(self.letter_updates).unwrap_or(number);
+        let warm = (of_phase + 1) as f64 / self.warm_up.max(1) as f64;
         let left = self.updates.saturating_sub(number) as f64 / (self.cool_down as f64 + 1.0);
         self.learning_rate * warm.min(left).min(1.0)
     }
@@ -176,14 +193,21 @@ fn application(template: &str) -> &str {
     template.split('-').next().unwrap_or_default()
 }
 
-/// One update on the negative mean log-probability of the demonstrated tokens, which it returns.
+/// One update on the negative mean log-probability of what is demonstrated, which it returns.
 pub fn update(
     updater: &mut Updater,
     options: &SupervisedOptions,
     number: u64,
-    batch: &DemonstrationBatch,
+    batch: &UpdateBatch,
 ) -> Result<f64, TrainError> {
     let device = updater.trainable().model().device();
+    let batch = match batch {
+        UpdateBatch::Demonstrations(batch) => batch,
+        UpdateBatch::Letters(batch) => {
+            return Ok(updater
+                .update_vision(&batch.on(device), options.rate(number), |features| batch.loss(features))?);
+        }
+    };
     let images = batch.images.on(device);
     let trained: Vec<Vec<bool>> = batch.sequences.iter().map(Assembled::trained).collect();
     let episodes: Vec<SequenceInput> = (0..trained.len())
@@ -210,6 +234,7 @@ fn test_options(reading: Reading) -> SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
         dimensions: None,
+        letter_updates: 0,
         grounding_updates: 1,
         updates: 2,
         screens: 1,

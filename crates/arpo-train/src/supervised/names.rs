@@ -1,15 +1,17 @@
-//! Whether a model reads: the probability with which it spells invented names that it has never met, on screens of its suite.
+//! Whether a model reads: the probabilities with which it finds and spells invented names that it has never met, on screens of
+//! its suite.
 
 use super::SupervisedOptions;
 use super::desktops::on_desktops;
 use crate::TrainError;
 use crate::agent::Agent;
-use crate::demonstrations::{Demonstration, names_to_read};
+use crate::demonstrations::{Demonstration, questions_about_names};
 use crate::images::BatchImages;
 use arpo_env::tasks::Variation;
 use arpo_env::tasks::invented::{DICTIONARIES, TRAINING_DICTIONARIES};
 use arpo_model::training::{MicroBatch, SequenceInput, TrainableModel};
 use image::RgbImage;
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Screens that names are read from.
@@ -18,11 +20,23 @@ const SCREENS: u64 = 64;
 /// The first of the tasks that are looked through for these, far from those of demonstrations and evaluations.
 const FIRST: u64 = 1 << 30;
 
-/// Screens with names, each as a conversation that asks for every name on it.
+/// Screens with names: conversations that ask where each name is, and others that ask what is there.
 #[derive(Debug)]
-pub(super) struct NamesToRead(Vec<Demonstration>);
+pub(super) struct Names {
+    find: Vec<Demonstration>,
+    read: Vec<Demonstration>,
+}
 
-impl NamesToRead {
+/// How well a model knows names that it has never met.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct NamesKnown {
+    /// The mean probability of clicking on the middle of a name's entry.
+    pub found: f64,
+    /// The mean probability of spelling a whole name right, its end included.
+    pub read: f64,
+}
+
+impl Names {
     /// The first screens of tasks whose worlds have invented names.
     pub(super) fn new(agent: &Agent, options: &SupervisedOptions) -> Result<Self, TrainError> {
         let suite = options.suite;
@@ -32,39 +46,59 @@ impl NamesToRead {
             let dictionary = TRAINING_DICTIONARIES + number as u16 % (DICTIONARIES - TRAINING_DICTIONARIES);
             let variation = Variation { dictionary: Some(dictionary), reworded: false };
             let task = suite.varied_task_of(template, number, variation);
-            task.map_or(Ok(None), |task| names_to_read(agent, desktop, &task, number))
+            task.map_or(Ok(None), |task| questions_about_names(agent, desktop, &task, number))
         })?;
-        let screens = found.into_iter().flatten().take(SCREENS as usize).collect();
-        Ok(Self(screens))
+        let screens = found.into_iter().flatten().take(SCREENS as usize);
+        let (find, read) = screens.map(|[find, read]| (find, read)).unzip();
+        Ok(Self { find, read })
     }
 
-    /// The mean probability of spelling a whole name right, its end included; none if there is nothing to read.
-    pub(super) fn read(&self, agent: &Agent, trainable: &TrainableModel) -> Result<Option<f64>, TrainError> {
-        if self.0.is_empty() {
+    /// How well they are known; none if there are none.
+    pub(super) fn known(
+        &self,
+        agent: &Agent,
+        trainable: &TrainableModel,
+    ) -> Result<Option<NamesKnown>, TrainError> {
+        if self.read.is_empty() {
             return Ok(None);
         }
-        let screens: Vec<&[Arc<RgbImage>]> = self.0.iter().map(|one| one.screens.as_slice()).collect();
-        let images = BatchImages::new(&agent.processor, &screens)?;
-        let trained: Vec<Vec<bool>> = self.0.iter().map(|one| one.assembled.trained()).collect();
-        let sequence = |at: usize| SequenceInput {
-            tokens: &self.0[at].assembled.tokens,
-            images: images.shown(at),
-            trained: &trained[at],
+        let mean = |asked: &[Demonstration]| {
+            let logp = answers(asked, agent, trainable)?;
+            let probability =
+                |answer: &Vec<f32>| answer.iter().map(|&logp| f64::from(logp)).sum::<f64>().exp();
+            Ok::<f64, TrainError>(crate::batch::mean(logp.iter().map(probability)))
         };
-        let sequences: Vec<SequenceInput> = (0..self.0.len()).map(sequence).collect();
-        let pixels = images.on(trainable.model().device());
-        let scores = trainable.scores(&MicroBatch { sequences: &sequences, images: &pixels })?;
-        let mut probabilities = vec![];
-        for (one, logp) in self.0.iter().zip(&scores.logp) {
-            let mut rest = logp.as_slice();
-            for span in &one.assembled.spans {
-                let (answer, others) = rest.split_at(span.end - span.start);
-                rest = others;
-                probabilities.push(answer.iter().map(|&logp| f64::from(logp)).sum::<f64>().exp());
-            }
-        }
-        Ok(Some(crate::batch::mean(probabilities.into_iter())))
+        Ok(Some(NamesKnown { found: mean(&self.find)?, read: mean(&self.read)? }))
     }
+}
+
+/// The log-probabilities of every answer's tokens.
+fn answers(
+    asked: &[Demonstration],
+    agent: &Agent,
+    trainable: &TrainableModel,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    let screens: Vec<&[Arc<RgbImage>]> = asked.iter().map(|one| one.screens.as_slice()).collect();
+    let images = BatchImages::new(&agent.processor, &screens)?;
+    let trained: Vec<Vec<bool>> = asked.iter().map(|one| one.assembled.trained()).collect();
+    let sequence = |at: usize| SequenceInput {
+        tokens: &asked[at].assembled.tokens,
+        images: images.shown(at),
+        trained: &trained[at],
+    };
+    let sequences: Vec<SequenceInput> = (0..asked.len()).map(sequence).collect();
+    let pixels = images.on(trainable.model().device());
+    let scores = trainable.scores(&MicroBatch { sequences: &sequences, images: &pixels })?;
+    let mut answers = vec![];
+    for (one, logp) in asked.iter().zip(&scores.logp) {
+        let mut rest = logp.as_slice();
+        for span in &one.assembled.spans {
+            let (answer, others) = rest.split_at(span.end - span.start);
+            rest = others;
+            answers.push(answer.to_vec());
+        }
+    }
+    Ok(answers)
 }
 
 #[cfg(test)]
@@ -82,9 +116,9 @@ mod tests {
         let options = test_options(Reading::default());
         let (config, side_files) = fresh::model(&options).unwrap();
         let agent = Agent::new(&config, &side_files, Path::new("made"), Family::Qwen25Vl.style()).unwrap();
-        let names = NamesToRead::new(&agent, &options).unwrap();
-        assert_eq!(names.0.len(), SCREENS as usize);
-        for one in &names.0 {
+        let names = Names::new(&agent, &options).unwrap();
+        assert_eq!((names.find.len(), names.read.len()), (SCREENS as usize, SCREENS as usize));
+        for one in &names.read {
             for span in &one.assembled.spans {
                 let answer = &one.assembled.tokens[span.start..span.end - 1];
                 let name = agent.tokenizer.decode(answer, false).unwrap();
@@ -103,8 +137,9 @@ mod tests {
             share_prefixes: false,
         };
         let trainable = TrainableModel::new(Model::new(config, weights), pass_options);
-        let read = names.read(&agent, &trainable).unwrap().unwrap();
-        assert!(read > 0.0 && read < 1e-3, "{read}");
-        assert_eq!(NamesToRead(vec![]).read(&agent, &trainable).unwrap(), None);
+        let NamesKnown { found, read } = names.known(&agent, &trainable).unwrap().unwrap();
+        assert!(read > 0.0 && read < 1e-3 && found > 0.0 && found < 1e-3, "{found} {read}");
+        let none = Names { find: vec![], read: vec![] };
+        assert_eq!(none.known(&agent, &trainable).unwrap(), None);
     }
 }

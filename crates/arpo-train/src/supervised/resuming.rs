@@ -16,10 +16,11 @@ pub fn changes(stored: &str, options: &SupervisedOptions) -> Result<Vec<ConfigCh
         reading: Reading::NONE,
         precision: Precision::F32,
         cool_down: 0,
+        letter_updates: 0,
         ..options.clone()
     };
     for (key, value) in before.to_toml().parse::<toml::Table>().unwrap_or_default() {
-        if ["reading", "precision", "cool_down"].contains(&key.as_str()) {
+        if ["reading", "precision", "cool_down", "letter_updates"].contains(&key.as_str()) {
             was.entry(key).or_insert(value);
         }
     }

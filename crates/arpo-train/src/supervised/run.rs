@@ -1,8 +1,8 @@
 //! A supervised run, new or resumed: learn, evaluate, save.
 
 use super::evaluation::{Counts, Evaluation, evaluate};
-use super::names::NamesToRead;
-use super::{DemonstrationBatch, SupervisedOptions, batches, fresh, makers, update};
+use super::names::{Names, NamesKnown};
+use super::{SupervisedOptions, batches, fresh, makers, update};
 use crate::TrainError;
 use crate::agent::Agent;
 use crate::policy::engine::ResponseOptions;
@@ -91,14 +91,14 @@ pub enum SupervisedEvent {
         evaluation_seconds: f64,
         /// Mean loss since the last time.
         loss: f64,
-        /// On tasks that are in no demonstration; `None` during the phase with questions only.
+        /// On tasks that are in no demonstration; `None` before the phase with episodes.
         success: Option<Success>,
         /// The same by application.
         applications: BTreeMap<String, f64>,
         /// On tasks of the held-out templates.
         held_out: Option<Success>,
-        /// The mean probability with which it spells names on the screen that are in no demonstration.
-        names_read: Option<f64>,
+        /// How well it knows names on the screen that are in no demonstration.
+        names: Option<NamesKnown>,
     },
 }
 
@@ -142,7 +142,7 @@ pub fn train(
         parameters: run.updater.trainable().model().weights().count(),
         updates: first,
     });
-    let names = NamesToRead::new(&agent, options)?;
+    let names = Names::new(&agent, options)?;
     let began = Instant::now();
     let seconds_before = run.state.seconds;
     let mut prepared = batches(&agent, options, first, makers());
@@ -154,7 +154,7 @@ pub fn train(
     for number in owed.map(|_| None).into_iter().chain((first..options.updates).map(Some)) {
         if let Some(number) = number {
             let asked = Instant::now();
-            let batch: DemonstrationBatch = prepared
+            let batch = prepared
                 .next()
                 .ok_or_else(|| TrainError::Internal("no thread makes demonstrations any more".into()))??;
             waited += asked.elapsed();
@@ -180,7 +180,7 @@ pub fn train(
             }
             evaluated => evaluated?,
         };
-        let names_read = names.read(&agent, run.updater.trainable())?;
+        let known = names.known(&agent, run.updater.trainable())?;
         run.save(folder)?;
         stop.at_stake(everything_since(updates));
         let reached = evaluated.as_ref().is_some_and(|evaluation| schedule.is_reached(evaluation));
@@ -197,7 +197,7 @@ pub fn train(
             success,
             applications,
             held_out,
-            names_read,
+            names: known,
         });
         if over || reached {
             break;
@@ -272,7 +272,7 @@ impl Run {
         Ok((Self { config, side_files, updater, policy, state }, agent))
     }
 
-    /// `None` in the phase with questions only; [`TrainError::Interrupted`] if a stop was requested before its end.
+    /// `None` before the phase with episodes; [`TrainError::Interrupted`] if a stop was requested before its end.
     fn evaluate(
         &mut self,
         options: &SupervisedOptions,
@@ -282,7 +282,7 @@ impl Run {
         if stop.requested() {
             return Err(TrainError::Interrupted);
         }
-        if self.state.updates <= options.grounding_updates {
+        if self.state.updates <= options.first_on_episodes() {
             return Ok(None);
         }
         self.policy.publish(WeightUpdate::InPlace, PolicyVersion(self.state.updates))?;

@@ -177,6 +177,7 @@ fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
         dimensions: None,
+        letter_updates: 0,
         grounding_updates: 3,
         updates: 6,
         screens: 2,
