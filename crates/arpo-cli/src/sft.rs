@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tch::Device;
 
-/// With so many updates of 256 screens the loss of letters is 0.01.
+/// After 150 updates of only 64 screens the loss of letters is 0.04.
 const LETTER_UPDATES: u64 = 200;
 
 /// The arguments of `arpo sft`.
@@ -45,7 +45,7 @@ pub(crate) struct SftArguments {
     #[arg(long, value_enum, default_value = "auto")]
     precision: PrecisionName,
     /// Updates of the first phase, in which the vision tower alone learns the letters on the screens [default: 200 for the
-    /// pocket suite; the desktop suite has none]
+    /// pocket suite; the desktop suite, and models whose image tokens are not 28 pixels wide, need 0]
     #[arg(long)]
     letter_updates: Option<u64>,
     /// Updates of the second phase, on grounding questions only

@@ -160,8 +160,9 @@ impl Updater {
         update.finish(learning_rate)
     }
 
-    /// One update of the vision tower alone: `loss` returns its value and its gradient with respect to the images' features,
-    /// `[features, levels * hidden]`. Returns the value.
+    /// One update on a loss of the images' features, `[features, levels * hidden]`, so of the vision tower: the other weights only
+    /// decay. `loss` returns its value and its gradient with respect to the features. Returns the value; a non-finite gradient
+    /// is skipped and counted. All images are held at once.
     pub fn update_vision(
         &mut self,
         images: &[ImageInput],
@@ -169,10 +170,10 @@ impl Updater {
         loss: impl FnOnce(&Tensor) -> (f64, Tensor),
     ) -> Result<f64, ModelError> {
         let value = no_grad(|| self.trainable.vision_pass(images, loss))?;
-        match self.apply(learning_rate)? {
-            Update::Applied { .. } => Ok(value),
-            Update::Skipped { .. } => Err(ModelError::Input(format!("a loss of {value} of image features"))),
+        if let Update::Skipped { .. } = self.apply(learning_rate)? {
+            self.skipped += 1;
         }
+        Ok(value)
     }
 
     /// One step of the optimiser from the accumulated gradients, which are zeroed.

@@ -2,7 +2,7 @@
 //!
 //! A feature should be the sum of the codes of what is true of its token; codes are fixed random vectors, so that there is
 //! no head to train or to save, and the language model finds in a feature what it needs by a product. Without this phase
-//! letters are learnt only through questions, whose answers need the right place, too, before any letter pays.
+//! letters are learnt only through answers to questions, where a letter has no gradient until its place is found.
 
 use crate::TrainError;
 use arpo_core::random::{Purpose, stream};
@@ -23,8 +23,8 @@ const LETTERS: usize = 94;
 /// Columns or rows that have a code.
 const SIDE: usize = 8;
 
-/// What is asked about a token: the letter at each place, its column and its row. All have as many classes.
-const QUESTIONS: usize = PLACES + 2;
+/// What a token says: the letter at each place, its column and its row. All have as many classes.
+const PROPERTIES: usize = PLACES + 2;
 const CLASSES: usize = LETTERS + 1;
 
 /// The length of a code: its product with itself, 9, makes its class e^9 times as likely as others.
@@ -37,7 +37,7 @@ const NOT_ASKED: i64 = -1;
 #[derive(Debug)]
 pub struct LetterBatch {
     patches: Vec<Patches>,
-    /// Class by screen, token and question.
+    /// Class by screen, token and property.
     classes: Vec<i64>,
 }
 
@@ -66,7 +66,7 @@ impl LetterBatch {
     }
 }
 
-fn classes(square: Square, column: usize, row: usize) -> [i64; QUESTIONS] {
+fn classes(square: Square, column: usize, row: usize) -> [i64; PROPERTIES] {
     let class_of = |letter: Option<char>| match letter {
         None => 0,
         Some(letter) => match (letter as u32).checked_sub(FIRST) {
@@ -74,9 +74,9 @@ fn classes(square: Square, column: usize, row: usize) -> [i64; QUESTIONS] {
             _ => NOT_ASKED,
         },
     };
-    std::array::from_fn(|question| match (square, question) {
+    std::array::from_fn(|property| match (square, property) {
         (_, PLACES) => column.min(SIDE - 1) as i64,
-        (_, question) if question > PLACES => row.min(SIDE - 1) as i64,
+        (_, property) if property > PLACES => row.min(SIDE - 1) as i64,
         (Square::Unknown, _) => NOT_ASKED,
         (Square::Letters(letters), place) => class_of(letters[place]),
     })
@@ -95,16 +95,16 @@ impl LetterBatch {
         let loss = -(logp.gather(1, &right, false).squeeze_dim(1) * &asked).sum(Kind::Float) / &count;
         let one_hot = logp.zeros_like().scatter_value(1, &right, 1.0);
         let gradient = (logp.exp() - one_hot) * (asked / count).unsqueeze(1);
-        let gradient = gradient.view([-1, (QUESTIONS * CLASSES) as i64]).matmul(&codes);
+        let gradient = gradient.view([-1, (PROPERTIES * CLASSES) as i64]).matmul(&codes);
         (loss.double_value(&[]), gradient.to_kind(features.kind()))
     }
 }
 
-/// The codes of all classes of all questions, `[questions * classes, width]`: the same for every run of a model with features
+/// The codes of all classes of all properties, `[properties * classes, width]`: the same for every run of a model with features
 /// of this width.
 fn codes(width: i64, device: Device) -> Tensor {
     let mut rng = stream(0, Purpose::Codes, 0, 0);
-    let count = (QUESTIONS * CLASSES) as i64 * width;
+    let count = (PROPERTIES * CLASSES) as i64 * width;
     // signs instead of normal numbers: all codes are equally long
     let signs: Vec<f32> = (0..count).map(|_| if rng.random_bool(0.5) { 1.0 } else { -1.0 }).collect();
     (Tensor::from_slice(&signs).view([-1, width]) * (CODE_LENGTH / (width as f64).sqrt())).to_device(device)
@@ -164,7 +164,7 @@ mod tests {
         assert!(along.abs() > 0.1 && (along - difference).abs() < 1e-2 * along.abs(), "{along} {difference}");
     }
 
-    /// The language model does not change meanwhile.
+    /// Without weight decay, the language model does not change meanwhile.
     #[test]
     fn the_tower_learns_what_tokens_show() {
         let options = options();
@@ -204,7 +204,7 @@ mod tests {
         let [vision_after, text_after] = sums(&updater);
         assert!(
             (text_after - text).abs() < 1e-9 && (vision_after - vision).abs() > 1.0,
-            "{text} {text_after}"
+            "{vision} {vision_after} {text} {text_after}"
         );
     }
 }

@@ -3,8 +3,8 @@
 use super::{Precision, Reading, SupervisedOptions};
 use crate::run::folder::{ConfigChange, config_changes};
 
-/// Keys, and sections with a trailing `.`, that stay: the tokenizer was made for them.
-const FIXED: [&str; 4] = ["suite", "family", "dimensions", "reading."];
+/// Keys, and sections with a trailing `.`, that stay: the tokenizer was made for them, or the phases before would be others.
+const FIXED: [&str; 5] = ["suite", "family", "dimensions", "reading.", "letter_updates"];
 
 /// How options differ from those that a run has stored; an error if they differ in what stays. A run from before some options
 /// was trained without what they are about.
@@ -74,6 +74,17 @@ mod tests {
         assert!(refused.contains("`reading.question_steps` = nothing, was 3"), "{refused}");
         let faster = changes(&stored, &options(Reading::NONE, Precision::Bf16)).unwrap();
         assert_eq!(faster.len(), 1);
+    }
+
+    #[test]
+    fn a_run_from_before_letters_had_none() {
+        let old = options(Reading::default(), Precision::F32);
+        let mut stored: toml::Table = old.to_toml().parse().unwrap();
+        assert!(stored.remove("letter_updates").is_some());
+        let stored = toml::to_string(&stored).unwrap();
+        assert_eq!(changes(&stored, &old), Ok(vec![]));
+        let refused = changes(&stored, &SupervisedOptions { letter_updates: 200, ..old }).unwrap_err();
+        assert_eq!(refused, "`letter_updates` = 200, was 0");
     }
 
     #[test]

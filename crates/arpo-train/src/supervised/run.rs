@@ -76,7 +76,7 @@ pub enum SupervisedEvent {
     Updated {
         /// Updates made.
         updates: u64,
-        /// Minus the mean log-probability of the demonstrated tokens.
+        /// Minus the mean log-probability of the demonstrated tokens, or of what image tokens show in updates on letters.
         loss: f64,
     },
     /// The model was evaluated, and the run saved.
