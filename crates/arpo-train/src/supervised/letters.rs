@@ -30,8 +30,8 @@ const CLASSES: usize = LETTERS + 1;
 /// The length of a code: its product with itself, 9, makes its class e^9 times as likely as others.
 const CODE_LENGTH: f64 = 3.0;
 
-/// The class of what is not asked.
-const NOT_ASKED: i64 = -1;
+/// The class of what the loss leaves out.
+const IGNORED: i64 = -1;
 
 /// Screens with what their tokens show.
 #[derive(Debug)]
@@ -64,6 +64,22 @@ impl LetterBatch {
         let pixels = pixels(&self.patches, device).into_iter();
         pixels.zip(&self.patches).map(|(pixels, one)| ImageInput::of_pixels(pixels, one.grid)).collect()
     }
+
+    /// The mean cross-entropy of the right classes, and its gradient with respect to the features.
+    pub(super) fn loss(&self, features: &Tensor) -> (f64, Tensor) {
+        let codes = codes(features.size()[1], features.device());
+        let classes = Tensor::from_slice(&self.classes).to_device(features.device());
+        let known = classes.ge(0).to_kind(Kind::Float);
+        let count = known.sum(Kind::Float).clamp_min(1.0);
+        let products = features.to_kind(Kind::Float).matmul(&codes.tr());
+        let logp = products.view([-1, CLASSES as i64]).log_softmax(-1, Kind::Float);
+        let right = classes.clamp_min(0).unsqueeze(1);
+        let loss = -(logp.gather(1, &right, false).squeeze_dim(1) * &known).sum(Kind::Float) / &count;
+        let one_hot = logp.zeros_like().scatter_value(1, &right, 1.0);
+        let gradient = (logp.exp() - one_hot) * (known / count).unsqueeze(1);
+        let gradient = gradient.view([-1, (PROPERTIES * CLASSES) as i64]).matmul(&codes);
+        (loss.double_value(&[]), gradient.to_kind(features.kind()))
+    }
 }
 
 fn classes(square: Square, column: usize, row: usize) -> [i64; PROPERTIES] {
@@ -71,33 +87,15 @@ fn classes(square: Square, column: usize, row: usize) -> [i64; PROPERTIES] {
         None => 0,
         Some(letter) => match (letter as u32).checked_sub(FIRST) {
             Some(number) if (number as usize) < LETTERS => i64::from(number) + 1,
-            _ => NOT_ASKED,
+            _ => IGNORED,
         },
     };
     std::array::from_fn(|property| match (square, property) {
         (_, PLACES) => column.min(SIDE - 1) as i64,
         (_, property) if property > PLACES => row.min(SIDE - 1) as i64,
-        (Square::Unknown, _) => NOT_ASKED,
+        (Square::Unknown, _) => IGNORED,
         (Square::Letters(letters), place) => class_of(letters[place]),
     })
-}
-
-impl LetterBatch {
-    /// Minus the mean log-probability of the right classes, and its gradient with respect to the features.
-    pub(super) fn loss(&self, features: &Tensor) -> (f64, Tensor) {
-        let codes = codes(features.size()[1], features.device());
-        let classes = Tensor::from_slice(&self.classes).to_device(features.device());
-        let asked = classes.ge(0).to_kind(Kind::Float);
-        let count = asked.sum(Kind::Float).clamp_min(1.0);
-        let products = features.to_kind(Kind::Float).matmul(&codes.tr());
-        let logp = products.view([-1, CLASSES as i64]).log_softmax(-1, Kind::Float);
-        let right = classes.clamp_min(0).unsqueeze(1);
-        let loss = -(logp.gather(1, &right, false).squeeze_dim(1) * &asked).sum(Kind::Float) / &count;
-        let one_hot = logp.zeros_like().scatter_value(1, &right, 1.0);
-        let gradient = (logp.exp() - one_hot) * (asked / count).unsqueeze(1);
-        let gradient = gradient.view([-1, (PROPERTIES * CLASSES) as i64]).matmul(&codes);
-        (loss.double_value(&[]), gradient.to_kind(features.kind()))
-    }
 }
 
 /// The codes of all classes of all properties, `[properties * classes, width]`: the same for every run of a model with features
@@ -115,11 +113,12 @@ mod tests {
     use super::*;
     use crate::agent::Agent;
     use crate::supervised::batches::{UpdateBatch, batches};
-    use crate::supervised::{Family, Reading, SupervisedOptions, fresh, test_options, update};
+    use crate::supervised::{
+        Family, Reading, SupervisedOptions, fresh, test_options, test_pass_options, update,
+    };
     use arpo_core::config::OptimiserConfig;
     use arpo_model::checkpoint::Weights;
     use arpo_model::config::ModelConfig;
-    use arpo_model::training::PassOptions;
     use arpo_model::training::adamw::AdamW;
     use arpo_model::training::step::Updater;
     use std::path::Path;
@@ -144,15 +143,15 @@ mod tests {
     #[test]
     fn classes_are_letters_and_where_a_token_lies() {
         let letters = Square::Letters([Some('!'), None, Some('~'), Some('é'), None]);
-        assert_eq!(classes(letters, 2, 9), [1, 0, 94, NOT_ASKED, 0, 2, 7]);
-        assert_eq!(classes(Square::Unknown, 0, 1)[..], [[NOT_ASKED; PLACES].as_slice(), &[0, 1]].concat());
+        assert_eq!(classes(letters, 2, 9), [1, 0, 94, IGNORED, 0, 2, 7]);
+        assert_eq!(classes(Square::Unknown, 0, 1)[..], [[IGNORED; PLACES].as_slice(), &[0, 1]].concat());
     }
 
     #[test]
     fn the_gradient_is_that_of_the_loss() {
         let tokens = 3;
         let classes: Vec<i64> =
-            vec![1, 2, 0, 4, 0, 2, 1, NOT_ASKED, NOT_ASKED, 0, 7, 0, 1, 1, 0, 0, 94, 9, 0, 5, 3];
+            vec![1, 2, 0, 4, 0, 2, 1, IGNORED, IGNORED, 0, 7, 0, 1, 1, 0, 0, 94, 9, 0, 5, 3];
         let batch = LetterBatch { patches: vec![], classes };
         tch::manual_seed(3);
         let features = Tensor::randn([tokens, 48], (Kind::Float, Device::Cpu));
@@ -173,15 +172,8 @@ mod tests {
         let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
         let optimiser =
             AdamW::new(&weights, OptimiserConfig { weight_decay: 0.0, ..OptimiserConfig::default() });
-        let pass_options = PassOptions {
-            temperature: 1.0,
-            forbidden: agent.forbidden.clone(),
-            activation_bytes: 1 << 30,
-            logit_rows: 1 << 14,
-            pad_to_multiple: 1,
-            share_prefixes: false,
-        };
-        let mut updater = options.precision.updater(&config, weights, optimiser, pass_options, None);
+        let mut updater =
+            options.precision.updater(&config, weights, optimiser, test_pass_options(&agent), None);
         // of the vision tower, and of the language model
         let sums = |updater: &Updater| {
             let mut sums = [0.0; 2];

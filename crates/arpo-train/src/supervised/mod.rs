@@ -250,3 +250,16 @@ fn test_options(reading: Reading) -> SupervisedOptions {
         seed: 0,
     }
 }
+
+/// How small batches are computed on a CPU in tests.
+#[cfg(test)]
+fn test_pass_options(agent: &crate::agent::Agent) -> arpo_model::training::PassOptions {
+    arpo_model::training::PassOptions {
+        temperature: 1.0,
+        forbidden: agent.forbidden.clone(),
+        activation_bytes: 1 << 30,
+        logit_rows: 1 << 14,
+        pad_to_multiple: 1,
+        share_prefixes: false,
+    }
+}

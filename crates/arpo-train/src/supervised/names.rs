@@ -104,10 +104,9 @@ fn answers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervised::{Family, Reading, fresh, test_options};
+    use crate::supervised::{Family, Reading, fresh, test_options, test_pass_options};
     use arpo_model::checkpoint::Weights;
     use arpo_model::model::Model;
-    use arpo_model::training::PassOptions;
     use std::path::Path;
     use tch::{Device, Kind};
 
@@ -128,15 +127,7 @@ mod tests {
         }
         tch::manual_seed(1);
         let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
-        let pass_options = PassOptions {
-            temperature: 1.0,
-            forbidden: agent.forbidden.clone(),
-            activation_bytes: 1 << 30,
-            logit_rows: 1 << 14,
-            pad_to_multiple: 1,
-            share_prefixes: false,
-        };
-        let trainable = TrainableModel::new(Model::new(config, weights), pass_options);
+        let trainable = TrainableModel::new(Model::new(config, weights), test_pass_options(&agent));
         let NamesKnown { found, read } = names.known(&agent, &trainable).unwrap().unwrap();
         assert!(read > 0.0 && read < 1e-3 && found > 0.0 && found < 1e-3, "{found} {read}");
         let none = Names { find: vec![], read: vec![] };
