@@ -6,6 +6,7 @@ use crate::environment::{Environment, EnvironmentError, Screen, StepResult, chec
 use crate::evaluator::{Ending, Evaluator};
 use crate::interact;
 use crate::layout::{self, Scene, Widget};
+use crate::letters::{HALVES, Written};
 use crate::look::ScreenOptions;
 use crate::setup;
 use crate::world::World;
@@ -83,6 +84,12 @@ impl EmbeddedDesktop {
     pub fn widgets(&self) -> Vec<Widget> {
         let tree = |running: &Running| running.scene.tree(&running.episode.desktop);
         self.running.as_ref().map(tree).unwrap_or_default()
+    }
+
+    /// What is written in the squares of a grid over the screen, row by row.
+    pub fn written(&self, grid: [usize; 2]) -> Vec<[Written; HALVES]> {
+        let size = [self.options.width, self.options.height];
+        self.running.as_ref().map(|running| running.scene.written(size, grid)).unwrap_or_default()
     }
 
     /// What the oracle plans with.

@@ -13,9 +13,10 @@ use arpo_core::task::Task;
 use arpo_core::trajectory::ImageRef;
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::{Environment, Screen, ends_episode};
-use arpo_env::grounding::{self, Asking, GroundingAnswer, GroundingQuestion, questions};
+use arpo_env::grounding::{self, Asking, GroundingAnswer, GroundingQuestion, questions, texts_to_type};
 use arpo_env::layout::Widget;
 use arpo_env::oracle::Oracle;
+use arpo_env::tasks::Suite;
 use image::RgbImage;
 use rand::{Rng, RngExt};
 use std::sync::Arc;
@@ -26,6 +27,9 @@ pub(crate) const SCREENS_OF_AN_EPISODE: usize = 4;
 
 /// Most questions about one screen.
 pub(crate) const MAX_QUESTIONS: usize = 8;
+
+/// Texts to type beside the questions about a screen, where names are read letter by letter.
+const TEXTS_TO_TYPE: usize = 2;
 
 /// Most actions of a demonstrated episode. The oracle needs fewer for nearly every task.
 const LONGEST_EPISODE: usize = 16;
@@ -38,8 +42,10 @@ pub struct Questions {
     pub steps_before: Option<usize>,
     /// They ask in several ways.
     pub reworded: bool,
-    /// They are about the names in lists first.
+    /// They are about the names in lists first, and some texts are to be typed ...
     pub names_first: bool,
+    /// ... that are built like those of this suite.
+    pub suite: Suite,
 }
 
 /// A conversation to train on.
@@ -142,32 +148,41 @@ pub fn grounding(
     asked: Questions,
 ) -> Result<Vec<Demonstration>, TrainError> {
     let mut rng = stream(number, Purpose::Environment, 4, 0);
-    let screens = screens_on_the_way(desktop, task, number, asked.steps_before, &mut rng)?;
-    let Questions { reworded, names_first, .. } = asked;
+    let widgets = EmbeddedDesktop::widgets;
+    let screens = screens_on_the_way(desktop, task, number, asked.steps_before, &mut rng, widgets)?;
+    let Questions { reworded, names_first, suite, .. } = asked;
     let asking = Asking { count: MAX_QUESTIONS, reworded, names_first };
     let ask = |(screen, widgets): (Screen, Vec<Widget>)| {
-        answered(agent, screen.image()?, questions(&widgets, asking, &mut rng))
+        let mut asked = questions(&widgets, asking, &mut rng);
+        let typed = if names_first { texts_to_type(suite, TEXTS_TO_TYPE, &mut rng) } else { vec![] };
+        for text in typed {
+            asked.insert(rng.random_range(0..=asked.len()), text);
+        }
+        answered(agent, screen.image()?, asked)
     };
     screens.into_iter().map(ask).collect()
 }
 
-/// The screen on the oracle's way, of a few, that has most names in lists: all are found, and all are read out; none if none has
-/// any.
+/// The screen on the oracle's way, of a few, that has the most names in lists: all are found, all are read out, and all are typed;
+/// `None` if no screen shows any.
 pub(crate) fn questions_about_names(
     agent: &Agent,
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
-) -> Result<Option<[Demonstration; 2]>, TrainError> {
-    let screens =
-        screens_on_the_way(desktop, task, number, None, &mut stream(number, Purpose::Environment, 4, 0))?;
+) -> Result<Option<[Demonstration; 3]>, TrainError> {
+    let mut rng = stream(number, Purpose::Environment, 4, 0);
+    let screens = screens_on_the_way(desktop, task, number, None, &mut rng, EmbeddedDesktop::widgets)?;
     let names =
         screens.into_iter().map(|(screen, widgets)| (screen, grounding::questions_about_names(&widgets)));
     let most = names.max_by_key(|(_, names)| names.len()).filter(|(_, names)| !names.is_empty());
     let Some((screen, names)) = most else { return Ok(None) };
-    let (find, read) = names.into_iter().map(|[find, read]| (find, read)).unzip();
     let image = screen.image()?;
-    Ok(Some([answered(agent, Arc::clone(&image), find)?, answered(agent, image, read)?]))
+    let kind = |at: usize| {
+        let asked = names.iter().map(|questions| questions[at].clone()).collect();
+        answered(agent, Arc::clone(&image), asked)
+    };
+    Ok(Some([kind(0)?, kind(1)?, kind(2)?]))
 }
 
 /// A conversation of questions about a screen.
@@ -191,18 +206,19 @@ fn answered(
     demonstration(agent, &messages, vec![pixels])
 }
 
-/// Random screens of the oracle's episode with their widgets, each with the same chance; with a limit, the one that some
-/// actions lead to.
-pub(crate) fn screens_on_the_way(
+/// Random screens of the oracle's episode with what is wanted of their desktop, each with the same chance; with a limit, the one
+/// that some actions lead to.
+pub(crate) fn screens_on_the_way<T>(
     desktop: &mut EmbeddedDesktop,
     task: &Task,
     number: u64,
     steps_before: Option<usize>,
     rng: &mut impl Rng,
-) -> Result<Vec<(Screen, Vec<Widget>)>, TrainError> {
+    wanted: impl Fn(&EmbeddedDesktop) -> T,
+) -> Result<Vec<(Screen, T)>, TrainError> {
     let mut oracle = Oracle::new();
     let screen = desktop.reset(task, number, deadline())?;
-    let mut chosen = vec![(screen, desktop.widgets())];
+    let mut chosen = vec![(screen, wanted(desktop))];
     let steps = steps_before.map_or(LONGEST_EPISODE, |most| rng.random_range(0..=most));
     for step in 1..=steps {
         let action = oracle.next_action(desktop);
@@ -217,7 +233,7 @@ pub(crate) fn screens_on_the_way(
             None => rng.random_range(0..=step),
         };
         if place < SCREENS_OF_AN_EPISODE {
-            let new = (screen, desktop.widgets());
+            let new = (screen, wanted(desktop));
             if place < chosen.len() {
                 chosen[place] = new;
             } else {
@@ -296,8 +312,10 @@ mod tests {
             let is_last_page = |number: &u64| {
                 let task = Suite::Pocket.further_task_of("shop-order", *number).unwrap();
                 let mut rng = stream(*number, Purpose::Environment, 4, 0);
+                let widgets = EmbeddedDesktop::widgets;
                 let chosen =
-                    screens_on_the_way(&mut desktop, &task, *number, steps_before, &mut rng).unwrap();
+                    screens_on_the_way(&mut desktop, &task, *number, steps_before, &mut rng, widgets)
+                        .unwrap();
                 assert_eq!(chosen.len() == 1, steps_before.is_some(), "an order takes more than one step");
                 assert!(chosen.len() <= SCREENS_OF_AN_EPISODE);
                 chosen.iter().any(|(_, widgets)| widgets.iter().any(|widget| widget.label == "Bike"))

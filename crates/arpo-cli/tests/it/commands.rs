@@ -90,6 +90,24 @@ fn errors_are_one_line_and_exit_2() {
         let ran = arpo(&[&["sft", "--out", "nowhere"][..], &arguments[..]].concat());
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", format!("error: {message}\n")));
     }
+    for (arguments, message) in [
+        (
+            &["--model", "none"][..],
+            "model \"none\" does not exist: expected \"pocket\" or the folder of a Qwen2.5-VL or Qwen3-VL checkpoint",
+        ),
+        (
+            &["--model", "pocket", "--family", "qwen3-vl"],
+            "pocket: `model_type` is \"qwen2_5_vl\": expected \"qwen3_vl\", which --family names",
+        ),
+        (
+            &["--updates", "2800", "--until", "0.4"],
+            "--updates 2800: --until needs episodes, which begin after 2800 updates on letters and questions: expected more \
+             updates, or fewer --letter-updates or --grounding-updates",
+        ),
+    ] {
+        let ran = arpo(&[&["sft", "--out", "nowhere"][..], arguments].concat());
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (2, "", format!("error: {message}\n")));
+    }
     assert!(!PathBuf::from("nowhere").exists(), "checked before a folder is created");
     assert_eq!(arpo(&["train", "--no-such-flag"]).code, 2);
     assert_eq!(arpo(&["no-such-command"]).code, 2);

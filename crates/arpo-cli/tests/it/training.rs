@@ -394,7 +394,7 @@ fn supervised_training_that_is_stopped_saves_at_once_and_resumes_exactly() {
     assert!(model("whole") == model("broken"), "different weights after a stop");
 }
 
-/// `models/README.md` states 0.51 on the 128 training tasks.
+/// `models/README.md` states 0.64 on the 128 training tasks.
 #[test]
 fn the_shipped_model_is_as_good_as_stated() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_arpo"));
@@ -402,9 +402,9 @@ fn the_shipped_model_is_as_good_as_stated() {
     let report: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(report["success"]["rollouts"], 256);
     let mean = report["success"]["mean"].as_f64().unwrap();
-    assert!((0.42..0.60).contains(&mean), "{mean}");
+    assert!((0.55..0.73).contains(&mean), "{mean}");
     for (name, application) in report["applications"].as_object().unwrap() {
-        // one in twelve orders succeeds
+        // orders hardly ever succeed
         assert!(application["mean"].as_f64().unwrap() > 0.0 || name == "shop", "{name} is dead");
     }
 }

@@ -4,7 +4,7 @@
 //! patches and stays inside one row of patches. What does not fit goes to further pages.
 
 use crate::desktop::Desktop;
-use crate::layout::{HiddenWidget, Line, Scene, ScrollState, Surface, Widget, lines};
+use crate::layout::{HiddenWidget, Line, Scene, ScrollState, Surface, lines};
 use crate::look::{CELL, Look};
 use crate::view::{Node, Role, View};
 use crate::world::App;
@@ -32,12 +32,6 @@ fn cell_rect(column: usize, row: usize, span: usize) -> Rect {
 /// The corner of the cell that a widget's rectangle lies in.
 pub(crate) fn cell_corner(rect: Rect) -> egui::Pos2 {
     rect.min - WIDGET.min.to_vec2()
-}
-
-/// The same of a widget of the tree.
-pub(crate) fn widget_corner(widget: &Widget) -> egui::Pos2 {
-    let [left, top, ..] = widget.rect;
-    pos2(left, top) - WIDGET.min.to_vec2()
 }
 
 pub(crate) fn scene(desktop: &Desktop) -> Scene {

@@ -5,7 +5,9 @@ use arpo_core::action::{Action, ModelBox};
 use arpo_core::random::{Purpose, stream};
 use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::environment::Environment;
-use arpo_env::grounding::{Asking, FIND_WORDS, GroundingAnswer, label_at, questions, questions_about_names};
+use arpo_env::grounding::{
+    Asking, FIND_WORDS, GroundingAnswer, label_at, questions, questions_about_names, texts_to_type,
+};
 use arpo_env::look::{Font, Profile, ScreenOptions, Theme};
 use arpo_env::oracle::Oracle;
 use arpo_env::tasks::Suite;
@@ -203,6 +205,38 @@ fn reworded_questions_ask_for_the_same() {
 }
 
 #[test]
+fn texts_to_type_are_short_random_names_and_numbers() {
+    let mut rng = stream(3, Purpose::Environment, 9, 0);
+    let (mut lengths, mut numbers, mut capitals) = (BTreeSet::new(), 0, 0);
+    for question in texts_to_type(Suite::Pocket, 300, &mut rng) {
+        let text = question.text.strip_prefix("type ").unwrap().to_owned();
+        assert_eq!(question.answer, GroundingAnswer::Act(Action::Type { content: text.clone() }));
+        lengths.insert(text.len());
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        assert!(is_number || text[1..].bytes().all(|byte| byte.is_ascii_lowercase()), "{text}");
+        numbers += u32::from(is_number);
+        capitals += u32::from(text.starts_with(|first: char| first.is_ascii_uppercase()));
+    }
+    assert_eq!(lengths, (1..=6).collect());
+    assert!((70..130).contains(&numbers) && (70..130).contains(&capitals), "{numbers} {capitals}");
+
+    // names of files, two words, times of day
+    let texts = texts_to_type(Suite::Desktop, 300, &mut rng).into_iter().map(|question| question.text);
+    let texts: Vec<String> = texts.map(|text| text.strip_prefix("type ").unwrap().to_owned()).collect();
+    for between in [' ', '.', ':'] {
+        let parts: Vec<_> = texts.iter().filter_map(|text| text.split_once(between)).collect();
+        let fits = |text: &str, longest: usize| {
+            (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        assert!(
+            parts.len() > 30 && parts.iter().all(|(one, two)| fits(one, 10) && fits(two, 4)),
+            "{parts:?}"
+        );
+    }
+    assert!(texts.iter().any(|text| text.len() == 10 && text.chars().all(char::is_alphanumeric)));
+}
+
+#[test]
 fn names_in_lists_are_asked_about_first() {
     let mut environment = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
     let (mut read, mut screens) = (0, 0);
@@ -225,11 +259,13 @@ fn names_in_lists_are_asked_about_first() {
         };
         assert!(about_names.iter().all(|one| is_about_a_name(&one.text, &one.answer)), "{about_names:?}");
         assert!(!others.iter().any(|one| is_about_a_name(&one.text, &one.answer)), "{others:?}");
-        for [find, question] in questions_about_names(&widgets) {
+        for [find, question, typed] in questions_about_names(&widgets) {
             let GroundingAnswer::Label(label) = question.answer else { panic!("{question:?}") };
             let (x, y) = question.text.strip_prefix("read ").unwrap().split_once(',').unwrap();
             let click = Action::Click { start_box: ModelBox::point(x.parse().unwrap(), y.parse().unwrap()) };
             assert_eq!((find.text, find.answer), (format!("find {label}"), GroundingAnswer::Act(click)));
+            let action = Action::Type { content: label.clone() };
+            assert_eq!((typed.text, typed.answer), (format!("type {label}"), GroundingAnswer::Act(action)));
             assert_eq!(label_at(&widgets, x.parse().unwrap(), y.parse().unwrap()), Some(label.as_str()));
             read += 1;
         }

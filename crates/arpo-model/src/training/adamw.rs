@@ -28,6 +28,8 @@ pub struct AdamW {
     /// The part of every parameter that it updates.
     pub(super) shard: Shard,
     kernels: Kernels,
+    /// The vision tower's weights neither change nor decay.
+    frozen_vision: bool,
 }
 
 /// How an update went.
@@ -62,18 +64,30 @@ impl AdamW {
         } else {
             values.iter().map(|value| [value.zeros_like(), value.zeros_like()]).collect()
         };
-        Self { config, moments, updates: 0, shard, kernels: weights.kernels().clone() }
+        Self { config, moments, updates: 0, shard, kernels: weights.kernels().clone(), frozen_vision: false }
     }
 
     /// The same optimiser with other moments, those of whole parameters, as a file has them.
     pub(super) fn with_whole_moments(&self, moments: Vec<[Tensor; 2]>) -> Self {
         let (config, kernels) = (self.config.clone(), self.kernels.clone());
-        Self { config, moments, updates: self.updates, shard: Shard::WHOLE, kernels }
+        Self {
+            config,
+            moments,
+            updates: self.updates,
+            shard: Shard::WHOLE,
+            kernels,
+            frozen_vision: self.frozen_vision,
+        }
     }
 
     /// Updates made so far.
     pub fn updates(&self) -> u64 {
         self.updates
+    }
+
+    /// Whether further updates leave the vision tower as it is.
+    pub(super) fn set_vision_frozen(&mut self, frozen: bool) {
+        self.frozen_vision = frozen;
     }
 
     /// One update from the weights' gradients, at a learning rate; the gradients are zeroed after it.
@@ -104,7 +118,11 @@ impl AdamW {
         let clip = self.clip(gradient_norm);
         let step = Step::new(&self.config, self.updates, learning_rate, clip, self.kernels.clone());
         let parameters = weights.trained().zip(gradients).zip(&self.moments);
-        for (index, (((_, value, _), gradient), moments)) in parameters.enumerate() {
+        for (index, (((layout, value, _), gradient), moments)) in parameters.enumerate() {
+            if self.frozen_vision && layout.is_vision() {
+                let _ = gradient.shallow_clone().zero_();
+                continue;
+            }
             let first = self.shard.part(value).start as i64;
             step.update((index, first), &self.shard.of(value), gradient, moments);
         }

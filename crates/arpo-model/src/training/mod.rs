@@ -119,6 +119,8 @@ pub struct TrainableModel {
     model: Model,
     head: Head,
     options: PassOptions,
+    /// The vision tower gets no gradients, although its weights could have some.
+    frozen_vision: bool,
 }
 
 /// A forward pass, with the activations for its backward pass.
@@ -138,7 +140,12 @@ impl TrainableModel {
     /// From a model, and how its passes are computed.
     pub fn new(model: Model, options: PassOptions) -> Self {
         let head = Head::new(&model, &options);
-        Self { model, head, options }
+        Self { model, head, options, frozen_vision: false }
+    }
+
+    /// Whether further passes leave the vision tower as it is, even if its weights have gradients.
+    fn set_vision_frozen(&mut self, frozen: bool) {
+        self.frozen_vision = frozen;
     }
 
     /// The model, whose weights hold the gradients.
@@ -189,7 +196,7 @@ impl TrainableModel {
     }
 
     fn trains_vision(&self) -> bool {
-        self.model.weights().trained().any(|(layout, _, _)| layout.is_vision())
+        !self.frozen_vision && self.model.weights().trained().any(|(layout, _, _)| layout.is_vision())
     }
 
     fn features(&self, batch: &MicroBatch) -> Option<Tensor> {

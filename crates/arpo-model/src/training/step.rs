@@ -122,6 +122,12 @@ impl Updater {
         &self.trainable
     }
 
+    /// Whether further updates leave the vision tower as it is.
+    pub fn set_vision_frozen(&mut self, frozen: bool) {
+        self.trainable.set_vision_frozen(frozen);
+        self.optimiser.set_vision_frozen(frozen);
+    }
+
     /// The optimiser.
     pub fn optimiser(&self) -> &AdamW {
         &self.optimiser

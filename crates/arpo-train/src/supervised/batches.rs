@@ -2,7 +2,7 @@
 
 use super::SupervisedOptions;
 use super::desktops::on_desktops;
-use super::letters::LetterBatch;
+use super::letters::{LetterBatch, token_grid};
 use super::reading::{Lesson, Reading, lesson};
 use crate::TrainError;
 use crate::agent::Agent;
@@ -12,6 +12,7 @@ use crate::demonstrations::{
 use crate::dialogue::Assembled;
 use crate::images::BatchImages;
 use arpo_core::random::{Purpose, stream};
+use arpo_env::embedded::EmbeddedDesktop;
 use image::RgbImage;
 use rand::RngExt;
 use std::sync::Arc;
@@ -103,20 +104,24 @@ fn batch(agent: &Agent, options: &SupervisedOptions, update: u64) -> Result<Upda
     let numbers = first..first + count;
     let Reading { question_steps: steps_before, spelled_names: names_first, .. } = options.reading;
     if update < options.letter_updates {
+        let look = options.suite.screen();
+        let grid = token_grid(agent, look.width, look.height)?;
         let screens = on_desktops(options.suite, numbers, |desktop, number| {
             let Lesson { task, .. } = lesson(options, number)?;
             let mut rng = stream(number, Purpose::Environment, 4, 0);
-            screens_on_the_way(desktop, &task, number, steps_before, &mut rng)?
+            let written = |desktop: &EmbeddedDesktop| desktop.written(grid);
+            screens_on_the_way(desktop, &task, number, steps_before, &mut rng, written)?
                 .into_iter()
-                .map(|(screen, widgets)| Ok((screen.image()?, widgets)))
+                .map(|(screen, written)| Ok((screen.image()?, written)))
                 .collect::<Result<Vec<_>, TrainError>>()
         })?;
-        return Ok(UpdateBatch::Letters(LetterBatch::new(&agent.processor, &screens.concat())?));
+        return Ok(UpdateBatch::Letters(LetterBatch::new(agent, &screens.concat(), options.suite)?));
     }
     let made = on_desktops(options.suite, numbers, |desktop, number| {
         let Lesson { task, reworded } = lesson(options, number)?;
         if is_grounding {
-            grounding(agent, desktop, &task, number, Questions { steps_before, reworded, names_first })
+            let asked = Questions { steps_before, reworded, names_first, suite: options.suite };
+            grounding(agent, desktop, &task, number, asked)
         } else {
             Ok(episode(agent, desktop, &task, number)?.into_iter().collect())
         }

@@ -1,46 +1,75 @@
-//! An untrained model: its dimensions, a tokenizer trained on the oracle's prompts and responses, and an image processor.
+//! The model that a run begins with: a given one, or an untrained one with the dimensions for its suite, a tokenizer trained on the
+//! oracle's prompts and responses, and an image processor.
 
 use super::desktops::on_desktops;
 use super::reading::{Lesson, lesson};
 use super::{Family, SupervisedOptions};
 use crate::TrainError;
+use crate::agent::Agent;
+use crate::base_model;
 use crate::demonstrations::{MAX_QUESTIONS, oracle_episode_of, response_text, screens_on_the_way};
 use arpo_agent::geometry::Size;
 use arpo_core::random::{Purpose, stream};
+use arpo_env::embedded::EmbeddedDesktop;
 use arpo_env::grounding::{Asking, questions};
 use arpo_env::layout::Widget;
-use arpo_env::letters::SQUARE;
 use arpo_env::tasks::Suite;
+use arpo_model::checkpoint::layout::parameters;
+use arpo_model::checkpoint::{Checkpoint, Weights};
 use arpo_model::config::{self, ModelConfig};
 use arpo_tokenizer::train::{self, Spaces, Words};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tch::{Device, Kind};
 
 /// Oracle episodes whose text the tokenizer is trained on.
 const TOKENIZER_EPISODES: u64 = 3000;
 
-/// The dimensions and side files of a fresh model.
-pub fn model(options: &SupervisedOptions) -> Result<(ModelConfig, BTreeMap<String, Vec<u8>>), TrainError> {
+/// The files of a checkpoint beside its config and weights, by their names.
+type SideFiles = BTreeMap<String, Vec<u8>>;
+
+/// The model before the first update: its dimensions, side files and weights.
+pub(super) fn starting_model(
+    options: &SupervisedOptions,
+    device: Device,
+) -> Result<(ModelConfig, SideFiles, Weights), TrainError> {
+    if let Some(name) = &options.model {
+        let Checkpoint { config, weights, side_files, .. } = base_model::load(name, Kind::Float, device)?;
+        return Ok((config, side_files, weights));
+    }
+    let (config, side_files) = untrained(options)?;
+    tch::manual_seed(options.seed as i64);
+    let weights = Weights::from_scratch(&config, Kind::Float, device);
+    Ok((config, side_files, weights))
+}
+
+/// The dimensions and side files of an untrained model.
+pub(super) fn untrained(options: &SupervisedOptions) -> Result<(ModelConfig, SideFiles), TrainError> {
     let config = dimensions(options)?;
     let side_files = side_files(options, &config)?;
     Ok((config, side_files))
 }
 
-/// The dimensions of a fresh model: those of a file, or of the suite and the family.
+/// The dimensions of the model that a run begins with: those of a given one, which is checked, of a file, or of the suite and the
+/// family.
 pub fn dimensions(options: &SupervisedOptions) -> Result<ModelConfig, TrainError> {
-    let config = given_or_usual(options)?;
-    let token = config.vision.patch * config.vision.merge;
-    if options.letter_updates > 0 && token != i64::from(SQUARE) {
-        return Err(TrainError::Configuration(format!(
-            "--letter-updates {}: an image token of this model is {token} pixels wide; expected 0, or a model with {SQUARE}",
-            options.letter_updates
-        )));
+    if let Some(name) = &options.model {
+        let (config, side_files) = base_model::check(name)?;
+        of_family(&config, options.family)
+            .map_err(|problem| TrainError::Configuration(format!("{name}: {problem}")))?;
+        Agent::new(&config, &side_files, Path::new(name), options.family.style())?;
+        let parameters: i64 = parameters(&config).iter().map(|one| one.shape.iter().product::<i64>()).sum();
+        if parameters > MOST_PARAMETERS {
+            return Err(TrainError::Configuration(format!(
+                "{name} has {} M parameters: expected at most {} M, the models that supervised training is made for; \
+                 `arpo train` and `arpo offline` train larger ones",
+                parameters / 1_000_000,
+                MOST_PARAMETERS / 1_000_000
+            )));
+        }
+        return Ok(config);
     }
-    Ok(config)
-}
-
-fn given_or_usual(options: &SupervisedOptions) -> Result<ModelConfig, TrainError> {
     match (&options.dimensions, options.suite, options.family) {
         (Some(path), _, family) => read(Path::new(path), family)
             .map_err(|problem| TrainError::Configuration(format!("{path}: {problem}"))),
@@ -53,6 +82,9 @@ fn given_or_usual(options: &SupervisedOptions) -> Result<ModelConfig, TrainError
     }
 }
 
+/// A given model is trained in f32 and without a memory plan.
+const MOST_PARAMETERS: i64 = 1_000_000_000;
+
 /// Bytes and special tokens, and room for some words.
 const SMALLEST_VOCABULARY: i64 = 512;
 
@@ -60,10 +92,7 @@ fn read(path: &Path, family: Family) -> Result<ModelConfig, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let value = serde_json::from_str(&text).map_err(|error| format!("not JSON: {error}"))?;
     let config = config::parse_with_own_tokens(value)?;
-    let (found, wanted) = (config.architecture.model_type(), family.model_type());
-    if found != wanted {
-        return Err(format!("`model_type` is {found:?}: expected {wanted:?}, which --family names"));
-    }
+    of_family(&config, family)?;
     let size = config.text.vocabulary;
     if size < SMALLEST_VOCABULARY {
         return Err(format!("`vocab_size` is {size}: expected at least {SMALLEST_VOCABULARY}"));
@@ -71,10 +100,16 @@ fn read(path: &Path, family: Family) -> Result<ModelConfig, String> {
     Ok(config)
 }
 
-fn side_files(
-    options: &SupervisedOptions,
-    config: &ModelConfig,
-) -> Result<BTreeMap<String, Vec<u8>>, TrainError> {
+/// An error if a model is of another family.
+fn of_family(config: &ModelConfig, family: Family) -> Result<(), String> {
+    let (found, wanted) = (config.architecture.model_type(), family.model_type());
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("`model_type` is {found:?}: expected {wanted:?}, which --family names"))
+}
+
+fn side_files(options: &SupervisedOptions, config: &ModelConfig) -> Result<SideFiles, TrainError> {
     // all applications: a vocabulary that lacks one could not be taught it later
     let mut options = SupervisedOptions { weights: BTreeMap::new(), ..options.clone() };
     if options.reading.spelled_names {
@@ -90,12 +125,17 @@ fn side_files(
         let mut rng = stream(number, Purpose::Environment, 4, 0);
         // a word is a token only if texts have it, so they need the labels of all screens; of parts the last screen has enough
         let screens: Vec<Vec<Widget>> = if options.reading.spelled_names {
-            let screens = screens_on_the_way(desktop, &task, number, None, &mut rng)?;
+            let screens =
+                screens_on_the_way(desktop, &task, number, None, &mut rng, EmbeddedDesktop::widgets)?;
             screens.into_iter().map(|(_, widgets)| widgets).collect()
         } else {
             vec![desktop.widgets()]
         };
         let mut texts = vec![format!("{}\n{}", style.system, episode.instruction)];
+        if options.reading.spelled_names {
+            // the verb is a token; what is to be typed is spelled
+            texts.push("type".into());
+        }
         for widgets in screens {
             if reworded {
                 let asking = Asking { count: MAX_QUESTIONS, reworded, names_first: false };
@@ -180,28 +220,42 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_learnt_in_tokens_of_their_squares() {
-        let options = SupervisedOptions { letter_updates: 5, ..test_options(Reading::default()) };
-        assert!(dimensions_of(&options).is_ok());
-        let finer = std::env::temp_dir().join(format!("arpo-finer-{}.json", std::process::id()));
-        let config = include_str!("../../../../models/pocket/config.json");
-        let mut value: Value = serde_json::from_str(config).unwrap();
-        value["vision_config"]["patch_size"] = json!(7);
-        std::fs::write(&finer, value.to_string()).unwrap();
-        let options = SupervisedOptions { dimensions: Some(finer.display().to_string()), ..options };
-        let refused = dimensions_of(&options).unwrap_err();
-        assert!(refused.ends_with(
-            "--letter-updates 5: an image token of this model is 14 pixels wide; expected 0, or a model with 28"
-        ), "{refused}");
-        std::fs::remove_file(&finer).unwrap();
+    fn a_run_begins_with_a_given_model_whose_tower_is_frozen() {
+        let given = |family: Family, name: &str| SupervisedOptions {
+            family,
+            model: Some(name.into()),
+            ..test_options(Reading::default())
+        };
+        let options = given(Family::Qwen25Vl, "pocket");
+        assert!([0, 1, 9].iter().all(|&number| options.vision_is_frozen(number)));
+        assert!(!test_options(Reading::default()).vision_is_frozen(9), "an untrained one learns");
+        let (config, side_files, weights) = starting_model(&options, Device::Cpu).unwrap();
+        let pocket = base_model::load("pocket", Kind::Float, Device::Cpu).unwrap();
+        assert_eq!((&config, &side_files), (&pocket.config, &pocket.side_files));
+        assert_eq!(dimensions_of(&options).unwrap(), config);
+        let values = |weights: &Weights| -> Vec<tch::Tensor> {
+            weights.iter().map(|(_, value)| value.shallow_clone()).collect()
+        };
+        assert_eq!(values(&weights), values(&pocket.weights));
+        assert_eq!(
+            dimensions_of(&given(Family::Qwen3Vl, "pocket")).unwrap_err(),
+            "pocket: `model_type` is \"qwen2_5_vl\": expected \"qwen3_vl\", which --family names"
+        );
+        let missing = dimensions_of(&given(Family::Qwen25Vl, "none")).unwrap_err();
+        assert!(missing.starts_with("model \"none\" does not exist"), "{missing}");
     }
 
     /// Also labels of dialogs, which are on no last screen of an episode.
     #[test]
     fn labels_are_tokens_and_names_are_spelled() {
-        let options = test_options(Reading::default());
-        let (_, files) = model(&options).unwrap();
-        let tokenizer = arpo_tokenizer::Tokenizer::new(&files, Path::new("made")).unwrap();
+        let tokenizer = |reading: Reading| {
+            let (_, files) = untrained(&test_options(reading)).unwrap();
+            arpo_tokenizer::Tokenizer::new(&files, Path::new("made")).unwrap()
+        };
+        // here it is in questions only
+        let plain = tokenizer(Reading { reworded: 0.0, auxiliary: 0.0, ..Reading::default() });
+        assert_eq!(plain.encode("type").unwrap().len(), 1);
+        let tokenizer = tokenizer(Reading::default());
         let count = |text: &str| tokenizer.encode(text).unwrap().len();
         for label in ["OK", "Cancel", "Top", "Rename", "Wifi", "delete", "find", "cancel", "home"] {
             assert_eq!(count(label), 1, "{label}");

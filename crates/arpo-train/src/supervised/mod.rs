@@ -1,6 +1,6 @@
-//! Supervised training in phases, as a model of a million parameters needs them: the vision tower learns letters, then come
-//! many grounding questions about screens, then whole episodes of the oracle mixed with some questions. From episodes alone, a
-//! model learns the form of a response but not where things are.
+//! Supervised training in phases, as a model of a million parameters needs them: the vision tower learns letters; then, with
+//! the tower as it is, the language model learns from many grounding questions about screens, then from whole episodes of the
+//! oracle mixed with some questions. From episodes alone, a model learns the form of a response but not where things are.
 
 mod batches;
 mod desktops;
@@ -78,10 +78,14 @@ pub struct SupervisedOptions {
     pub suite: Suite,
     /// The family of the model.
     pub family: Family,
+    /// The model to begin with, by its name or folder, instead of an untrained one. Its vision tower stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// A `config.json` in Hugging Face's layout with the dimensions of the model, instead of those of its suite and family.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<String>,
-    /// Updates of the vision tower alone, on letters: the first phase.
+    /// Updates of the vision tower alone, on letters: the first phase, after which it stays as it is. Without this phase the tower of
+    /// an untrained model learns with the language model.
     pub letter_updates: u64,
     /// Updates on questions only: the second phase.
     pub grounding_updates: u64,
@@ -129,12 +133,6 @@ impl SupervisedOptions {
         if self.templates().is_empty() {
             return Err("--weight: every template is left out".into());
         }
-        if self.letter_updates > 0 && self.suite != Suite::Pocket {
-            let given = self.letter_updates;
-            return Err(format!(
-                "--letter-updates {given}: only the pocket suite tells where its letters are; expected 0"
-            ));
-        }
         if !(0.0..=1.0).contains(&self.grounding_share) {
             return Err(format!("--grounding-share {}: expected a number from 0 to 1", self.grounding_share));
         }
@@ -142,8 +140,14 @@ impl SupervisedOptions {
     }
 
     /// The first update of the last phase, on episodes.
-    fn first_on_episodes(&self) -> u64 {
+    pub fn first_on_episodes(&self) -> u64 {
         self.letter_updates.saturating_add(self.grounding_updates)
+    }
+
+    /// Whether an update leaves the vision tower as letters, or the training of a given model, have made it. The gradients of a
+    /// language model that knows nothing yet would make it forget its letters, and later it does not need to learn more.
+    fn vision_is_frozen(&self, number: u64) -> bool {
+        self.letter_updates <= number && (self.letter_updates > 0 || self.model.is_some())
     }
 
     /// The learning rate of an update. It warms up where the language model begins to learn, too.
@@ -200,12 +204,14 @@ pub fn update(
     number: u64,
     batch: &UpdateBatch,
 ) -> Result<f64, TrainError> {
+    updater.set_vision_frozen(options.vision_is_frozen(number));
     let device = updater.trainable().model().device();
     let batch = match batch {
         UpdateBatch::Demonstrations(batch) => batch,
         UpdateBatch::Letters(batch) => {
-            return Ok(updater
-                .update_vision(&batch.on(device), options.rate(number), |features| batch.loss(features))?);
+            let codes = batch.codes(updater.trainable().model());
+            let loss = |features: &_| batch.loss(features, &codes);
+            return Ok(updater.update_vision(&batch.on(device), options.rate(number), loss)?);
         }
     };
     let images = batch.images.on(device);
@@ -233,6 +239,7 @@ fn test_options(reading: Reading) -> SupervisedOptions {
     SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
+        model: None,
         dimensions: None,
         letter_updates: 0,
         grounding_updates: 1,

@@ -1,5 +1,5 @@
-//! Whether a model reads: the probabilities with which it finds and spells invented names that it has never met, on screens of
-//! its suite.
+//! Whether a model reads: the probabilities with which it finds, spells and types invented names that it has never met, on screens
+//! of its suite.
 
 use super::SupervisedOptions;
 use super::desktops::on_desktops;
@@ -20,11 +20,12 @@ const SCREENS: u64 = 64;
 /// The first of the tasks that are looked through for these, far from those of demonstrations and evaluations.
 const FIRST: u64 = 1 << 30;
 
-/// Screens with names: conversations that ask where each name is, and others that ask what is there.
+/// Screens with names: conversations that ask where each name is, others that ask what is there, and others that ask to type it.
 #[derive(Debug)]
 pub(super) struct Names {
     find: Vec<Demonstration>,
     read: Vec<Demonstration>,
+    typed: Vec<Demonstration>,
 }
 
 /// How well a model knows names that it has never met.
@@ -34,6 +35,8 @@ pub struct NamesKnown {
     pub found: f64,
     /// The mean probability of spelling a whole name right, its end included.
     pub read: f64,
+    /// The mean probability of typing a whole name that the question contains.
+    pub typed: f64,
 }
 
 impl Names {
@@ -48,9 +51,13 @@ impl Names {
             let task = suite.varied_task_of(template, number, variation);
             task.map_or(Ok(None), |task| questions_about_names(agent, desktop, &task, number))
         })?;
-        let screens = found.into_iter().flatten().take(SCREENS as usize);
-        let (find, read) = screens.map(|[find, read]| (find, read)).unzip();
-        Ok(Self { find, read })
+        let mut names = Self { find: vec![], read: vec![], typed: vec![] };
+        for [find, read, typed] in found.into_iter().flatten().take(SCREENS as usize) {
+            names.find.push(find);
+            names.read.push(read);
+            names.typed.push(typed);
+        }
+        Ok(names)
     }
 
     /// How well they are known; none if there are none.
@@ -68,7 +75,7 @@ impl Names {
                 |answer: &Vec<f32>| answer.iter().map(|&logp| f64::from(logp)).sum::<f64>().exp();
             Ok::<f64, TrainError>(crate::batch::mean(logp.iter().map(probability)))
         };
-        Ok(Some(NamesKnown { found: mean(&self.find)?, read: mean(&self.read)? }))
+        Ok(Some(NamesKnown { found: mean(&self.find)?, read: mean(&self.read)?, typed: mean(&self.typed)? }))
     }
 }
 
@@ -113,7 +120,7 @@ mod tests {
     #[test]
     fn every_letter_of_a_name_is_read_and_an_untrained_model_reads_none() {
         let options = test_options(Reading::default());
-        let (config, side_files) = fresh::model(&options).unwrap();
+        let (config, side_files) = fresh::untrained(&options).unwrap();
         let agent = Agent::new(&config, &side_files, Path::new("made"), Family::Qwen25Vl.style()).unwrap();
         let names = Names::new(&agent, &options).unwrap();
         assert_eq!((names.find.len(), names.read.len()), (SCREENS as usize, SCREENS as usize));
@@ -128,9 +135,11 @@ mod tests {
         tch::manual_seed(1);
         let weights = Weights::from_scratch(&config, Kind::Float, Device::Cpu).with_gradients(|_| true);
         let trainable = TrainableModel::new(Model::new(config, weights), test_pass_options(&agent));
-        let NamesKnown { found, read } = names.known(&agent, &trainable).unwrap().unwrap();
-        assert!(read > 0.0 && read < 1e-3 && found > 0.0 && found < 1e-3, "{found} {read}");
-        let none = Names { find: vec![], read: vec![] };
+        let NamesKnown { found, read, typed } = names.known(&agent, &trainable).unwrap().unwrap();
+        for probability in [found, read, typed] {
+            assert!(probability > 0.0 && probability < 1e-3, "{found} {read} {typed}");
+        }
+        let none = Names { find: vec![], read: vec![], typed: vec![] };
         assert_eq!(none.known(&agent, &trainable).unwrap(), None);
     }
 }

@@ -4,7 +4,7 @@ use super::{Precision, Reading, SupervisedOptions};
 use crate::run::folder::{ConfigChange, config_changes};
 
 /// Keys, and sections with a trailing `.`, that stay: the tokenizer was made for them, or the phases before would be others.
-const FIXED: [&str; 5] = ["suite", "family", "dimensions", "reading.", "letter_updates"];
+const FIXED: [&str; 6] = ["suite", "family", "model", "dimensions", "reading.", "letter_updates"];
 
 /// How options differ from those that a run has stored; an error if they differ in what stays. A run from before some options
 /// was trained without what they are about.
@@ -60,6 +60,9 @@ mod tests {
         let joined = Reading { separate_spaces: false, ..Reading::default() };
         let refused = changes(&begun.to_toml(), &options(joined, Precision::F32)).unwrap_err();
         assert_eq!(refused, "`reading.separate_spaces` = false, was true");
+        let other = SupervisedOptions { model: Some("pocket".into()), ..begun.clone() };
+        let refused = changes(&begun.to_toml(), &other).unwrap_err();
+        assert_eq!(refused, "`model` = \"pocket\", was nothing");
     }
 
     #[test]

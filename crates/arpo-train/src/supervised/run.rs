@@ -248,9 +248,8 @@ impl Run {
             let RestoredModel { config, side_files, weights, optimiser } = restored;
             (config, side_files, weights, optimiser, state)
         } else {
-            let (config, side_files) = fresh::model(options)?;
-            tch::manual_seed(options.seed as i64);
-            let weights = Weights::from_scratch(&config, Kind::Float, device).with_gradients(|_| true);
+            let (config, side_files, weights) = fresh::starting_model(options, device)?;
+            let weights = weights.with_gradients(|_| true);
             let optimiser = AdamW::new(&weights, optimiser);
             (config, side_files, weights, optimiser, SupervisedState::default())
         };

@@ -176,6 +176,7 @@ fn imitate(precision: Precision, makers: usize) -> (Vec<f64>, Updater) {
     let options = SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
+        model: None,
         dimensions: None,
         letter_updates: 0,
         grounding_updates: 3,

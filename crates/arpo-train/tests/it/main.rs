@@ -24,5 +24,6 @@ mod run_processes;
 mod run_training_state;
 mod served;
 mod slices;
+mod started_servers;
 mod supervised;
 mod toy;

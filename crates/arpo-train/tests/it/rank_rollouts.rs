@@ -92,17 +92,17 @@ fn ranks_sample_what_one_process_samples() {
     let mut policy = policy_of(&config, &one);
     let before = sample(&config, &mut policy, PolicyVersion(0));
     assert_eq!((before.collected.len(), before.evaluated.len()), (16, 12));
-    one.update(&trained, &screens, 1e-4, &mut up).unwrap();
+    one.update(&trained, &screens, 1e-3, &mut up).unwrap();
     let after = sample(&config, &mut policy, PolicyVersion(1));
     let logp =
         |sampled: &Sampled| sampled.collected.iter().flat_map(|one| &one.sampler_logp).copied().sum::<f32>();
     let changed = (logp(&before) - logp(&after)).abs();
-    assert!(changed > 0.1, "the update changed the log-probabilities by only {changed}");
+    assert!(changed > 20.0 * TOLERANCE, "the update changed the log-probabilities by only {changed}");
     for ranks in [2, 3] {
         sampling_together(&config, ranks, None, &StopSwitch::default(), |learner, policy| {
             for (version, expected) in [(0, &before), (1, &after)] {
                 if version == 1 {
-                    learner.update(&trained, &screens, 1e-4, &mut up).unwrap();
+                    learner.update(&trained, &screens, 1e-3, &mut up).unwrap();
                 }
                 let found = sample(&config, policy, PolicyVersion(version));
                 assert_same(&found.collected, &expected.collected);

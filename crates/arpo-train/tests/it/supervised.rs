@@ -25,6 +25,7 @@ fn trained(
     let options = SupervisedOptions {
         suite: Suite::Pocket,
         family: Family::Qwen25Vl,
+        model: None,
         dimensions: None,
         letter_updates: 0,
         grounding_updates: 2,
