@@ -19,7 +19,7 @@ TRAINING, HELD_OUT = (
 )
 SPLIT = {line for line in (HERE / "split.txt").read_text().splitlines() if not line.startswith("#")}
 LAST = 140
-LAST_GENERALISED = 400
+LAST_GENERALISED = 200
 
 
 def curve(run):

@@ -9,7 +9,7 @@
 #   experiments/compare.sh FOLDER losses [JOBS]   GRPO, ARPO, and GSPO, SAPO, GiGPO and hints with replay, hard and mixed tasks
 #   experiments/compare.sh FOLDER generalise [JOBS]  success on unseen tasks by the number of training tasks
 #   experiments/compare.sh FOLDER alone           three pairs, one run at a time with all threads, to measure their duration
-# then: experiments/collect.py FOLDER, which adds them to experiments/results/, and experiments/table.py. With JOBS, this many
+# then: experiments/collect.py FOLDER, which adds them to experiments/results/, experiments/table.py and experiments/plot.py. With JOBS, this many
 # runs are made in parallel, each with one thread; without it, one at a time. A run takes two to nine minutes.
 set -eu
 out=${1:?the folder for the runs}
@@ -66,21 +66,21 @@ seeds() { # REGIME LIST SEED
     mv -T "$out/hints-$1-$3.part-$$" "$out/hints-$1-$3" 2>/dev/null || rm -rf "$out/hints-$1-$3.part-$$"
 }
 
-# Every run has 400 iterations of 64 episodes, whatever the number of its tasks, and no replay, which an endless run has not
-# either: only the number of tasks differs.
+# Every run has 200 iterations of 64 episodes, whatever the number of its tasks, and no replay, which an endless run has not
+# either: only the number of tasks differs. BASE is the base model, the same for all runs of a FOLDER.
 generalise() { # NAME TASKS SEED
-    [ -e "$out/$1/checkpoints/step-000400/manifest.json" ] && return
+    [ -e "$out/$1/checkpoints/step-000200/manifest.json" ] && return
     name=$1 tasks=$2 seed=$3
     # what a task's own history changes, tasks that are never repeated do not have
-    set -- --set replay.enabled=false --set effort.solved_rollouts=0 --set effort.turns_factor=0 \
-        --set effort.informative_groups=0 --set task_sampling.order=shuffled
+    set -- --set model.base="${BASE:?the base model of these runs}" --set replay.enabled=false --set effort.solved_rollouts=0 \
+        --set effort.turns_factor=0 --set effort.informative_groups=0 --set task_sampling.order=shuffled
     if [ "$tasks" = endless ]; then
         set -- "$@" --set tasks.endless=true
     else
         set -- "$@" --set tasks.generated="$tasks"
     fi
     [ -e "$out/$name/config.toml" ] && set -- "$@" --resume
-    "$arpo" train --quiet --out "$out/$name" "$@" --set seed="$seed" --set iterations=400 --set evaluation.every=100 \
+    "$arpo" train --quiet --out "$out/$name" "$@" --set seed="$seed" --set iterations=200 --set evaluation.every=100 \
         --set evaluation.samples=4 --set evaluation.unseen=always --set evaluation.held_out=ends --set checkpoints.every=100 \
         --set checkpoints.keep=1
 }

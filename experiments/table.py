@@ -89,21 +89,32 @@ def losses():
             print("| " + " | ".join(row) + " |")
 
 
+def generalised():
+    """The first and the last evaluation of the runs by their number of tasks and their seed, `endless` last."""
+    found = {}
+    for row in csv.DictReader(GENERALISED.open()) if GENERALISED.exists() else ():
+        _, tasks, seed = row["run"].split("-")
+        found.setdefault(tasks, {}).setdefault(int(seed), []).append(row)
+    ordered = sorted(found, key=lambda tasks: float("inf") if tasks == "endless" else int(tasks))
+    return {tasks: {seed: (rows[0], rows[-1]) for seed, rows in found[tasks].items()} for tasks in ordered}
+
+
 def generalisation():
-    """The last evaluation of the runs by their number of tasks."""
-    if not GENERALISED.exists():
+    """Success after training on a number of tasks, and what it gained on the base, by seed."""
+    found = generalised()
+    if not found:
         return
-    last = {row["run"]: row for row in csv.DictReader(GENERALISED.open())}
-    by_tasks = {}
-    for run, row in last.items():
-        by_tasks.setdefault(run.split("-")[1], []).append(row)
-    print("\n| tasks | seeds | episodes | training tasks | unseen tasks | held-out templates |\n|---|---|---|---|---|---|")
-    for tasks in sorted(by_tasks, key=lambda tasks: float("inf") if tasks == "endless" else int(tasks)):
-        rows = by_tasks[tasks]
-        episodes = statistics.mean(int(row["episodes"]) for row in rows)
-        parts = ([float(row[part]) for row in rows if row[part]] for part in ("training", "unseen", "held_out"))
-        cells = " | ".join(interval(values) if values else "" for values in parts)
-        print(f"| {tasks} | {len(rows)} | {episodes:.0f} | {cells} |")
+    first = [begun for runs in found.values() for begun, _ in runs.values()]
+    base = {part: statistics.mean(float(row[part]) for row in first if row[part]) for part in ("unseen", "held_out")}
+    print("\n| training tasks | seeds | trained | gain, points | unseen | gain, points | held-out | gain, points |\n|---|---|---|---|---|---|---|---|")
+    print(f"| base | | | | {base['unseen']:.2f} | | {base['held_out']:.2f} | |")
+    for tasks, runs in found.items():
+        cells = []
+        for part in ("training", "unseen", "held_out"):
+            pairs = [(float(begun[part]), float(ended[part])) for begun, ended in runs.values() if ended[part]]
+            cells.append(interval([ended for _, ended in pairs]) if pairs else "")
+            cells.append(interval([ended - begun for begun, ended in pairs], 100, "+", 1) if pairs else "")
+        print(f"| {tasks} | {len(runs)} | {' | '.join(cells)} |")
 
 
 def times():
@@ -154,10 +165,11 @@ def rates():
             print(f"| {kind} | {statistics.mean(values):.3f} | {' '.join(f'{value:.3f}' for value in values)} |")
 
 
-online("quick")
-online("paper")
-losses()
-generalisation()
-times()
-methods()
-rates()
+if __name__ == "__main__":
+    online("quick")
+    online("paper")
+    losses()
+    generalisation()
+    times()
+    methods()
+    rates()
