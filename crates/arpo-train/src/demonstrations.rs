@@ -28,8 +28,11 @@ pub(crate) const SCREENS_OF_AN_EPISODE: usize = 4;
 /// Most questions about one screen.
 pub(crate) const MAX_QUESTIONS: usize = 8;
 
-/// Texts to type beside the questions about a screen, where names are read letter by letter.
+/// Texts to type beside the questions about a screen, where names are read letter by letter; and as many of an instruction before it.
 const TEXTS_TO_TYPE: usize = 2;
+
+/// Asks for the next text of an instruction. In an episode that is what the next screenshot does.
+const NEXT: &str = "next";
 
 /// Most actions of a demonstrated episode. The oracle needs fewer for nearly every task.
 const LONGEST_EPISODE: usize = 16;
@@ -154,11 +157,14 @@ pub fn grounding(
     let asking = Asking { count: MAX_QUESTIONS, reworded, names_first };
     let ask = |(screen, widgets): (Screen, Vec<Widget>)| {
         let mut asked = questions(&widgets, asking, &mut rng);
-        let typed = if names_first { texts_to_type(suite, TEXTS_TO_TYPE, &mut rng) } else { vec![] };
-        for text in typed {
+        if !names_first {
+            return answered(agent, screen.image()?, &[], asked);
+        }
+        for text in texts_to_type(suite, TEXTS_TO_TYPE, &mut rng) {
             asked.insert(rng.random_range(0..=asked.len()), text);
         }
-        answered(agent, screen.image()?, asked)
+        let instructed = texts_to_type(suite, TEXTS_TO_TYPE, &mut rng);
+        answered(agent, screen.image()?, &instructed, asked)
     };
     screens.into_iter().map(ask).collect()
 }
@@ -180,28 +186,42 @@ pub(crate) fn questions_about_names(
     let image = screen.image()?;
     let kind = |at: usize| {
         let asked = names.iter().map(|questions| questions[at].clone()).collect();
-        answered(agent, Arc::clone(&image), asked)
+        answered(agent, Arc::clone(&image), &[], asked)
     };
     Ok(Some([kind(0)?, kind(1)?, kind(2)?]))
 }
 
-/// A conversation of questions about a screen.
+/// A conversation of questions about a screen. What an instruction before the screenshot asks for comes first, in its order: in
+/// episodes, too, a text that is to be typed stands before the screenshot.
 fn answered(
     agent: &Agent,
     pixels: Arc<RgbImage>,
+    instructed: &[GroundingQuestion],
     questions: Vec<GroundingQuestion>,
 ) -> Result<Demonstration, TrainError> {
-    let mut messages = vec![
-        Message::text(Role::System, agent.style.system.clone()),
-        Message::image(Role::User, reference(&pixels)),
-    ];
-    for question in questions {
-        messages.push(Message::text(Role::User, question.text));
-        let answer = match question.answer {
-            GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
-            GroundingAnswer::Label(label) => label,
+    let image = reference(&pixels);
+    let mut messages = if instructed.is_empty() {
+        vec![Message::text(Role::System, agent.style.system.clone()), Message::image(Role::User, image)]
+    } else {
+        let texts: Vec<&str> = instructed.iter().map(|one| one.text.as_str()).collect();
+        conversation(&texts.join(" and "), &[], Some(&image), &agent.style)
+    };
+    let answer = |question: &GroundingQuestion| {
+        let text = match &question.answer {
+            GroundingAnswer::Act(action) => response_text(agent.style.format, action, size(&pixels)),
+            GroundingAnswer::Label(label) => label.clone(),
         };
-        messages.push(Message::text(Role::Assistant, answer));
+        Message::text(Role::Assistant, text)
+    };
+    for (number, one) in instructed.iter().enumerate() {
+        if number > 0 {
+            messages.push(Message::text(Role::User, NEXT));
+        }
+        messages.push(answer(one));
+    }
+    for question in questions {
+        let answer = answer(&question);
+        messages.extend([Message::text(Role::User, question.text), answer]);
     }
     demonstration(agent, &messages, vec![pixels])
 }
@@ -277,9 +297,12 @@ pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervised::{Family, Reading, fresh, test_options};
     use arpo_core::task::TaskId;
+    use arpo_core::trajectory::TokenSpan;
     use arpo_env::tasks::Suite;
     use serde_json::{Value, json};
+    use std::path::Path;
 
     #[test]
     fn an_episode_that_is_cut_is_not_whole() {
@@ -325,5 +348,34 @@ mod tests {
         assert_eq!(reached(Some(3)), 0);
         let any = reached(None);
         assert!((20..110).contains(&any), "{any} of 120");
+    }
+
+    /// With a screenshot between, as in an episode.
+    #[test]
+    fn texts_of_an_instruction_are_typed_after_the_screenshot() {
+        let (config, side_files) = fresh::untrained(&test_options(Reading::default())).unwrap();
+        let agent = Agent::new(&config, &side_files, Path::new("made"), Family::Qwen25Vl.style()).unwrap();
+        let asked =
+            Questions { steps_before: None, reworded: false, names_first: true, suite: Suite::Pocket };
+        let task = Suite::Pocket.further_task_of("files-move", 3).unwrap();
+        let mut desktop = EmbeddedDesktop::new(Suite::Pocket.screen()).unwrap();
+        let conversations = grounding(&agent, &mut desktop, &task, 3, asked).unwrap();
+        assert!(conversations.len() > 1);
+        for Demonstration { assembled, .. } in conversations {
+            let decoded = |tokens: &[u32]| agent.tokenizer.decode(tokens, false).unwrap();
+            let all = decoded(&assembled.tokens);
+            let (before, _) = all.split_once("<|vision_start|>").unwrap();
+            let (_, instruction) = before.split_once("user\n").unwrap();
+            let (instruction, _) = instruction.split_once("<|im_end|>").unwrap();
+            let texts: Vec<&str> = instruction.split(" and ").map(|one| &one["type ".len()..]).collect();
+            let typed = |span: &TokenSpan| decoded(&assembled.tokens[span.start..span.end - 1]);
+            let answers: Vec<String> = assembled.spans.iter().take(texts.len()).map(typed).collect();
+            let wanted = |text: &&str| {
+                let action = Action::Type { content: (*text).to_owned() };
+                response_text(agent.style.format, &action, Size { width: 1, height: 1 })
+            };
+            assert_eq!(answers, texts.iter().map(wanted).collect::<Vec<_>>(), "{all}");
+            assert_eq!(texts.len(), TEXTS_TO_TYPE);
+        }
     }
 }

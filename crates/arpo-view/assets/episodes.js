@@ -9,14 +9,14 @@ const PAGE = 100;
 const FILTERS = ["search", "outcome", "origin", "score", "from", "to", "sort", "task"];
 const HEADS = ["", "Episode", "Iteration", "Outcome", "Turns", "Score", "Advantage"];
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, run } = context;
   const state = Object.fromEntries(FILTERS.map((name) => [name, params.get(name) ?? ""]));
   const count = h("span", { class: "hint", role: "status" });
   const fresh = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { known = latest; reload(); } }, "");
   const space = h("div", { class: "rows" });
   const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Episodes", onscroll: () => { paint(); remember(); } }, space);
-  replace(root, h("h1", { class: "hidden" }, "Episodes"), filters(), h("div", { class: "list-head", "aria-hidden": "true" }, HEADS.map((text) => h("span", {}, text))), list);
+  context.place(h("h1", { class: "hidden" }, "Episodes"), filters(), h("div", { class: "list-head", "aria-hidden": "true" }, HEADS.map((text) => h("span", {}, text))), list);
   let pages = new Map();
   let total = 0;
   let version = 0;

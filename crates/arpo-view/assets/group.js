@@ -5,12 +5,12 @@ import { attemptName, h, number, OUTCOMES, replace, when } from "./dom.js";
 
 const MOST_FRAMES = 12;
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, run } = context;
   const [file, id] = [params.get("file"), params.get("id")];
   const { row, group } = await ofRun(run, "episode", { file, id });
   const columns = h("div", { class: "group" });
-  replace(root, h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes of this task")),
+  context.place(h("p", {}, h("a", { href: context.link("episodes", { task: row.task }) }, "← episodes of this task")),
     h("h1", {}, row.task), h("p", { class: "instruction" }, row.instruction ?? ""),
     h("p", { class: "muted" }, `${group.length} rollouts of the ${row.origin === "evaluation" ? "" : "batch of "}${when(row)}, mean score ${number(group.reduce((sum, one) => sum + one.score, 0) / group.length)}`),
     columns);

@@ -58,9 +58,11 @@ async function draw() {
     params, runs, grows, selected, run: selected[0],
     summary: runs.find((run) => run.id === selected[0]) ?? {},
     link: (to, more) => link(to, { runs: selected.join(","), ...more }),
+    // a page whose numbers come after somebody has gone on leaves the page that is there now alone
+    place: (...children) => mine === turn && replace(content, ...children),
   };
   try {
-    const drawn = await view.show(content, context);
+    const drawn = await view.show(context);
     if (mine !== turn) return drawn?.close?.();
     shown = drawn;
     // the keyboard goes on where it was, or in the new page if that is gone

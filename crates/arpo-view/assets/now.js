@@ -8,12 +8,12 @@ const STATES = {
   failed: "failed", quarantined: "quarantined",
 };
 
-export async function show(root, context) {
+export async function show(context) {
   const phase = h("section", { class: "card phase", "aria-label": "Phase" });
   const counts = h("p", { class: "counts" });
   const grid = h("div", { class: "desktops" });
   const failures = h("section", { "aria-label": "Failures" });
-  replace(root, h("h1", { class: "hidden" }, "Now"), phase, counts, grid, failures);
+  context.place(h("h1", { class: "hidden" }, "Now"), phase, counts, grid, failures);
   const cells = new Map();
   let closed = false;
   let failuresShown = "";

@@ -6,7 +6,7 @@ import { plots, seriesOf, COLOURS } from "./curves.js";
 import { Plot, tickText } from "./plot.js";
 import { duration, h, number, replace } from "./dom.js";
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, selected } = context;
   const state = {
     smooth: Number(params.get("smooth") ?? 1), log: params.get("log") === "1", time: params.get("x") === "time",
@@ -18,7 +18,7 @@ export async function show(root, context) {
   const zoomReset = h("button", { type: "button", class: "quiet", onclick: () => zoomed(null), disabled: true }, "Reset zoom");
   const body = h("div", {});
   const list = runList(context);
-  replace(root, h("h1", { class: "hidden" }, "Overview"), list?.root, cards, controls(), body);
+  context.place(h("h1", { class: "hidden" }, "Overview"), list?.root, cards, controls(), body);
 
   function controls() {
     const smooth = h("input", { type: "range", min: 1, max: 50, value: state.smooth, "aria-label": "Smoothing in points",

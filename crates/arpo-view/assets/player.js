@@ -7,7 +7,7 @@ import { overlay } from "./marks.js";
 
 const SPEEDS = [["2000", "slow"], ["1000", "normal"], ["400", "fast"], ["150", "very fast"]];
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, run } = context;
   const [file, id] = [params.get("file"), params.get("id")];
   const first = await ofRun(run, "episode", { file, id });
@@ -22,7 +22,7 @@ export async function show(root, context) {
   const message = h("span", { class: "hint", role: "status" });
   const others = first.group.filter((one) => one.id !== id);
   const jump = h("button", { type: "button", class: "quiet", disabled: !state.other, onclick: () => diverge() }, "First divergence");
-  replace(root, head(context, first), h("div", { class: "controls player-controls" },
+  context.place(head(context, first), h("div", { class: "controls player-controls" },
     h("button", { type: "button", class: "quiet", onclick: () => go(0), "aria-label": "First turn" }, "|◀"),
     h("button", { type: "button", class: "quiet", onclick: () => go(state.turn - 1), "aria-label": "Previous turn" }, "◀"), play,
     h("button", { type: "button", class: "quiet", onclick: () => go(state.turn + 1), "aria-label": "Next turn" }, "▶"),

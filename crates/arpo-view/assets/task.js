@@ -6,14 +6,14 @@ import { Plot } from "./plot.js";
 import { episodeName, h, number, replace } from "./dom.js";
 import { episodeTable } from "./episodes.js";
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, run } = context;
   const task = params.get("task");
   const answer = await ofRun(run, "task", { task, limit: 100 });
   const area = h("div", { class: "plots one" });
   const list = h("section", {});
   const replay = h("section", {});
-  replace(root, h("p", {}, h("a", { href: context.link("tasks") }, "← all tasks")),
+  context.place(h("p", {}, h("a", { href: context.link("tasks") }, "← all tasks")),
     h("h1", {}, task), h("p", { class: "instruction" }, answer.instruction ?? "", answer.application ? h("span", { class: "muted" }, ` ${answer.application}`) : null),
     area, replay, list);
   const plot = new Plot(area, { title: "Success on this task", yRange: [0, 1], xName: () => "iteration" });

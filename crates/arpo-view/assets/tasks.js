@@ -6,13 +6,13 @@ import { h, number, replace, select } from "./dom.js";
 
 const SORTS = [["task", "name"], ["difficulty", "hardest first"], ["gain", "largest gain first"], ["application", "application"]];
 
-export async function show(root, context) {
+export async function show(context) {
   const { params, run } = context;
   const state = { source: params.get("source") ?? "", sort: params.get("sort") ?? "task", search: params.get("search") ?? "" };
   const hint = h("span", { class: "hint" });
   const sources = h("span", {});
   const table = h("div", { class: "scroll matrix-box" });
-  replace(root, h("h1", { class: "hidden" }, "Tasks"), h("div", { class: "controls" }, sources,
+  context.place(h("h1", { class: "hidden" }, "Tasks"), h("div", { class: "controls" }, sources,
     select("Order", SORTS, state.sort, (sort) => change({ sort })),
     h("label", { class: "field" }, h("span", {}, "Search"), h("input", { type: "search", value: state.search, placeholder: "task, application, words",
       "aria-label": "Search", oninput: (event) => change({ search: event.target.value }) })), hint, scale()), table);
@@ -26,7 +26,7 @@ export async function show(root, context) {
 
   async function refresh() {
     const mine = ++asked;
-    const columns = Math.max(8, Math.min(80, Math.floor((root.clientWidth - (root.clientWidth > 800 ? 460 : 220)) / 15)));
+    const columns = Math.max(8, Math.min(80, Math.floor((table.clientWidth - (table.clientWidth > 760 ? 410 : 200)) / 15)));
     const matrix = await ofRun(run, "tasks", { ...state, columns });
     const wanted = JSON.stringify(matrix);
     if (mine !== asked || wanted === drawn) return;

@@ -281,14 +281,42 @@ fn episodes_of_evaluations_have_names_for_people() {
     page.wait("location.hash.includes('at=20')");
     page.value("document.querySelector('.row[data-index=\"22\"]').click()");
     page.wait("document.querySelector('.pane-title')");
-    for page_name in ["player", "group"] {
+    for (page_name, there) in [("player", ".stage img"), ("group", ".member img")] {
         page.value(&format!("location.hash = location.hash.replace('player', '{page_name}')"));
-        page.wait("document.querySelectorAll('main img').length > 1");
+        page.wait(&format!("document.querySelector('{there}')"));
         let text = page.value("document.body.innerText");
         assert!(!text.as_str().unwrap().contains("10995"), "{text}");
     }
     page.value("history.go(-2)");
     page.wait("document.querySelector('.list')?.scrollTop === 20 * 56");
+    assert_eq!(page.problems, Vec::<String>::new());
+}
+
+/// The numbers of a page come when its reader has already gone back.
+#[test]
+fn a_page_that_comes_late_does_not_replace_the_one_that_is_there() {
+    let Some(mut page) = Page::open(1300, 900) else { return };
+    let served = Served::with(None, |root| {
+        SyntheticRun::whole(&root.join("run"), plan(), 11).unwrap();
+    });
+    page.go(&served.url("/#/episodes?runs=run"));
+    page.wait("document.querySelectorAll('.row').length > 5");
+    page.value(
+        "window.late = 0; const now = fetch; window.fetch = async (...asked) => { \
+             const answer = await now(...asked); \
+             if (!String(asked[0]).includes('/episode?')) return answer; \
+             await new Promise((done) => setTimeout(done, 700)); \
+             late += 1; \
+             return answer; \
+         }; 0",
+    );
+    page.value("document.querySelector('.row').click()");
+    page.wait("location.hash.startsWith('#/player')");
+    page.value("history.back()");
+    page.wait("location.hash.startsWith('#/episodes') && late === 1");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(page.value("document.querySelectorAll('.row').length > 5"), json!(true));
+    assert_eq!(page.value("document.querySelector('.pane-title') === null"), json!(true));
     assert_eq!(page.problems, Vec::<String>::new());
 }
 
