@@ -31,7 +31,7 @@ pub(crate) const MAX_QUESTIONS: usize = 8;
 /// Texts to type beside the questions about a screen, where names are read letter by letter; and as many of an instruction before it.
 const TEXTS_TO_TYPE: usize = 2;
 
-/// Asks for the next text of an instruction. In an episode that is what the next screenshot does.
+/// Asks for the next text of an instruction.
 const NEXT: &str = "next";
 
 /// Most actions of a demonstrated episode. The oracle needs fewer for nearly every task.
@@ -158,13 +158,13 @@ pub fn grounding(
     let ask = |(screen, widgets): (Screen, Vec<Widget>)| {
         let mut asked = questions(&widgets, asking, &mut rng);
         if !names_first {
-            return answered(agent, screen.image()?, &[], asked);
+            return answered(agent, screen.image()?, None, asked);
         }
         for text in texts_to_type(suite, TEXTS_TO_TYPE, &mut rng) {
             asked.insert(rng.random_range(0..=asked.len()), text);
         }
-        let instructed = texts_to_type(suite, TEXTS_TO_TYPE, &mut rng);
-        answered(agent, screen.image()?, &instructed, asked)
+        let instruction = insert_instructed(&mut asked, suite, &mut rng);
+        answered(agent, screen.image()?, Some(&instruction), asked)
     };
     screens.into_iter().map(ask).collect()
 }
@@ -186,42 +186,48 @@ pub(crate) fn questions_about_names(
     let image = screen.image()?;
     let kind = |at: usize| {
         let asked = names.iter().map(|questions| questions[at].clone()).collect();
-        answered(agent, Arc::clone(&image), &[], asked)
+        answered(agent, Arc::clone(&image), None, asked)
     };
     Ok(Some([kind(0)?, kind(1)?, kind(2)?]))
 }
 
-/// A conversation of questions about a screen. What an instruction before the screenshot asks for comes first, in its order: in
-/// episodes, too, a text that is to be typed stands before the screenshot.
+/// An instruction to type some texts, which are asked for in its order among the questions: in an episode, too, a text stands
+/// before the first screenshot, and is typed after several.
+fn insert_instructed(asked: &mut Vec<GroundingQuestion>, suite: Suite, rng: &mut impl Rng) -> String {
+    let texts = texts_to_type(suite, TEXTS_TO_TYPE, rng);
+    let instruction: Vec<&str> = texts.iter().map(|one| one.text.as_str()).collect();
+    let instruction = instruction.join(" and ");
+    let mut after = 0;
+    for GroundingQuestion { answer, .. } in texts {
+        let place = rng.random_range(after..=asked.len());
+        asked.insert(place, GroundingQuestion { text: NEXT.into(), answer });
+        after = place + 1;
+    }
+    instruction
+}
+
+/// A conversation of questions about a screen, after an instruction if there is one.
 fn answered(
     agent: &Agent,
     pixels: Arc<RgbImage>,
-    instructed: &[GroundingQuestion],
+    instruction: Option<&str>,
     questions: Vec<GroundingQuestion>,
 ) -> Result<Demonstration, TrainError> {
     let image = reference(&pixels);
-    let mut messages = if instructed.is_empty() {
-        vec![Message::text(Role::System, agent.style.system.clone()), Message::image(Role::User, image)]
-    } else {
-        let texts: Vec<&str> = instructed.iter().map(|one| one.text.as_str()).collect();
-        conversation(&texts.join(" and "), &[], Some(&image), &agent.style)
-    };
-    let answer = |question: &GroundingQuestion| {
-        let text = match &question.answer {
-            GroundingAnswer::Act(action) => response_text(agent.style.format, action, size(&pixels)),
-            GroundingAnswer::Label(label) => label.clone(),
-        };
-        Message::text(Role::Assistant, text)
-    };
-    for (number, one) in instructed.iter().enumerate() {
-        if number > 0 {
-            messages.push(Message::text(Role::User, NEXT));
+    let mut messages = match instruction {
+        Some(instruction) => conversation(instruction, &[], Some(&image), &agent.style),
+        None => {
+            let system = Message::text(Role::System, agent.style.system.clone());
+            vec![system, Message::image(Role::User, image)]
         }
-        messages.push(answer(one));
-    }
+    };
     for question in questions {
-        let answer = answer(&question);
-        messages.extend([Message::text(Role::User, question.text), answer]);
+        messages.push(Message::text(Role::User, question.text));
+        let answer = match question.answer {
+            GroundingAnswer::Act(action) => response_text(agent.style.format, &action, size(&pixels)),
+            GroundingAnswer::Label(label) => label,
+        };
+        messages.push(Message::text(Role::Assistant, answer));
     }
     demonstration(agent, &messages, vec![pixels])
 }
@@ -297,12 +303,13 @@ pub(crate) fn reference(screen: &RgbImage) -> ImageRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervised::{Family, Reading, fresh, test_options};
+    use crate::base_model;
+    use crate::supervised::Family;
     use arpo_core::task::TaskId;
-    use arpo_core::trajectory::TokenSpan;
     use arpo_env::tasks::Suite;
     use serde_json::{Value, json};
     use std::path::Path;
+    use tch::{Device, Kind};
 
     #[test]
     fn an_episode_that_is_cut_is_not_whole() {
@@ -350,11 +357,12 @@ mod tests {
         assert!((20..110).contains(&any), "{any} of 120");
     }
 
-    /// With a screenshot between, as in an episode.
+    /// With a screenshot between, and often other questions, as in an episode.
     #[test]
-    fn texts_of_an_instruction_are_typed_after_the_screenshot() {
-        let (config, side_files) = fresh::untrained(&test_options(Reading::default())).unwrap();
-        let agent = Agent::new(&config, &side_files, Path::new("made"), Family::Qwen25Vl.style()).unwrap();
+    fn texts_of_an_instruction_are_typed_in_its_order() {
+        let pocket = base_model::load("pocket", Kind::Float, Device::Cpu).unwrap();
+        let style = Family::Qwen25Vl.style();
+        let agent = Agent::new(&pocket.config, &pocket.side_files, Path::new("pocket"), style).unwrap();
         let asked =
             Questions { steps_before: None, reworded: false, names_first: true, suite: Suite::Pocket };
         let task = Suite::Pocket.further_task_of("files-move", 3).unwrap();
@@ -362,20 +370,23 @@ mod tests {
         let conversations = grounding(&agent, &mut desktop, &task, 3, asked).unwrap();
         assert!(conversations.len() > 1);
         for Demonstration { assembled, .. } in conversations {
-            let decoded = |tokens: &[u32]| agent.tokenizer.decode(tokens, false).unwrap();
-            let all = decoded(&assembled.tokens);
-            let (before, _) = all.split_once("<|vision_start|>").unwrap();
-            let (_, instruction) = before.split_once("user\n").unwrap();
-            let (instruction, _) = instruction.split_once("<|im_end|>").unwrap();
-            let texts: Vec<&str> = instruction.split(" and ").map(|one| &one["type ".len()..]).collect();
-            let typed = |span: &TokenSpan| decoded(&assembled.tokens[span.start..span.end - 1]);
-            let answers: Vec<String> = assembled.spans.iter().take(texts.len()).map(typed).collect();
-            let wanted = |text: &&str| {
-                let action = Action::Type { content: (*text).to_owned() };
+            let all = agent.tokenizer.decode(&assembled.tokens, false).unwrap();
+            let mut said = all.split("<|im_start|>").map(|one| one.trim_end().trim_end_matches("<|im_end|>"));
+            let instruction = said.find_map(|one| one.strip_prefix("user\n")).unwrap();
+            assert!(said.next().unwrap().contains("<|vision_start|>"), "{all}");
+            let mut answers = vec![];
+            while let Some(asked) = said.next() {
+                let answer = said.next().unwrap_or_default();
+                if asked == "user\nnext" {
+                    answers.push(answer.strip_prefix("assistant\n").unwrap());
+                }
+            }
+            let wanted = |one: &str| {
+                let action = Action::Type { content: one.strip_prefix("type ").unwrap().to_owned() };
                 response_text(agent.style.format, &action, Size { width: 1, height: 1 })
             };
-            assert_eq!(answers, texts.iter().map(wanted).collect::<Vec<_>>(), "{all}");
-            assert_eq!(texts.len(), TEXTS_TO_TYPE);
+            assert_eq!(answers, instruction.split(" and ").map(wanted).collect::<Vec<_>>(), "{all}");
+            assert_eq!(answers.len(), TEXTS_TO_TYPE);
         }
     }
 }
