@@ -214,12 +214,11 @@ fn answered(
     questions: Vec<GroundingQuestion>,
 ) -> Result<Demonstration, TrainError> {
     let image = reference(&pixels);
-    let mut messages = match instruction {
-        Some(instruction) => conversation(instruction, &[], Some(&image), &agent.style),
-        None => {
-            let system = Message::text(Role::System, agent.style.system.clone());
-            vec![system, Message::image(Role::User, image)]
-        }
+    let mut messages = if let Some(instruction) = instruction {
+        conversation(instruction, &[], Some(&image), &agent.style)
+    } else {
+        let system = Message::text(Role::System, agent.style.system.clone());
+        vec![system, Message::image(Role::User, image)]
     };
     for question in questions {
         messages.push(Message::text(Role::User, question.text));
