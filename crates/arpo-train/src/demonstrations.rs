@@ -45,9 +45,9 @@ pub struct Questions {
     pub steps_before: Option<usize>,
     /// They ask in several ways.
     pub reworded: bool,
-    /// They are about the names in lists first, and some texts are to be typed ...
+    /// They are about the names in lists first, and texts to type are among them, some of them given in an instruction before.
     pub names_first: bool,
-    /// ... that are built like those of this suite.
+    /// The suite whose texts those to type are built like.
     pub suite: Suite,
 }
 
@@ -191,8 +191,8 @@ pub(crate) fn questions_about_names(
     Ok(Some([kind(0)?, kind(1)?, kind(2)?]))
 }
 
-/// An instruction to type some texts, which are asked for in its order among the questions: in an episode, too, a text stands
-/// before the first screenshot, and is typed after several.
+/// Returns an instruction to type some texts, and inserts questions for them, in their order: in an episode, too, a text stands
+/// before the first screenshot and is typed after several.
 fn insert_instructed(asked: &mut Vec<GroundingQuestion>, suite: Suite, rng: &mut impl Rng) -> String {
     let texts = texts_to_type(suite, TEXTS_TO_TYPE, rng);
     let instruction: Vec<&str> = texts.iter().map(|one| one.text.as_str()).collect();
